@@ -1,0 +1,213 @@
+//! A network that fails on demand: a TCP proxy before one address.
+//!
+//! A [`Proxy`] owns a listener on loopback, the connections that came through it, and the switches that say
+//! what goes wrong. It runs on a thread with a runtime of its own, so that a test may block and the proxy
+//! forwards on. What happens to the bytes of one connection is in `link`; here is what a test turns.
+//!
+//! The order it keeps: once a switch has been turned, nothing *sent afterwards* escapes it. What was under way
+//! at that moment may fall on either side.
+
+mod link;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use link::{Shared, Swallow};
+
+/// A TCP proxy with faults that can be switched at any time, for open and new connections alike.
+///
+/// Dropping it closes its connections and its port.
+///
+/// # Examples
+///
+/// A server that cannot be heard, while its connections stay open:
+///
+/// ```
+/// use permits_testkit::{Connection, Proxy, Server};
+/// use std::time::Duration;
+///
+/// let server = Server::start();
+/// let proxy = Proxy::start(server.address());
+/// let mut client = Connection::connect(proxy.address()).expect("the proxy accepts");
+///
+/// proxy.stall(true);
+/// client.set_timeout(Duration::from_millis(10)).expect("it is not zero");
+/// assert!(client.call(&["PING"]).is_err(), "nobody answers");
+///
+/// proxy.stall(false);
+/// client.set_timeout(Duration::from_secs(10)).expect("it is not zero");
+/// assert_eq!(client.receive().expect("the answer comes late").text(), "PONG");
+/// ```
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Starts a proxy before `upstream`, at a free port of loopback, with no fault switched on.
+    ///
+    /// Nobody has to listen at `upstream` yet; a connection that cannot be passed on is closed.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no port or thread to give.
+    pub fn start(upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        listener.set_nonblocking(true).expect("a listener can be made non-blocking");
+        let shared = Arc::new(Shared::default());
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name("permits-proxy".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || serve(listener, upstream, shared, stopped)
+            })
+            .expect("the system has a thread to give");
+        Self { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The address at which clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL by which a client reaches the server through the proxy, without a password.
+    pub fn url(&self) -> String {
+        format!("redis://{}/", self.address)
+    }
+
+    /// Cuts every open connection on both sides; new ones are accepted as before.
+    ///
+    /// When it returns they are cut, and nothing they still carried will arrive. A connection counts as open
+    /// once it is passed on to the server; one whose client has had a reply certainly is.
+    pub fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// While on, new connections are closed at once; switching it on cuts the open ones too.
+    pub fn refuse(&self, on: bool) {
+        self.shared.refuse(on);
+    }
+
+    /// Holds back everything from the server for `delay` after it came, in order; zero ends it.
+    ///
+    /// It applies to what is being held back already: a shorter delay lets it go earlier.
+    pub fn delay_replies(&self, delay: Duration) {
+        self.shared.faults.send_modify(|faults| faults.reply_delay = delay);
+    }
+
+    /// Holds back everything from the clients for `delay` after it came, in order; zero ends it.
+    ///
+    /// It applies to what is being held back already: a shorter delay lets it go earlier.
+    pub fn delay_requests(&self, delay: Duration) {
+        self.shared.faults.send_modify(|faults| faults.request_delay = delay);
+    }
+
+    /// While on, what the server sends is read and thrown away; the connections stay open.
+    ///
+    /// A client that goes on with the same connection after it is switched off takes the reply of a later
+    /// request for that of an earlier one, unless it counts the lost ones: [`cut`](Self::cut) before, if in
+    /// doubt.
+    pub fn swallow_replies(&self, on: bool) {
+        self.shared.faults.send_modify(|faults| faults.swallow_replies = on);
+    }
+
+    /// Arms, for one time: what the server sends next, on whichever connection, is thrown away and that
+    /// connection is cut.
+    ///
+    /// What the client had sent has been carried out by the server when the client sees the cut. Arming again
+    /// before it happened replaces the earlier order.
+    pub fn swallow_next_reply_then_cut(&self) {
+        self.shared.arm(Swallow::NextReply);
+    }
+
+    /// Arms, for one time: the next request that contains `needle`, on whichever connection, reaches the
+    /// server, the reply is thrown away, and that connection is cut.
+    ///
+    /// The request has been carried out by the server when the client sees the cut. Replies to earlier requests
+    /// on that connection that had not been passed on are lost with it, as they would be on a network. Arming
+    /// again before it happened replaces the earlier order.
+    ///
+    /// # Panics
+    ///
+    /// If `needle` is empty.
+    #[track_caller]
+    pub fn swallow_reply_to(&self, needle: &[u8]) {
+        assert!(!needle.is_empty(), "every request contains the empty needle");
+        self.shared.arm(Swallow::ReplyTo(needle.to_vec()));
+    }
+
+    /// While on, nothing is passed on in either direction and nothing is closed: a black hole.
+    ///
+    /// What came meanwhile is passed on when it is switched off.
+    pub fn stall(&self, on: bool) {
+        self.shared.faults.send_modify(|faults| faults.stalled = on);
+    }
+
+    /// How many connections are open now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// How many connections have been accepted since the start, refused ones included.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(SeqCst)
+    }
+
+    /// How many of the accepted connections have been refused.
+    pub fn refused(&self) -> usize {
+        self.shared.refused.load(SeqCst)
+    }
+
+    /// How many chunks from the server have been thrown away: one for each armed order carried out, and one
+    /// for each chunk read while [`swallow_replies`](Self::swallow_replies) was on.
+    pub fn swallowed(&self) -> usize {
+        self.shared.swallowed.load(SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Either fails only if the thread is gone, which is what is wanted.
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.shared.cut();
+    }
+}
+
+/// The thread of a proxy: accepts until told to stop. Its connections end with its runtime.
+fn serve(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>, mut stop: oneshot::Receiver<()>) {
+    // One thread only: that a reply cannot overtake the note about its request rests on it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system has an event queue to give");
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("the listener is non-blocking");
+        loop {
+            tokio::select! {
+                _ = &mut stop => return,
+                accepted = listener.accept() => match accepted {
+                    Ok((client, _)) => {
+                        tokio::spawn(link::run(client, upstream, Arc::clone(&shared)));
+                    }
+                    // No descriptors are left, say: others will be closed in a moment.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                },
+            }
+        }
+    });
+}

@@ -1,0 +1,333 @@
+//! One connection through the proxy, and what goes wrong with it.
+//!
+//! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether it
+//! lives, holds it back as long as the delay says, and writes it. The switches are looked at again between
+//! reading and writing, so that nothing sent after a switch was turned slips past it.
+//!
+//! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it returns
+//! and does not depend on what the pumps are waiting for.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// The largest piece that is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// How many chunks one direction may hold back; then the sender is no longer read, and feels it.
+const HELD_BACK: usize = 1024;
+
+/// How long the server may take to close a connection whose reply is swallowed.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The switches that pumps look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) request_delay: Duration,
+    pub(super) reply_delay: Duration,
+    pub(super) swallow_replies: bool,
+    pub(super) stalled: bool,
+}
+
+/// A fault that happens once.
+#[derive(Debug)]
+pub(super) enum Swallow {
+    NextReply,
+    ReplyTo(Vec<u8>),
+}
+
+/// What the proxy and its connections share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) faults: watch::Sender<Faults>,
+    pub(super) accepted: AtomicUsize,
+    pub(super) refused: AtomicUsize,
+    pub(super) swallowed: AtomicUsize,
+    armed: Mutex<Option<Swallow>>,
+    links: Mutex<Links>,
+}
+
+/// The open connections. Refusing is under the same lock, so that none is opened past it.
+#[derive(Debug, Default)]
+struct Links {
+    refusing: bool,
+    last: u64,
+    open: HashMap<u64, Arc<Link>>,
+}
+
+/// The means to cut one connection from any thread.
+#[derive(Debug)]
+struct Link {
+    number: u64,
+    client: std::net::TcpStream,
+    upstream: std::net::TcpStream,
+    severed: Notify,
+}
+
+impl Shared {
+    pub(super) fn cut(&self) {
+        let open = mem::take(&mut lock(&self.links).open);
+        open.values().for_each(|link| link.sever());
+    }
+
+    pub(super) fn refuse(&self, on: bool) {
+        lock(&self.links).refusing = on;
+        if on {
+            self.cut();
+        }
+    }
+
+    pub(super) fn arm(&self, swallow: Swallow) {
+        *lock(&self.armed) = Some(swallow);
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        lock(&self.links).open.len()
+    }
+
+    fn refusing(&self) -> bool {
+        lock(&self.links).refusing
+    }
+
+    /// Enters a connection among the open ones; `None` if they are refused.
+    fn open(&self, client: std::net::TcpStream, upstream: std::net::TcpStream) -> Option<Arc<Link>> {
+        let mut links = lock(&self.links);
+        if links.refusing {
+            return None;
+        }
+        links.last += 1;
+        let link = Arc::new(Link { number: links.last, client, upstream, severed: Notify::new() });
+        links.open.insert(link.number, Arc::clone(&link));
+        Some(link)
+    }
+
+    fn close(&self, link: &Link) {
+        // First out of the count, then cut: a client that sees its end does not find it counted.
+        lock(&self.links).open.remove(&link.number);
+        link.sever();
+    }
+
+    /// Whether `request`, which came after `previous`, completes the needle that is waited for; once.
+    fn takes_reply_to(&self, previous: &[u8], request: &[u8]) -> bool {
+        let mut armed = lock(&self.armed);
+        let taken = matches!(&*armed, Some(Swallow::ReplyTo(needle)) if completes(needle, previous, request));
+        if taken {
+            *armed = None;
+        }
+        taken
+    }
+
+    /// Whether the next reply is waited for; once.
+    fn takes_next_reply(&self) -> bool {
+        let mut armed = lock(&self.armed);
+        let taken = matches!(*armed, Some(Swallow::NextReply));
+        if taken {
+            *armed = None;
+        }
+        taken
+    }
+}
+
+impl Link {
+    fn sever(&self) {
+        // An error says that the other side was faster.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.upstream.shutdown(Shutdown::Both);
+        self.severed.notify_one();
+    }
+}
+
+/// Carries one accepted connection to its end.
+pub(super) async fn run(client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
+    shared.accepted.fetch_add(1, SeqCst);
+    if shared.refusing() {
+        shared.refused.fetch_add(1, SeqCst);
+        return;
+    }
+    let Ok(upstream) = TcpStream::connect(upstream).await else {
+        return;
+    };
+    let (Ok((mut client, client_handle)), Ok((mut upstream, upstream_handle))) =
+        (doubled(client), doubled(upstream))
+    else {
+        return;
+    };
+    let Some(link) = shared.open(client_handle, upstream_handle) else {
+        shared.refused.fetch_add(1, SeqCst);
+        return;
+    };
+    tokio::select! {
+        biased;
+        () = link.severed.notified() => {}
+        () = relay(&mut client, &mut upstream, &shared) => {}
+    }
+    shared.close(&link);
+}
+
+/// The socket and a second handle of it, without delay for small chunks.
+fn doubled(stream: TcpStream) -> io::Result<(TcpStream, std::net::TcpStream)> {
+    stream.set_nodelay(true)?;
+    let stream = stream.into_std()?;
+    let handle = stream.try_clone()?;
+    Ok((TcpStream::from_std(stream)?, handle))
+}
+
+/// Why a connection ends.
+enum End {
+    /// The server has closed it, and all it said is delivered.
+    ///
+    /// A client that closes does so one way, for its last requests are still to be answered. A server that
+    /// closes has gone altogether: the client is to meet a closed connection, as it would without the proxy.
+    Closed,
+    /// A reply is to be swallowed and the connection cut.
+    Swallowed,
+    /// One side is gone.
+    Broken,
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+async fn relay(client: &mut TcpStream, upstream: &mut TcpStream, shared: &Shared) {
+    let doomed = AtomicBool::new(false);
+    let ended = {
+        let (from_client, to_client) = client.split();
+        let (from_upstream, to_upstream) = upstream.split();
+        tokio::try_join!(
+            pump(Direction::Requests, from_client, to_upstream, shared, &doomed),
+            pump(Direction::Replies, from_upstream, to_client, shared, &doomed),
+        )
+    };
+    if matches!(ended, Err(End::Swallowed)) {
+        drain(upstream).await;
+        shared.swallowed.fetch_add(1, SeqCst);
+    }
+}
+
+/// Lets the server finish what it was sent, and throws away what it says.
+///
+/// A server reads in pieces and answers in between. Were the connection closed at once, the answer to the first
+/// piece would meet a reset, and the server would drop the pieces it has not read. So the sending side alone is
+/// closed, and the server reads all, acts on all, and closes.
+async fn drain(upstream: &mut TcpStream) {
+    let finish = async {
+        upstream.shutdown().await?;
+        let mut ignored = [0; 1024];
+        while upstream.read(&mut ignored).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // It is cut afterwards anyhow, whether it ended well, badly or not in time.
+    let _ = timeout(DRAIN_LIMIT, finish).await;
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
+/// Carries the chunks of one direction until its sender has closed and all is delivered.
+async fn pump(
+    direction: Direction,
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    shared: &Shared,
+    doomed: &AtomicBool,
+) -> Result<(), End> {
+    let mut faults = shared.faults.subscribe();
+    let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut previous = Vec::new();
+    let mut open = true;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let Faults { request_delay, reply_delay, stalled, .. } = *faults.borrow_and_update();
+        let delay = if direction == Direction::Requests { request_delay } else { reply_delay };
+        let due = held.front().map(|(came, _)| *came + delay);
+        if !stalled {
+            if due.is_some_and(|due| due <= Instant::now())
+                && let Some((_, chunk)) = held.pop_front()
+            {
+                to.write_all(&chunk).await?;
+                // Not before the write: a reply to an earlier request would end the connection in the middle
+                // of this one. And no reply to this one can be read before the note, for no other task of
+                // this thread runs between the last byte and here.
+                if direction == Direction::Requests {
+                    if shared.takes_reply_to(&previous, &chunk) {
+                        doomed.store(true, SeqCst);
+                    }
+                    previous = chunk;
+                }
+                continue;
+            }
+            if !open && held.is_empty() {
+                to.shutdown().await?;
+                return if direction == Direction::Requests { Ok(()) } else { Err(End::Closed) };
+            }
+        }
+        tokio::select! {
+            biased;
+            _ = faults.changed() => {}
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() && !stalled => {}
+            read = from.read(&mut buffer), if open && !stalled && held.len() < HELD_BACK => {
+                let length = read?;
+                if length == 0 {
+                    open = false;
+                } else if direction == Direction::Requests || survives(shared, doomed)? {
+                    held.push_back((Instant::now(), buffer[..length].to_vec()));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a chunk that came from the server just now is to be passed on.
+fn survives(shared: &Shared, doomed: &AtomicBool) -> Result<bool, End> {
+    if doomed.load(SeqCst) || shared.takes_next_reply() {
+        return Err(End::Swallowed);
+    }
+    // Read afresh: it may have been switched on since the pump began to wait.
+    let swallow = shared.faults.borrow().swallow_replies;
+    if swallow {
+        shared.swallowed.fetch_add(1, SeqCst);
+    }
+    Ok(!swallow)
+}
+
+/// Whether `needle` ends within `chunk`, having begun there or in `previous`.
+fn completes(needle: &[u8], previous: &[u8], chunk: &[u8]) -> bool {
+    let overlap = previous.len().min(needle.len() - 1);
+    let joined = [&previous[previous.len() - overlap..], chunk].concat();
+    joined.windows(needle.len()).any(|window| window == needle)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No invariant spans a panic under these locks, and dropping the proxy must not panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::completes;
+
+    #[test]
+    fn a_needle_is_found_once_its_last_byte_came() {
+        assert!(completes(b"INCR", b"", b"..INCR.."));
+        assert!(completes(b"INCR", b"..IN", b"CR.."));
+        assert!(!completes(b"INCR", b"..INCR", b".."), "it was complete before");
+        assert!(!completes(b"INCR", b"..IN", b"..CR"));
+        assert!(completes(b"I", b"..", b"I"));
+    }
+}

@@ -1,0 +1,292 @@
+//! A tiny blocking client for RESP2, the protocol of Redis.
+//!
+//! Tests look at a server through it, so that what they see does not pass through the client they test. It
+//! sends commands and reads replies; it neither pipelines by itself nor reconnects. Every read and write ends
+//! by a timeout.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long connecting, a read or a write may take, unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A reply of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resp {
+    /// No value: the null bulk string or the null array.
+    Nil,
+    /// An integer.
+    Int(i64),
+    /// A status or a bulk string; bytes that are not UTF-8 are replaced.
+    Text(String),
+    /// An error, with its code first: `ERR unknown command`.
+    Error(String),
+    /// Several replies in one.
+    Array(Vec<Resp>),
+}
+
+impl Resp {
+    /// The text.
+    ///
+    /// # Panics
+    ///
+    /// If it is anything else.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            other => panic!("expected a text, got {other:?}"),
+        }
+    }
+
+    /// The integer.
+    ///
+    /// # Panics
+    ///
+    /// If it is anything else, also for a text made of digits.
+    #[track_caller]
+    pub fn int(&self) -> i64 {
+        match self {
+            Self::Int(int) => *int,
+            other => panic!("expected an integer, got {other:?}"),
+        }
+    }
+
+    /// The members of an array.
+    ///
+    /// # Panics
+    ///
+    /// If it is anything else.
+    #[track_caller]
+    pub fn array(&self) -> &[Resp] {
+        match self {
+            Self::Array(members) => members,
+            other => panic!("expected an array, got {other:?}"),
+        }
+    }
+
+    /// The message of an error.
+    ///
+    /// # Panics
+    ///
+    /// If it is anything else.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        match self {
+            Self::Error(message) => message,
+            other => panic!("expected an error, got {other:?}"),
+        }
+    }
+}
+
+/// One open connection to a server, or to a [`Proxy`](crate::Proxy) before it.
+#[derive(Debug)]
+pub struct Connection {
+    stream: BufReader<Stream>,
+}
+
+impl Connection {
+    /// Connects over TCP; reads and writes time out after 10 seconds.
+    ///
+    /// # Errors
+    ///
+    /// If nobody listens at `address`.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        Self::over(Stream::Tcp(stream))
+    }
+
+    /// Connects over the Unix socket at `path`; reads and writes time out after 10 seconds.
+    ///
+    /// # Errors
+    ///
+    /// If nobody listens at `path`.
+    pub fn connect_unix(path: &Path) -> io::Result<Self> {
+        Self::over(Stream::Unix(UnixStream::connect(path)?))
+    }
+
+    fn over(stream: Stream) -> io::Result<Self> {
+        let connection = Self { stream: BufReader::new(stream) };
+        connection.set_timeout(TIMEOUT)?;
+        Ok(connection)
+    }
+
+    /// Lets each read and write take up to `timeout`, which must not be zero.
+    ///
+    /// # Errors
+    ///
+    /// If the timeout is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self.stream.get_ref() {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))
+            }
+        }
+    }
+
+    /// Sends a command and reads its reply; an error of the server is a reply, [`Resp::Error`].
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost, or the reply takes longer than the timeout.
+    pub fn call(&mut self, arguments: &[&str]) -> io::Result<Resp> {
+        self.send(arguments)?;
+        self.receive()
+    }
+
+    /// Sends a command without reading its reply.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost.
+    pub fn send(&mut self, arguments: &[&str]) -> io::Result<()> {
+        let mut request = format!("*{}\r\n", arguments.len());
+        for argument in arguments {
+            request.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+        }
+        self.stream.get_mut().write_all(request.as_bytes())
+    }
+
+    /// Reads the next reply or message.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` or `ConnectionReset` if the connection is lost, `WouldBlock` or `TimedOut` if nothing
+    /// came within the timeout, `InvalidData` if the other side does not speak RESP2.
+    pub fn receive(&mut self) -> io::Result<Resp> {
+        read_reply(&mut self.stream)
+    }
+}
+
+fn read_reply(stream: &mut impl BufRead) -> io::Result<Resp> {
+    let line = read_line(stream)?;
+    let Some(kind) = line.chars().next() else {
+        return Err(invalid("an empty line"));
+    };
+    let rest = &line[kind.len_utf8()..];
+    match kind {
+        '+' => Ok(Resp::Text(rest.to_owned())),
+        '-' => Ok(Resp::Error(rest.to_owned())),
+        ':' => Ok(Resp::Int(number(rest)?)),
+        '$' => read_bulk(stream, number(rest)?),
+        '*' => read_array(stream, number(rest)?),
+        _ => Err(invalid(&line)),
+    }
+}
+
+fn read_bulk(stream: &mut impl BufRead, length: i64) -> io::Result<Resp> {
+    let Ok(length) = u64::try_from(length) else {
+        return Ok(Resp::Nil);
+    };
+    let mut bytes = Vec::new();
+    let whole = length + 2;
+    if stream.take(whole).read_to_end(&mut bytes)? as u64 != whole || !bytes.ends_with(b"\r\n") {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    bytes.truncate(bytes.len() - 2);
+    Ok(Resp::Text(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn read_array(stream: &mut impl BufRead, length: i64) -> io::Result<Resp> {
+    if length < 0 {
+        return Ok(Resp::Nil);
+    }
+    (0..length).map(|_| read_reply(stream)).collect::<io::Result<_>>().map(Resp::Array)
+}
+
+fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    stream.read_until(b'\n', &mut bytes)?;
+    match bytes.strip_suffix(b"\r\n") {
+        Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn number(text: &str) -> io::Result<i64> {
+    text.parse().map_err(|_| invalid(text))
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("not RESP2: {what:?}"))
+}
+
+/// The two ways to reach a server on this machine.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(buffer),
+            Self::Unix(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(mut bytes: &[u8]) -> io::Result<Resp> {
+        let reply = read_reply(&mut bytes)?;
+        assert!(bytes.is_empty(), "left over: {bytes:?}");
+        Ok(reply)
+    }
+
+    #[test]
+    fn every_kind_of_reply_is_read() {
+        let reply = parse(b"*7\r\n+OK\r\n-ERR no\r\n:-7\r\n$4\r\na\r\nb\r\n$0\r\n\r\n$-1\r\n*-1\r\n");
+        let expected = [
+            Resp::Text("OK".to_owned()),
+            Resp::Error("ERR no".to_owned()),
+            Resp::Int(-7),
+            Resp::Text("a\r\nb".to_owned()),
+            Resp::Text(String::new()),
+            Resp::Nil,
+            Resp::Nil,
+        ];
+        assert_eq!(reply.expect("it is valid").array(), expected);
+    }
+
+    #[test]
+    fn a_truncated_reply_is_an_end_of_file() {
+        for bytes in [&b""[..], b"+OK", b"$5\r\nab", b"$2\r\nab", b"*2\r\n:1\r\n"] {
+            let error = parse(bytes).expect_err("it is truncated");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_invalid_data() {
+        for bytes in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"\r\n", b":seven\r\n"] {
+            let error = parse(bytes).expect_err("it is not RESP2");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
+        }
+    }
+}

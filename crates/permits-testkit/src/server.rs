@@ -1,0 +1,200 @@
+//! Real servers, each with a directory of its own, that can be killed, restarted and paused.
+//!
+//! A [`Server`] owns one server process and everything that outlives it: the port or socket, the directory
+//! with its append-only file, and the log. So a restart is a restart of the same server, as its clients see
+//! it. How one is configured and launched is in `launch`; this module is what a test holds in its hand.
+
+mod launch;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use launch::ServerBuilder;
+
+use crate::process::Guard;
+use crate::resp::{Connection, Resp};
+use launch::{Endpoint, Site};
+
+/// How long a server may take to end when asked; one with replicas waits up to 10 seconds for them.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running `redis-server` or `valkey-server` of its own, killed when dropped.
+///
+/// The program is the one named by the environment variable `PERMITS_TEST_SERVER`, else `redis-server`, else
+/// `valkey-server` in `PATH`. It listens on loopback only.
+///
+/// # Examples
+///
+/// ```
+/// use permits_testkit::Server;
+///
+/// let server = Server::builder().append_only().start();
+/// server.command(&["SET", "colour", "blue"]);
+///
+/// server.kill();
+/// server.restart();
+/// assert_eq!(server.command(&["GET", "colour"]).text(), "blue");
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    // Declared before the site: the process ends before its directory is removed.
+    process: Mutex<Guard>,
+    site: Site,
+}
+
+impl Server {
+    /// Starts a server on a free port, with nothing kept on disk; returns once it answers.
+    ///
+    /// # Panics
+    ///
+    /// If no server program is installed, or it does not answer within 10 seconds.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// A server to be configured before its start.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::new()
+    }
+
+    /// The URL by which a client reaches it: `redis://127.0.0.1:port/` or `redis+unix:///path`, with the
+    /// password if there is one.
+    pub fn url(&self) -> String {
+        self.site.url()
+    }
+
+    /// The address at which it listens.
+    ///
+    /// # Panics
+    ///
+    /// If it listens on a Unix socket.
+    #[track_caller]
+    pub fn address(&self) -> SocketAddr {
+        match &self.site.endpoint {
+            Endpoint::Tcp(address) => *address,
+            Endpoint::Unix(path) => panic!("the server listens on the socket {path:?} and has no address"),
+        }
+    }
+
+    /// The port at which it listens.
+    ///
+    /// # Panics
+    ///
+    /// If it listens on a Unix socket.
+    #[track_caller]
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    /// The process id; while it is down, the last one.
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    /// The directory in which it runs, removed with the server.
+    pub fn dir(&self) -> &Path {
+        self.site.dir.path()
+    }
+
+    /// What it has logged so far, over all its restarts.
+    pub fn log(&self) -> String {
+        self.site.log()
+    }
+
+    /// Kills it (SIGKILL) and waits for its end; nothing happens if it is down.
+    pub fn kill(&self) {
+        self.process().kill();
+    }
+
+    /// Asks it to end (SIGTERM), also when paused, and waits for it.
+    ///
+    /// # Panics
+    ///
+    /// If it is down, or still runs after 20 seconds.
+    #[track_caller]
+    pub fn stop(&self) {
+        let mut process = self.process();
+        // A stopped process would keep the request pending.
+        process.resume();
+        process.terminate();
+        let ended = process.wait_timeout(STOP_LIMIT);
+        assert!(ended.is_some(), "the server did not end within {STOP_LIMIT:?}; its log:\n{}", self.log());
+    }
+
+    /// Starts it again, after [`kill`](Self::kill) or [`stop`](Self::stop), at the same place in the same
+    /// directory; returns once it answers.
+    ///
+    /// What was set by `CONFIG SET` is forgotten, unless `CONFIG REWRITE` kept it.
+    ///
+    /// # Panics
+    ///
+    /// If it runs, or does not answer within 10 seconds.
+    #[track_caller]
+    pub fn restart(&self) {
+        let mut process = self.process();
+        assert!(!process.is_running(), "the server runs: kill or stop it before the restart");
+        *process = self.site.relaunch();
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open and nothing is answered. Returns once it is frozen.
+    ///
+    /// # Panics
+    ///
+    /// If it is down.
+    #[track_caller]
+    pub fn pause(&self) {
+        self.process().pause();
+    }
+
+    /// Lets it go on after [`pause`](Self::pause) (SIGCONT).
+    ///
+    /// # Panics
+    ///
+    /// If it is down.
+    #[track_caller]
+    pub fn resume(&self) {
+        self.process().resume();
+    }
+
+    /// Opens a connection, authenticated if there is a password.
+    ///
+    /// # Errors
+    ///
+    /// If the server is down, or paused and there is a password.
+    pub fn connect(&self) -> io::Result<Connection> {
+        self.site.connect()
+    }
+
+    /// Runs one command over a connection of its own; an error of the server is a reply, [`Resp::Error`].
+    ///
+    /// # Panics
+    ///
+    /// If the server is down or does not reply within 10 seconds.
+    #[track_caller]
+    pub fn command(&self, arguments: &[&str]) -> Resp {
+        match self.connect().and_then(|mut connection| connection.call(arguments)) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{arguments:?} got no reply: {error}; log of the server:\n{}", self.log()),
+        }
+    }
+
+    /// The value of one field of `INFO`, such as `run_id` or `master_link_status`; `None` without such a field.
+    ///
+    /// # Panics
+    ///
+    /// If the server is down or does not reply within 10 seconds.
+    #[track_caller]
+    pub fn info(&self, field: &str) -> Option<String> {
+        let reply = self.command(&["INFO"]);
+        launch::info_field(reply.text(), field).map(str::to_owned)
+    }
+
+    fn process(&self) -> MutexGuard<'_, Guard> {
+        // A test that panicked with the lock held, in a refused restart say, leaves a usable guard behind.
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

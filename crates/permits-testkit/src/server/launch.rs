@@ -1,0 +1,334 @@
+//! How a server is configured, found and launched.
+//!
+//! It owns the [`Site`] of a server: what stays the same over restarts. The configuration goes through a file
+//! and not the command line, because a value of several words (`client-output-buffer-limit`) would arrive as
+//! one quoted word, and because `CONFIG REWRITE` and Sentinel need a file.
+
+use std::collections::hash_map::RandomState;
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::Server;
+use crate::process::Guard;
+use crate::resp::{Connection, Resp};
+use crate::wait;
+
+/// The environment variable that names the server program.
+const PROGRAM_VARIABLE: &str = "PERMITS_TEST_SERVER";
+
+/// The programs looked for in `PATH` otherwise.
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// How long a server may take until it answers, loading included.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often another port is tried when the server exits at once.
+const START_ATTEMPTS: usize = 8;
+
+/// Where ports are taken from: below the range from which systems serve outgoing connections. Were it within,
+/// a client that reconnects could be given the very port of a server that is down, and stop its restart.
+const FIRST_PORT: u16 = 11_000;
+const PORTS: u16 = 10_000;
+
+/// A server to be configured; made by [`Server::builder`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct ServerBuilder {
+    directives: Vec<(String, String)>,
+    unix_socket: bool,
+    password: Option<String>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new() -> Self {
+        let builder = Self { directives: Vec::new(), unix_socket: false, password: None };
+        builder
+            .arg("save", "")
+            .arg("appendonly", "no")
+            // A replica would otherwise wait 5 seconds for others to share its first copy with.
+            .arg("repl-diskless-sync-delay", "0")
+    }
+
+    /// Adds a directive of the configuration file, such as `.arg("maxmemory", "10mb")`.
+    ///
+    /// A value may hold several words, as in the file itself; one word with a space in it has to be quoted. A
+    /// later directive overrides an earlier one of the same name, where the server does not collect them.
+    pub fn arg(mut self, key: &str, value: &str) -> Self {
+        let value = if value.is_empty() { "\"\"" } else { value };
+        self.directives.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Keeps the data in an append-only file, synced every second; so it survives the death of the process.
+    pub fn append_only(self) -> Self {
+        self.arg("appendonly", "yes").arg("appendfsync", "everysec")
+    }
+
+    /// Listens on a Unix socket in its directory, and not on TCP.
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Demands `password` of every client.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.arg("requirepass", &quoted(password))
+    }
+
+    /// Makes it a replica of `primary`.
+    ///
+    /// It answers before it has its first copy; when the link is up, [`Server::info`] gives `up` for
+    /// `master_link_status`.
+    ///
+    /// # Panics
+    ///
+    /// If `primary` listens on a Unix socket.
+    #[track_caller]
+    pub fn replica_of(self, primary: &Server) -> Self {
+        let address = primary.address();
+        let builder = self.arg("replicaof", &format!("{} {}", address.ip(), address.port()));
+        match &primary.site.password {
+            Some(password) => builder.arg("masterauth", &quoted(password)),
+            None => builder,
+        }
+    }
+
+    /// Starts the server; returns once it answers.
+    ///
+    /// # Panics
+    ///
+    /// If no server program is installed, or it does not answer within 10 seconds.
+    #[track_caller]
+    pub fn start(self) -> Server {
+        let dir = tempfile::Builder::new()
+            .prefix("permits-server-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let endpoint = self.endpoint(dir.path());
+        let mut site = Site { dir, endpoint, password: self.password.clone(), program: program() };
+        for _ in 0..START_ATTEMPTS {
+            site.configure(&self.directives);
+            match site.launch() {
+                Ok(process) => return Server { process: Mutex::new(process), site },
+                // Most likely another program took the port between our look and the server's.
+                Err(Failure::Exited) => site.endpoint = self.endpoint(site.dir.path()),
+                Err(Failure::Silent) => break,
+            }
+        }
+        site.give_up()
+    }
+
+    fn endpoint(&self, dir: &Path) -> Endpoint {
+        if self.unix_socket { Endpoint::Unix(dir.join("server.sock")) } else { Endpoint::Tcp(free_address()) }
+    }
+}
+
+/// Where a server listens.
+#[derive(Debug)]
+pub(super) enum Endpoint {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// Why a launch failed.
+enum Failure {
+    /// The process ended before it answered.
+    Exited,
+    /// It runs and did not answer in time.
+    Silent,
+}
+
+/// What stays the same when a server is restarted.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) dir: TempDir,
+    pub(super) endpoint: Endpoint,
+    pub(super) password: Option<String>,
+    program: PathBuf,
+}
+
+impl Site {
+    pub(super) fn url(&self) -> String {
+        let password = self.password.as_deref().map(percent_encoded);
+        match (&self.endpoint, password) {
+            (Endpoint::Tcp(address), None) => format!("redis://{address}/"),
+            (Endpoint::Tcp(address), Some(password)) => format!("redis://:{password}@{address}/"),
+            (Endpoint::Unix(path), None) => format!("redis+unix://{}", path.display()),
+            (Endpoint::Unix(path), Some(password)) => {
+                format!("redis+unix://{}?pass={password}", path.display())
+            }
+        }
+    }
+
+    pub(super) fn log(&self) -> String {
+        let bytes = fs::read(self.dir.path().join("server.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub(super) fn connect(&self) -> io::Result<Connection> {
+        let mut connection = match &self.endpoint {
+            Endpoint::Tcp(address) => Connection::connect(*address)?,
+            Endpoint::Unix(path) => Connection::connect_unix(path)?,
+        };
+        if let Some(password) = &self.password
+            && let Resp::Error(message) = connection.call(&["AUTH", password])?
+        {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Ok(connection)
+    }
+
+    /// Launches the server again, where it was. Its place may be taken for a moment by a stranger, so it is
+    /// tried for as long as a start may take.
+    #[track_caller]
+    pub(super) fn relaunch(&self) -> Guard {
+        let deadline = Instant::now() + START_LIMIT;
+        while Instant::now() < deadline {
+            match self.launch() {
+                Ok(process) => return process,
+                Err(Failure::Exited) => {}
+                Err(Failure::Silent) => break,
+            }
+        }
+        self.give_up()
+    }
+
+    #[track_caller]
+    fn launch(&self) -> Result<Guard, Failure> {
+        // One file for standard output, standard error and all restarts: what the server says before it can
+        // open a log of its own is what explains a failed start.
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("server.log"))
+            .expect("a file in the server's own directory can be opened");
+        let errors = log.try_clone().expect("an open file can be duplicated");
+        let mut process = Guard::spawn(
+            Command::new(&self.program)
+                .arg(self.dir.path().join("server.conf"))
+                .stdin(Stdio::null())
+                .stdout(log)
+                .stderr(errors),
+        );
+        let pid = process.pid();
+        let mut exited = false;
+        let settled = wait::until(START_LIMIT, || {
+            exited = !process.is_running();
+            exited || self.answers(pid)
+        });
+        match (settled, exited) {
+            (true, false) => Ok(process),
+            (true, true) => Err(Failure::Exited),
+            (false, _) => Err(Failure::Silent),
+        }
+    }
+
+    /// Whether the server with this pid is ready for commands.
+    fn answers(&self, pid: u32) -> bool {
+        let Ok(mut connection) = self.connect() else {
+            return false;
+        };
+        match connection.call(&["PING"]) {
+            Ok(Resp::Text(_)) => {}
+            // A password given as a plain directive is not known here.
+            Ok(Resp::Error(message)) => return message.starts_with("NOAUTH"),
+            _ => return false,
+        }
+        // If a stranger won the race for the port, it is the one who answers, while ours is about to exit.
+        match connection.call(&["INFO", "server"]) {
+            Ok(Resp::Text(info)) => info_field(&info, "process_id") == Some(&pid.to_string()),
+            Ok(_) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Writes the configuration file.
+    fn configure(&self, directives: &[(String, String)]) {
+        let mut text = String::new();
+        let mut line =
+            |key: &str, value: &str| writeln!(text, "{key} {value}").expect("a string takes any text");
+        line("bind", "127.0.0.1");
+        line("dir", &quoted(&self.dir.path().to_string_lossy()));
+        match &self.endpoint {
+            Endpoint::Tcp(address) => line("port", &address.port().to_string()),
+            Endpoint::Unix(path) => {
+                line("port", "0");
+                line("unixsocket", &quoted(&path.to_string_lossy()));
+            }
+        }
+        for (key, value) in directives {
+            line(key, value);
+        }
+        fs::write(self.dir.path().join("server.conf"), text)
+            .expect("the server's own directory can be written");
+    }
+
+    #[track_caller]
+    fn give_up(&self) -> ! {
+        panic!("{} did not start, or not in time; its log:\n{}", self.program.display(), self.log())
+    }
+}
+
+/// The value of `field` in a reply to `INFO`.
+pub(super) fn info_field<'a>(info: &'a str, field: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+}
+
+/// The server program of this machine.
+#[track_caller]
+fn program() -> PathBuf {
+    if let Some(program) = env::var_os(PROGRAM_VARIABLE).filter(|value| !value.is_empty()) {
+        return program.into();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = PROGRAMS.iter().find_map(|name| {
+        env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+    });
+    let Some(program) = found else {
+        panic!(
+            "neither redis-server nor valkey-server is in PATH: install one (apt install redis-server, \
+             dnf install valkey, brew install redis) or set {PROGRAM_VARIABLE} to the program"
+        );
+    };
+    program
+}
+
+/// An address on loopback at which nobody listens now.
+fn free_address() -> SocketAddr {
+    // Where to begin differs from call to call, so that test processes side by side seldom meet.
+    let start = RandomState::new().build_hasher().finish() % u64::from(PORTS);
+    let start = u16::try_from(start).expect("it is less than the number of ports");
+    (0..PORTS)
+        .map(|step| SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_PORT + (start + step) % PORTS)))
+        .find(|address| TcpListener::bind(address).is_ok())
+        .expect("one of thousands of ports is free")
+}
+
+/// A value between quotes, as the configuration file wants it.
+fn quoted(value: &str) -> String {
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A text as it may stand in a URL.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a string takes any text");
+        }
+    }
+    encoded
+}

@@ -1,0 +1,78 @@
+//! Child processes: paused, resumed, read, and gone with their guard.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use permits_testkit::Guard;
+
+/// More than anything here should take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn shell(script: &str) -> Guard {
+    Guard::spawn(Command::new("sh").args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()))
+}
+
+#[test]
+fn lines_arrive_in_order_and_end() {
+    let mut child = shell("echo one; echo two; printf three");
+    let lines = child.lines();
+    for expected in ["one", "two", "three"] {
+        assert_eq!(lines.next_line(LIMIT).as_deref(), Some(expected));
+    }
+    assert_eq!(lines.next_line(LIMIT), None);
+    assert!(child.wait_timeout(LIMIT).expect("it ends by itself").success());
+    assert!(!child.is_running());
+}
+
+#[test]
+fn a_paused_child_is_silent_until_resumed() {
+    let mut child = shell("i=0; while :; do i=$((i+1)); echo $i; done");
+    let lines = child.lines();
+    assert_eq!(lines.next_line(LIMIT).as_deref(), Some("1"));
+    child.pause();
+    // What it printed before is bounded by the pipe and the channel, so this comes to an end.
+    while lines.next_line(Duration::from_millis(50)).is_some() {}
+    assert!(child.is_running());
+    child.resume();
+    assert!(lines.next_line(LIMIT).is_some());
+}
+
+#[test]
+fn a_running_child_outlasts_the_wait() {
+    let mut child = shell("exec sleep 1000");
+    assert_eq!(child.wait_timeout(Duration::from_millis(5)), None);
+    child.terminate();
+    assert!(!child.wait_timeout(LIMIT).expect("it obeys").success());
+}
+
+#[test]
+fn killing_reaches_a_paused_child_and_may_be_repeated() {
+    let mut child = shell("exec sleep 1000");
+    child.pause();
+    child.pause();
+    child.kill();
+    child.kill();
+    assert!(!child.is_running());
+}
+
+#[test]
+#[should_panic(expected = "takes no signal")]
+fn a_child_that_has_ended_takes_no_signal() {
+    let mut child = shell("exec sleep 1000");
+    child.kill();
+    child.pause();
+}
+
+#[test]
+fn dropping_the_guard_ends_a_paused_child() {
+    let mut child = shell("echo ready; exec sleep 1000");
+    let lines = child.lines();
+    assert_eq!(lines.next_line(LIMIT).as_deref(), Some("ready"));
+    child.pause();
+    assert_eq!(lines.next_line(Duration::from_millis(5)), None);
+    drop(child);
+    // The pipe is closed by the end of its only writer; the limit is far beyond what that takes.
+    let start = std::time::Instant::now();
+    assert_eq!(lines.next_line(LIMIT), None);
+    assert!(start.elapsed() < LIMIT, "the pipe is still open");
+}

@@ -1,0 +1,316 @@
+//! Every fault of the proxy, before a real server.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use permits_testkit::{Connection, Proxy, Resp, Server, wait};
+
+/// More than anything here should take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How long to listen for what must not come.
+const SILENCE: Duration = Duration::from_millis(50);
+
+fn start() -> (Server, Proxy) {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    (server, proxy)
+}
+
+/// A client whose connection is known to be open, by a first round trip.
+fn client(proxy: &Proxy) -> Connection {
+    let mut client = Connection::connect(proxy.address()).expect("the proxy accepts");
+    assert_eq!(client.call(&["PING"]).expect("nothing fails yet").text(), "PONG");
+    client
+}
+
+#[track_caller]
+fn assert_silent(client: &mut Connection) {
+    client.set_timeout(SILENCE).expect("it is not zero");
+    let error = client.receive().expect_err("nothing must come");
+    assert!(
+        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        "the connection is not silent but lost: {error}"
+    );
+    client.set_timeout(LIMIT).expect("it is not zero");
+}
+
+#[track_caller]
+fn assert_lost(client: &mut Connection, arguments: &[&str]) {
+    let error = client.call(arguments).expect_err("the connection must be lost");
+    assert!(
+        !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        "the connection is not lost but silent"
+    );
+}
+
+#[test]
+fn without_faults_everything_passes() {
+    let (server, proxy) = start();
+    assert_eq!(proxy.url(), format!("redis://{}/", proxy.address()));
+    let mut first = client(&proxy);
+    let mut second = client(&proxy);
+    assert_eq!((proxy.connections(), proxy.accepted(), proxy.refused()), (2, 2, 0));
+
+    let long = "x".repeat(3_000_000);
+    assert_eq!(first.call(&["SET", "long", &long]).expect("it passes").text(), "OK");
+    assert_eq!(second.call(&["GET", "long"]).expect("it passes").text(), long);
+    assert_eq!(server.command(&["STRLEN", "long"]).int(), 3_000_000);
+
+    drop(first);
+    assert!(wait::until(LIMIT, || proxy.connections() == 1), "the end of a client is passed on");
+    assert_eq!(proxy.accepted(), 2);
+    assert_eq!(proxy.swallowed(), 0);
+}
+
+#[test]
+fn the_end_of_the_server_is_passed_on() {
+    let (server, proxy) = start();
+    let mut before = client(&proxy);
+    server.kill();
+    assert_lost(&mut before, &["PING"]);
+    assert!(wait::until(LIMIT, || proxy.connections() == 0));
+
+    let mut meanwhile = Connection::connect(proxy.address()).expect("the proxy accepts");
+    assert_lost(&mut meanwhile, &["PING"]);
+
+    server.restart();
+    client(&proxy);
+}
+
+#[test]
+fn cut_ends_open_connections_and_accepts_new_ones() {
+    let (server, proxy) = start();
+    let mut clients: Vec<Connection> = (0..3).map(|_| client(&proxy)).collect();
+
+    proxy.cut();
+    assert_eq!(proxy.connections(), 0);
+    for client in &mut clients {
+        assert_lost(client, &["INCR", "number"]);
+    }
+    assert_eq!(server.command(&["EXISTS", "number"]).int(), 0, "no request passed after the cut");
+
+    let mut client = client(&proxy);
+    assert_eq!(client.call(&["INCR", "number"]).expect("nothing fails").int(), 1);
+    assert_eq!((proxy.connections(), proxy.accepted()), (1, 4));
+}
+
+#[test]
+fn cut_reaches_the_server_too() {
+    let (server, proxy) = start();
+    let _client = client(&proxy);
+    proxy.cut();
+    // The one that asks is connected itself.
+    let closed = wait::until(LIMIT, || server.info("connected_clients").as_deref() == Some("1"));
+    assert!(closed, "the server still has the connection");
+}
+
+#[test]
+fn refuse_cuts_and_closes_until_switched_off() {
+    let (_server, proxy) = start();
+    let mut before = client(&proxy);
+
+    proxy.refuse(true);
+    assert_eq!(proxy.connections(), 0);
+    assert_lost(&mut before, &["PING"]);
+    for attempt in 1..=3 {
+        let mut meanwhile = Connection::connect(proxy.address()).expect("the proxy accepts");
+        assert_lost(&mut meanwhile, &["PING"]);
+        assert_eq!((proxy.refused(), proxy.accepted()), (attempt, 1 + attempt));
+    }
+
+    proxy.refuse(false);
+    client(&proxy);
+    assert_eq!(proxy.refused(), 3);
+}
+
+#[test]
+fn delayed_replies_come_late_and_in_order() {
+    let (server, proxy) = start();
+    let mut client = client(&proxy);
+    let delay = Duration::from_millis(200);
+    proxy.delay_replies(delay);
+
+    let start = Instant::now();
+    for _ in 0..3 {
+        client.send(&["INCR", "number"]).expect("the connection is open");
+    }
+    let carried_out = wait::until(LIMIT, || server.command(&["GET", "number"]) == text("3"));
+    assert!(carried_out, "requests are not delayed");
+    for expected in 1..=3 {
+        assert_eq!(client.receive().expect("it comes late").int(), expected);
+    }
+    assert!(start.elapsed() >= delay, "a reply came before its time");
+}
+
+#[test]
+fn delayed_requests_arrive_late_and_in_order() {
+    let (_server, proxy) = start();
+    let mut client = client(&proxy);
+    let delay = Duration::from_millis(200);
+    proxy.delay_requests(delay);
+
+    let start = Instant::now();
+    for number in ["1", "2", "3"] {
+        client.send(&["RPUSH", "list", number]).expect("the connection is open");
+    }
+    for expected in 1..=3 {
+        assert_eq!(client.receive().expect("it comes late").int(), expected);
+    }
+    assert!(start.elapsed() >= delay, "a request arrived before its time");
+    let list = client.call(&["LRANGE", "list", "0", "-1"]).expect("nothing fails");
+    assert_eq!(list.array(), [text("1"), text("2"), text("3")]);
+}
+
+#[test]
+fn ending_a_delay_lets_go_what_is_held_back() {
+    let (server, proxy) = start();
+    let mut client = client(&proxy);
+    proxy.delay_replies(10 * LIMIT);
+    client.send(&["INCR", "number"]).expect("the connection is open");
+    assert!(wait::until(LIMIT, || server.command(&["GET", "number"]) == text("1")));
+    assert_silent(&mut client);
+
+    proxy.delay_replies(Duration::ZERO);
+    assert_eq!(client.receive().expect("it is let go").int(), 1);
+
+    proxy.delay_requests(10 * LIMIT);
+    client.send(&["INCR", "number"]).expect("the connection is open");
+    assert_silent(&mut client);
+    assert_eq!(server.command(&["GET", "number"]).text(), "1", "it is held back");
+
+    proxy.delay_requests(Duration::ZERO);
+    assert_eq!(client.receive().expect("it is let go").int(), 2);
+}
+
+#[test]
+fn swallowed_replies_never_come_though_requests_pass() {
+    let (server, proxy) = start();
+    let mut client = client(&proxy);
+
+    proxy.swallow_replies(true);
+    client.send(&["INCR", "number"]).expect("the connection is open");
+    assert!(wait::until(LIMIT, || proxy.swallowed() == 1));
+    assert_eq!(server.command(&["GET", "number"]).text(), "1");
+    assert_silent(&mut client);
+    assert_eq!(proxy.connections(), 1);
+
+    proxy.swallow_replies(false);
+    assert_eq!(client.call(&["INCR", "number"]).expect("it is heard again").int(), 2);
+    assert_eq!(proxy.swallowed(), 1);
+}
+
+#[test]
+fn the_next_reply_is_swallowed_and_its_connection_cut() {
+    let (server, proxy) = start();
+    let mut first = client(&proxy);
+    let mut second = client(&proxy);
+
+    proxy.swallow_next_reply_then_cut();
+    assert_eq!((proxy.swallowed(), proxy.connections()), (0, 2), "nothing until a reply comes");
+    assert_lost(&mut first, &["INCR", "number"]);
+    assert_eq!((proxy.swallowed(), proxy.connections()), (1, 1));
+    assert_eq!(server.command(&["GET", "number"]).text(), "1", "the server has acted on it");
+
+    assert_eq!(second.call(&["INCR", "number"]).expect("it happens once").int(), 2);
+    assert_eq!(proxy.swallowed(), 1);
+}
+
+#[test]
+fn the_reply_to_a_chosen_request_is_swallowed() {
+    let (server, proxy) = start();
+    let mut first = client(&proxy);
+    let mut second = client(&proxy);
+
+    proxy.swallow_reply_to(b"chosen");
+    assert_eq!(first.call(&["INCR", "other"]).expect("another passes").int(), 1);
+    assert_lost(&mut second, &["INCR", "chosen"]);
+    assert_eq!((proxy.swallowed(), proxy.connections()), (1, 1));
+    assert_eq!(server.command(&["GET", "chosen"]).text(), "1", "the server has acted on it");
+
+    assert_eq!(first.call(&["INCR", "chosen"]).expect("it happens once").int(), 2);
+    assert_eq!(proxy.swallowed(), 1);
+}
+
+/// The server reads in pieces and answers in between: a connection closed at its first answer would make it
+/// drop the pieces it has not read, and the chosen request with them.
+#[test]
+fn a_chosen_request_behind_many_others_is_carried_out() {
+    let (server, proxy) = start();
+    let mut client = client(&proxy);
+    proxy.swallow_reply_to(b"chosen");
+
+    server.pause();
+    for _ in 0..20_000 {
+        client.send(&["INCR", "others"]).expect("the system takes the request");
+    }
+    client.send(&["INCR", "chosen"]).expect("the system takes the request");
+    assert_silent(&mut client);
+    server.resume();
+
+    let lost = loop {
+        if let Err(error) = client.receive() {
+            break error;
+        }
+    };
+    assert!(!matches!(lost.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{lost}");
+    assert_eq!(proxy.swallowed(), 1);
+    assert_eq!(server.command(&["GET", "chosen"]), text("1"));
+    assert_eq!(server.command(&["GET", "others"]), text("20000"));
+}
+
+#[test]
+fn a_stalled_proxy_is_a_black_hole_with_open_sockets() {
+    let (server, proxy) = start();
+    let mut before = client(&proxy);
+
+    proxy.stall(true);
+    let mut meanwhile = Connection::connect(proxy.address()).expect("the proxy accepts");
+    for client in [&mut before, &mut meanwhile] {
+        client.send(&["INCR", "number"]).expect("the system takes the request");
+        assert_silent(client);
+    }
+    assert_eq!(server.command(&["EXISTS", "number"]).int(), 0, "nothing passes");
+    assert_eq!(proxy.connections(), 2);
+
+    proxy.stall(false);
+    let replies = [&mut before, &mut meanwhile].map(|client| client.receive().expect("late").int());
+    assert_eq!(HashSet::from(replies), HashSet::from([1, 2]));
+}
+
+#[test]
+fn a_stalled_connection_can_be_cut() {
+    let (server, proxy) = start();
+    let mut client = client(&proxy);
+    proxy.stall(true);
+    client.send(&["INCR", "number"]).expect("the system takes the request");
+    proxy.cut();
+    assert_lost(&mut client, &["INCR", "number"]);
+    proxy.stall(false);
+    assert_eq!(server.command(&["EXISTS", "number"]).int(), 0, "the requests died with it");
+}
+
+#[test]
+fn dropping_the_proxy_ends_everything() {
+    let (server, proxy) = start();
+    let address: SocketAddr = proxy.address();
+    let mut client = client(&proxy);
+    proxy.stall(true);
+    drop(proxy);
+    assert_lost(&mut client, &["PING"]);
+    TcpListener::bind(address).expect("the port is free again");
+    assert_eq!(server.command(&["PING"]).text(), "PONG");
+}
+
+#[tokio::test]
+async fn a_proxy_forwards_while_an_asynchronous_test_blocks() {
+    let (_server, proxy) = start();
+    // On this one-threaded runtime nothing else could run during the call.
+    client(&proxy);
+}
+
+fn text(text: &str) -> Resp {
+    Resp::Text(text.to_owned())
+}

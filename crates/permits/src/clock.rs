@@ -1,0 +1,49 @@
+//! The clock that leases are measured by: monotonic, and where the system can tell, counting the time that the
+//! machine slept. A lease does not stand still while a laptop is closed.
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// A point in time on this machine's monotonic clock. Only the distance between two of them means anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    /// The current time, by CLOCK_BOOTTIME.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        Self(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
+    }
+
+    /// The current time. Here it does not count while the machine sleeps.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn now() -> Self {
+        static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        Self(BEGAN.get_or_init(std::time::Instant::now).elapsed())
+    }
+
+    /// How long ago `earlier` was; zero if it was later.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Microseconds since the clock began, for an atomic.
+    pub(crate) fn as_micros(self) -> u64 {
+        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The moment so many microseconds after the clock began.
+    pub(crate) fn from_micros(micros: u64) -> Self {
+        Self(Duration::from_micros(micros))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+}

@@ -1,0 +1,652 @@
+//! The executable specification of a semaphore: `apply(state, server, command) → (reply, events)`.
+//!
+//! Pure: the time and the server's identity are arguments, nothing is read from outside. It is used three
+//! times: it *is* the memory store, it is the oracle that the Lua of the Redis store is tested against step
+//! by step, and it is where a reader learns what a semaphore does. The Lua follows it name by name; a change
+//! here is a change there.
+//!
+//! Every command runs the same course:
+//!
+//! 1. **begin**: find the state or start one, and notice a new era of the server;
+//! 2. **reap**: entries whose deadline has passed leave;
+//! 3. **decide**: what the command asks for;
+//! 4. **promote**: grant the head of the line while it fits, strictly in order;
+//! 5. **finish**: sequence number, expiry, and when to ask again.
+//!
+//! Newcomers are decided on after the promotion, so a newcomer never overtakes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::{
+    Acquire, Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder,
+    InspectedWaiter, Inspection, MAX_BATCH, News, Operation, Refusal, Release, Released, Renew, Renewed,
+    Reply,
+};
+
+/// The most expired entries that one command reaps.
+pub const REAP_MAX: usize = 128;
+
+/// The most waiters that one command examines for promotion.
+pub const PROMOTE_MAX: u64 = MAX_BATCH as u64;
+
+/// How often the server's identity is looked up, in microseconds.
+pub const IDENTITY_EVERY_US: u64 = 10_000;
+
+/// The clock and the identity of the server at the moment of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct Server<'a> {
+    /// Its clock, in microseconds since 1970.
+    pub now_us: u64,
+    /// A name that is new after each restart.
+    pub run_id: &'a str,
+    /// How long it has been up, in milliseconds.
+    pub uptime_ms: u64,
+}
+
+/// All that a store knows of one semaphore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Units that may be held at once; 0 while none is declared.
+    pub limit: u32,
+    /// Rises with every change of the limit or its pin.
+    pub limit_version: u64,
+    /// Whether an operator set the limit, so that declarations are ignored.
+    pub pinned: bool,
+    /// Whether granting is stopped.
+    pub paused: bool,
+    /// Units held now.
+    pub held: u64,
+    /// The highest token granted.
+    pub last_token: u64,
+    /// The last place given in line.
+    pub last_ticket: u64,
+    /// Slots `0..slots_made` are in use or in `free`.
+    pub slots_made: u64,
+    /// Counts the commands that left this state.
+    pub sequence: u64,
+    /// The server's identity when last looked up, and when that was, in microseconds.
+    pub server: String,
+    /// When the server's identity was last looked up, in microseconds.
+    pub checked_us: u64,
+    /// The highest token known when the era began.
+    pub era_known: u64,
+    /// When the era began, in microseconds.
+    pub era_began_us: u64,
+    /// Until when free capacity is held back, in milliseconds.
+    pub recovering_until_ms: u64,
+    /// The longest lease seen, in milliseconds.
+    pub lease_max_ms: u64,
+    /// When an idle state is forgotten, in milliseconds. A pinned or paused one is not.
+    pub expires_ms: u64,
+    /// Everybody who holds or waits.
+    pub entries: BTreeMap<Holder, Entry>,
+    /// Waiters in line: ticket → holder.
+    pub queue: BTreeMap<u64, Holder>,
+    /// Everybody by deadline. A waiter's deadline is negative, so that one range, `-now..=now`, is all the
+    /// expired, and holders can be listed without walking the waiters.
+    pub leases: BTreeSet<(i64, Holder)>,
+    /// Slots given back, as ranges: first → last.
+    pub free: BTreeMap<u64, u64>,
+}
+
+/// One who holds or waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The acquisition.
+    pub request: Id,
+    /// The session that hears of it.
+    pub session: Id,
+    /// Units.
+    pub weight: u32,
+    /// How long a renewal lasts, in milliseconds.
+    pub lease_ms: u64,
+    /// Its score in `leases`.
+    pub deadline: i64,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// Where an entry stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In line, with this ticket.
+    Waiting(u64),
+    /// Granted.
+    Holding(Grant),
+}
+
+/// Executes one command on the state of its semaphore. `None` is a semaphore that nobody uses.
+pub fn apply(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> (Reply, Vec<Event>) {
+    let mut run = Run::begin(state.take(), server, command);
+    run.reap();
+    let answers = match &command.operation {
+        Operation::Acquire { queue_max, requests } => run.acquire(*queue_max, requests),
+        Operation::Release(requests) => run.release(requests),
+        Operation::Renew(requests) => run.renew(requests),
+        Operation::SetLimit { limit, expected_version } => run.set_limit(*limit, *expected_version),
+        Operation::Pause(paused) => run.pause(*paused),
+        Operation::Revoke { holder, reason } => run.revoke(holder, reason),
+        Operation::Inspect { max } => run.inspect(*max),
+    };
+    let (left, reply, events) = run.finish(answers);
+    *state = left;
+    (reply, events)
+}
+
+/// One command in execution.
+struct Run<'a> {
+    state: State,
+    existed: bool,
+    command: &'a Command,
+    now_us: u64,
+    now_ms: u64,
+    /// Units held when the command came: while recovering, no more than that may be held after it.
+    held_at_start: u64,
+    /// Whether expired entries may be left.
+    reap_cut: bool,
+    /// Whether the promotion stopped at its bound.
+    promote_cut: bool,
+    events: Vec<Event>,
+}
+
+impl<'a> Run<'a> {
+    fn begin(state: Option<State>, server: &Server<'_>, command: &'a Command) -> Self {
+        let now_us = server.now_us;
+        let now_ms = now_us / 1000;
+        let state = state.filter(|state| !state.is_expired(now_ms));
+        let existed = state.is_some();
+        let mut state = state.unwrap_or_else(|| State::new(server));
+        let lease_known = state.lease_max_ms;
+        state.lease_max_ms = lease_known.max(command.longest_lease_ms());
+        let window_ms = command.recovery.window_ms(state.lease_max_ms);
+        if !existed {
+            // A young server may have forgotten holders; an old one without state has none to forget,
+            // unless it was flushed: that over-grant is bounded by the reclaim.
+            if server.uptime_ms < window_ms {
+                state.recovering_until_ms = now_ms - server.uptime_ms + window_ms;
+            }
+        } else if now_us < state.checked_us || now_us - state.checked_us >= IDENTITY_EVERY_US {
+            state.checked_us = now_us;
+            if state.server != server.run_id {
+                state.server = server.run_id.to_owned();
+                state.era_known = state.last_token;
+                state.era_began_us = now_us;
+                state.recovering_until_ms = now_ms + window_ms;
+            }
+        }
+        if existed && now_ms < state.recovering_until_ms && state.lease_max_ms > lease_known {
+            state.recovering_until_ms = state.recovering_until_ms.max(state.era_began_us / 1000 + window_ms);
+        }
+        let held_at_start = state.held;
+        Self {
+            state,
+            existed,
+            command,
+            now_us,
+            now_ms,
+            held_at_start,
+            reap_cut: false,
+            promote_cut: false,
+            events: Vec::new(),
+        }
+    }
+
+    /// Entries whose deadline has passed leave: holders first, then waiters; at most [`REAP_MAX`].
+    fn reap(&mut self) {
+        let now = signed(self.now_ms);
+        let expired = self.state.leases.range((-now, Holder::lowest())..(now + 1, Holder::lowest()));
+        let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
+        self.reap_cut = expired.len() == REAP_MAX;
+        for holder in expired {
+            self.state.remove(&holder);
+        }
+    }
+
+    /// How many units may be held after this command.
+    fn capacity(&self) -> u64 {
+        if self.state.paused {
+            0
+        } else if self.now_ms < self.state.recovering_until_ms {
+            self.held_at_start.min(self.state.limit.into())
+        } else {
+            self.state.limit.into()
+        }
+    }
+
+    /// Grants the head of the line while it is alive and fits. A heavy head is not overtaken; one that can
+    /// never fit any more is refused.
+    fn promote(&mut self) {
+        let capacity = self.capacity();
+        if capacity <= self.state.held {
+            return;
+        }
+        let bound = PROMOTE_MAX.min(capacity - self.state.held);
+        for _ in 0..bound {
+            let Some((&ticket, holder)) = self.state.queue.first_key_value() else { return };
+            let holder = holder.clone();
+            let entry = &self.state.entries[&holder];
+            if self.reap_cut && -entry.deadline <= signed(self.now_ms) {
+                return;
+            }
+            if entry.weight > self.state.limit {
+                self.tell(&holder, News::Refused);
+                self.state.remove(&holder);
+            } else if self.state.held + u64::from(entry.weight) <= capacity {
+                self.state.queue.remove(&ticket);
+                let grant = self.grant(&holder);
+                self.tell(&holder, News::Granted(grant));
+            } else {
+                return;
+            }
+        }
+        self.promote_cut = !self.state.queue.is_empty() && self.state.held < capacity;
+    }
+
+    /// Makes a holder of an entry that stands nowhere: token, slot, deadline.
+    fn grant(&mut self, holder: &Holder) -> Grant {
+        let token = self.now_us.max(self.state.last_token + 1);
+        self.state.last_token = token;
+        let grant = Grant { token, slot: self.state.take_lowest_slot() };
+        self.state.hold(holder, grant);
+        self.extend(holder);
+        grant
+    }
+
+    /// A new deadline, a lease from now.
+    fn extend(&mut self, holder: &Holder) {
+        let lease_ms = self.state.entries[holder].lease_ms;
+        self.state.set_deadline(holder, self.now_ms + lease_ms);
+    }
+
+    fn tell(&mut self, holder: &Holder, news: News) {
+        let entry = &self.state.entries[holder];
+        self.events.push(Event {
+            session: entry.session.clone(),
+            semaphore: self.command.semaphore.clone(),
+            holder: holder.clone(),
+            request: entry.request.clone(),
+            news,
+        });
+    }
+
+    /// Takes the program's word for the limit, as far as it counts.
+    fn declare(&mut self) -> Result<(), Refusal> {
+        let state = &mut self.state;
+        let (declared, counts) = match self.command.declaration {
+            Declaration::Stored if state.limit == 0 => return Err(Refusal::NoLimit),
+            Declaration::Require(limit) if state.limit != 0 && state.limit != limit => {
+                return Err(Refusal::LimitMismatch);
+            }
+            Declaration::Stored => return Ok(()),
+            Declaration::Declare(limit) => (limit, state.limit != limit && !state.pinned),
+            Declaration::Fallback(limit) | Declaration::Require(limit) => (limit, state.limit == 0),
+        };
+        if counts {
+            state.limit = declared;
+            state.limit_version += 1;
+        }
+        Ok(())
+    }
+
+    fn acquire(&mut self, queue_max: u32, requests: &[Acquire]) -> Answers {
+        let declared = self.declare();
+        self.promote();
+        Answers::Acquire(
+            requests.iter().map(|request| self.acquire_one(queue_max, declared, request)).collect(),
+        )
+    }
+
+    fn acquire_one(&mut self, queue_max: u32, declared: Result<(), Refusal>, request: &Acquire) -> Acquired {
+        if let Some(entry) = self.state.entries.get(&request.holder) {
+            if entry.request != request.request {
+                return Acquired::Refused(Refusal::AlreadyHeld);
+            }
+            let place = entry.place;
+            self.extend(&request.holder);
+            return match place {
+                Place::Holding(grant) => Acquired::Granted(grant),
+                Place::Waiting(ticket) => Acquired::Waiting { position: self.state.position(ticket) },
+            };
+        }
+        if let Err(refusal) = declared {
+            return Acquired::Refused(refusal);
+        }
+        if request.weight > self.state.limit {
+            return Acquired::Refused(Refusal::ExceedsLimit);
+        }
+        let waiting = self.state.queue.len() as u64;
+        let fits = waiting == 0 && self.state.held + u64::from(request.weight) <= self.capacity();
+        if !fits && !request.wait {
+            return Acquired::Refused(Refusal::NoPermits);
+        }
+        if !fits && waiting >= u64::from(queue_max) {
+            return Acquired::Refused(Refusal::QueueFull);
+        }
+        let ticket = self.state.last_ticket + 1;
+        let place = Place::Waiting(ticket);
+        let Acquire { holder, request, weight, lease_ms, .. } = request.clone();
+        let entry =
+            Entry { request, session: self.command.session.clone(), weight, lease_ms, deadline: 0, place };
+        self.state.entries.insert(holder.clone(), entry);
+        if fits {
+            Acquired::Granted(self.grant(&holder))
+        } else {
+            self.state.last_ticket = ticket;
+            self.state.queue.insert(ticket, holder.clone());
+            self.extend(&holder);
+            Acquired::Waiting { position: waiting }
+        }
+    }
+
+    fn release(&mut self, requests: &[Release]) -> Answers {
+        let answers = requests.iter().map(|release| match self.state.entries.get(&release.holder) {
+            Some(entry) if entry.request == release.request => self.state.remove(&release.holder),
+            _ => Released::Unknown,
+        });
+        let answers = answers.collect();
+        self.promote();
+        Answers::Release(answers)
+    }
+
+    fn renew(&mut self, requests: &[Renew]) -> Answers {
+        // Declared only so that a forgotten limit does not keep forgotten holders out.
+        let _ = self.declare();
+        let mut answers: Vec<Renewed> = requests.iter().map(|renew| self.renew_one(renew)).collect();
+        self.promote();
+        // Waiters are answered as they stand after the promotion.
+        for (answer, renew) in answers.iter_mut().zip(requests) {
+            if matches!(answer, Renewed::Waiting { .. }) {
+                *answer = match self.state.entries.get(&renew.holder).map(|entry| entry.place) {
+                    Some(Place::Waiting(ticket)) => {
+                        Renewed::Waiting { position: self.state.position(ticket) }
+                    }
+                    Some(Place::Holding(grant)) => Renewed::Granted(grant),
+                    None => Renewed::ExceedsLimit,
+                };
+            }
+        }
+        Answers::Renew(answers)
+    }
+
+    fn renew_one(&mut self, renew: &Renew) -> Renewed {
+        let Some(entry) = self.state.entries.get_mut(&renew.holder) else {
+            return renew.grant.map_or(Renewed::Lost, |grant| self.reclaim(renew, grant));
+        };
+        if entry.request != renew.request {
+            return Renewed::Lost;
+        }
+        // Whoever renews an entry owns it from now on: so is a permit handed to another session.
+        entry.session = self.command.session.clone();
+        match (entry.place, renew.grant) {
+            (Place::Holding(grant), None) => {
+                self.extend(&renew.holder);
+                Renewed::Granted(grant)
+            }
+            (Place::Holding(grant), Some(claimed)) if claimed == grant => {
+                self.extend(&renew.holder);
+                Renewed::Held
+            }
+            (Place::Holding(_), Some(_)) => {
+                // Another era granted the same request again. The older permit's slot may be another's.
+                self.state.remove(&renew.holder);
+                Renewed::Lost
+            }
+            (Place::Waiting(_), None) if entry.weight > self.state.limit => {
+                self.state.remove(&renew.holder);
+                Renewed::ExceedsLimit
+            }
+            (Place::Waiting(_), None) => {
+                self.extend(&renew.holder);
+                Renewed::Waiting { position: 0 }
+            }
+            (Place::Waiting(_), Some(claimed)) => {
+                // The store remembers the place in line and forgot the grant.
+                self.state.remove(&renew.holder);
+                self.reclaim(renew, claimed)
+            }
+        }
+    }
+
+    /// A holder that is not in the entries was either reaped, and lost it for good, or forgotten by the
+    /// store. Its token tells which; forgotten, it is put back if it fits.
+    fn reclaim(&mut self, renew: &Renew, grant: Grant) -> Renewed {
+        let state = &mut self.state;
+        let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;
+        // Whoever held when the era began has renewed or stopped a lease later.
+        if !forgotten || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
+            return Renewed::Lost;
+        }
+        if state.held + u64::from(renew.weight) > state.limit.into() || !state.take_slot(grant.slot.into()) {
+            return Renewed::Again;
+        }
+        state.last_token = state.last_token.max(grant.token);
+        let Renew { holder, request, weight, lease_ms, .. } = renew.clone();
+        let place = Place::Holding(grant);
+        let entry =
+            Entry { request, session: self.command.session.clone(), weight, lease_ms, deadline: 0, place };
+        state.entries.insert(holder.clone(), entry);
+        state.hold(&holder, grant);
+        self.extend(&holder);
+        Renewed::Held
+    }
+
+    fn set_limit(&mut self, limit: Option<u32>, expected_version: Option<u64>) -> Answers {
+        let state = &mut self.state;
+        let wanted = limit.unwrap_or(state.limit);
+        let done = state.limit == wanted && state.pinned == limit.is_some();
+        let expected = expected_version.is_none_or(|version| version == state.limit_version);
+        if !done && expected {
+            state.limit = wanted;
+            state.pinned = limit.is_some();
+            state.limit_version += 1;
+        }
+        self.promote();
+        Answers::SetLimit(done || expected)
+    }
+
+    fn pause(&mut self, paused: bool) -> Answers {
+        self.state.paused = paused;
+        self.promote();
+        Answers::Pause
+    }
+
+    fn revoke(&mut self, holder: &Holder, reason: &std::sync::Arc<str>) -> Answers {
+        let mut was = Released::Unknown;
+        if self.state.entries.contains_key(holder) {
+            self.tell(holder, News::Revoked(reason.clone()));
+            was = self.state.remove(holder);
+        }
+        self.promote();
+        Answers::Revoke(was)
+    }
+
+    fn inspect(&mut self, max: u32) -> Answers {
+        self.promote();
+        let state = &self.state;
+        let max = max as usize;
+        let holders =
+            state.leases.range((0, Holder::lowest())..).take(max).filter_map(|(deadline, holder)| {
+                let entry = &state.entries[holder];
+                let Place::Holding(grant) = entry.place else { return None };
+                let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
+                Some(InspectedHolder {
+                    holder: holder.clone(),
+                    weight: entry.weight,
+                    grant,
+                    lease_remaining_ms,
+                })
+            });
+        let waiters = state.queue.values().take(max).map(|holder| {
+            let weight = state.entries[holder].weight;
+            InspectedWaiter { holder: holder.clone(), weight }
+        });
+        Answers::Inspect(Inspection {
+            held: state.held,
+            waiting: state.queue.len() as u64,
+            paused: state.paused,
+            recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
+            holders: holders.collect(),
+            waiters: waiters.collect(),
+        })
+    }
+
+    fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
+        let state = &mut self.state;
+        if state.held == 0 {
+            state.slots_made = 0;
+            state.free.clear();
+        }
+        if state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
+            state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
+        }
+        let stays = self.existed || !state.entries.is_empty() || state.pinned || state.paused;
+        state.sequence = if stays { state.sequence + 1 } else { 0 };
+        let reply = Reply {
+            now_us: self.now_us,
+            sequence: state.sequence,
+            recheck_ms: if self.reap_cut || self.promote_cut {
+                Some(0)
+            } else if somebody_waits(&answers) {
+                Some(state.next_change_ms(self.now_ms).saturating_sub(self.now_ms).max(1))
+            } else {
+                None
+            },
+            limit: state.limit,
+            limit_version: state.limit_version,
+            pinned: state.pinned,
+            answers,
+        };
+        (stays.then_some(self.state), reply, self.events)
+    }
+}
+
+impl State {
+    fn new(server: &Server<'_>) -> Self {
+        Self {
+            limit: 0,
+            limit_version: 0,
+            pinned: false,
+            paused: false,
+            held: 0,
+            last_token: 0,
+            last_ticket: 0,
+            slots_made: 0,
+            sequence: 0,
+            server: server.run_id.to_owned(),
+            checked_us: server.now_us,
+            era_known: 0,
+            era_began_us: server.now_us,
+            recovering_until_ms: 0,
+            lease_max_ms: 0,
+            expires_ms: 0,
+            entries: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            leases: BTreeSet::new(),
+            free: BTreeMap::new(),
+        }
+    }
+
+    /// Whether nobody has used it for so long that it is forgotten.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        !self.pinned && !self.paused && now_ms >= self.expires_ms
+    }
+
+    /// Forgets an entry: its units and slot come back, or its place in line goes.
+    fn remove(&mut self, holder: &Holder) -> Released {
+        let Some(entry) = self.entries.remove(holder) else { return Released::Unknown };
+        self.leases.remove(&(entry.deadline, holder.clone()));
+        match entry.place {
+            Place::Waiting(ticket) => {
+                self.queue.remove(&ticket);
+                Released::Waiting
+            }
+            Place::Holding(grant) => {
+                self.held -= u64::from(entry.weight);
+                self.free.insert(grant.slot.into(), grant.slot.into());
+                Released::Held
+            }
+        }
+    }
+
+    fn hold(&mut self, holder: &Holder, grant: Grant) {
+        if let Some(entry) = self.entries.get_mut(holder) {
+            entry.place = Place::Holding(grant);
+            self.held += u64::from(entry.weight);
+        }
+    }
+
+    fn set_deadline(&mut self, holder: &Holder, deadline_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(holder) {
+            self.leases.remove(&(entry.deadline, holder.clone()));
+            let deadline = signed(deadline_ms);
+            entry.deadline = if matches!(entry.place, Place::Holding(_)) { deadline } else { -deadline };
+            self.leases.insert((entry.deadline, holder.clone()));
+        }
+    }
+
+    fn take_lowest_slot(&mut self) -> u32 {
+        let slot = match self.free.pop_first() {
+            Some((first, last)) => {
+                if first < last {
+                    self.free.insert(first + 1, last);
+                }
+                first
+            }
+            None => {
+                self.slots_made += 1;
+                self.slots_made - 1
+            }
+        };
+        u32::try_from(slot).expect("slots in use are fewer than the limit, which is a u32")
+    }
+
+    /// Takes this very slot, if it is free.
+    fn take_slot(&mut self, slot: u64) -> bool {
+        if slot >= self.slots_made {
+            if slot > self.slots_made {
+                self.free.insert(self.slots_made, slot - 1);
+            }
+            self.slots_made = slot + 1;
+            return true;
+        }
+        match self.free.range(..=slot).next_back() {
+            Some((&first, &last)) if slot <= last => {
+                self.free.remove(&first);
+                if first < slot {
+                    self.free.insert(first, slot - 1);
+                }
+                if slot < last {
+                    self.free.insert(slot + 1, last);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// How many waiters stand before this ticket.
+    fn position(&self, ticket: u64) -> u64 {
+        self.queue.range(..ticket).count() as u64
+    }
+
+    /// When time alone will next change something: the earliest deadline, or the end of a recovery window.
+    fn next_change_ms(&self, now_ms: u64) -> u64 {
+        let holder = self.leases.range((0, Holder::lowest())..).next();
+        let waiter = self.leases.range(..(0, Holder::lowest())).next_back();
+        let deadlines = [holder, waiter].into_iter().flatten().map(|(deadline, _)| deadline.unsigned_abs());
+        let window = Some(self.recovering_until_ms).filter(|until| *until > now_ms);
+        deadlines.chain(window).min().unwrap_or(now_ms)
+    }
+}
+
+fn signed(milliseconds: u64) -> i64 {
+    i64::try_from(milliseconds).expect("times stay below 2^53")
+}
+
+fn somebody_waits(answers: &Answers) -> bool {
+    match answers {
+        Answers::Acquire(answers) => answers.iter().any(|answer| matches!(answer, Acquired::Waiting { .. })),
+        Answers::Renew(answers) => answers.iter().any(|answer| matches!(answer, Renewed::Waiting { .. })),
+        _ => false,
+    }
+}

@@ -1,0 +1,520 @@
+//! What a session and a store say to each other: [`Command`], [`Reply`] and [`Event`].
+//!
+//! Plain data and its validation; no I/O, no clock, and nothing imported from the rest of the crate. A
+//! command carries a *batch*: many requests of one session for one semaphore. Its reply answers each of them
+//! in order. An event tells a session something it did not ask for: that a waiter was granted its permit,
+//! that a permit was revoked, that a waiter can never be granted.
+//!
+//! Numbers stay below 2^53, because the Lua of the Redis store computes in doubles.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The most requests that one command may carry. Longer batches are sent in parts.
+pub const MAX_BATCH: usize = 500;
+
+/// The shortest lease, in milliseconds.
+pub const MIN_LEASE_MS: u64 = 100;
+
+/// The longest lease, in milliseconds: one day.
+pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A name, holder, limit, weight, lease or handle that can never be valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// The text is empty.
+    #[error("{what} is empty: give it 1 to {max} bytes")]
+    Empty {
+        /// Which text it is.
+        what: &'static str,
+        /// How many bytes it may have.
+        max: usize,
+    },
+    /// The text is too long.
+    #[error("{what} has {bytes} bytes: at most {max} are allowed")]
+    TooLong {
+        /// Which text it is.
+        what: &'static str,
+        /// How many bytes it has.
+        bytes: usize,
+        /// How many bytes it may have.
+        max: usize,
+    },
+    /// The text has a control character, such as a newline.
+    #[error("{what} has the control character {character:?} at byte {at}: only printable text is allowed")]
+    Control {
+        /// Which text it is.
+        what: &'static str,
+        /// The character.
+        character: char,
+        /// Where it stands, in bytes.
+        at: usize,
+    },
+    /// A limit of 0.
+    #[error("the limit is 0: it must be at least 1 (to stop all grants, pause the semaphore)")]
+    ZeroLimit,
+    /// A weight of 0.
+    #[error("the weight is 0: a permit takes at least 1 unit")]
+    ZeroWeight,
+    /// A lease outside the allowed range.
+    #[error("a lease of {lease_ms} ms is out of range: {MIN_LEASE_MS} ms to {MAX_LEASE_MS} ms (one day)")]
+    Lease {
+        /// The lease asked for, in milliseconds.
+        lease_ms: u64,
+    },
+    /// A key prefix that cannot be part of a key with a hash tag.
+    #[error(
+        "the key prefix {prefix:?} is not valid: use 1 to 64 printable ASCII characters without '{{', '}}' or spaces"
+    )]
+    Prefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// A text that is no permit handle.
+    #[error("not a permit handle: {reason}")]
+    Handle {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// Checks a reason for a revocation: at most 1,000 bytes of printable text, possibly empty.
+///
+/// # Errors
+/// [`Invalid`] if it is too long or has control characters.
+pub fn check_reason(reason: &str) -> Result<Arc<str>, Invalid> {
+    if reason.is_empty() { Ok("".into()) } else { check_text("the reason", reason, 1_000) }
+}
+
+/// Checks a lease against [`MIN_LEASE_MS`] and [`MAX_LEASE_MS`].
+///
+/// # Errors
+/// [`Invalid::Lease`] if it is out of range.
+pub fn check_lease(lease_ms: u64) -> Result<u64, Invalid> {
+    if (MIN_LEASE_MS..=MAX_LEASE_MS).contains(&lease_ms) {
+        Ok(lease_ms)
+    } else {
+        Err(Invalid::Lease { lease_ms })
+    }
+}
+
+fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::Empty { what, max });
+    }
+    if text.len() > max {
+        return Err(Invalid::TooLong { what, bytes: text.len(), max });
+    }
+    match text.char_indices().find(|(_, character)| character.is_control()) {
+        Some((at, character)) => Err(Invalid::Control { what, character, at }),
+        None => Ok(text.into()),
+    }
+}
+
+/// The name of a semaphore: 1 to 200 bytes of printable UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 200;
+
+    /// Checks `text` and makes it a name.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is empty, too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        check_text("the semaphore's name", text, Self::MAX_BYTES).map(Self)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who holds or waits: 1 to 200 bytes of printable UTF-8. One holder has at most one permit of a semaphore.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(Arc<str>);
+
+impl Holder {
+    /// The longest holder, in bytes.
+    pub const MAX_BYTES: usize = 200;
+
+    /// Checks `text` and makes it a holder.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is empty, too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        check_text("the holder", text, Self::MAX_BYTES).map(Self)
+    }
+
+    /// Sorts before every holder.
+    pub(crate) fn lowest() -> Self {
+        Self("".into())
+    }
+
+    /// The holder as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An identifier made by this library (of a session, of one acquisition): 1 to 64 of `[A-Za-z0-9._-]`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(Arc<str>);
+
+impl Id {
+    /// Checks `text` and makes it an identifier.
+    ///
+    /// # Errors
+    /// [`Invalid::Handle`]: identifiers come from outside only inside a handle.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
+            Ok(Self(text.into()))
+        } else {
+            Err(Invalid::Handle { reason: "its request id is malformed" })
+        }
+    }
+
+    /// The identifier as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How long a new era holds back free capacity, for holders that the store may have forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Recovery {
+    /// Not at all: after a restart that lost state, more than the limit may be held for up to a lease.
+    Off,
+    /// One renewal interval (a third of the longest lease): every connected holder has renewed by then.
+    #[default]
+    Interval,
+    /// The longest lease: also a holder that cannot reach the store has stopped by then.
+    Strict,
+}
+
+impl Recovery {
+    /// The window, in milliseconds, where `lease_max_ms` is the longest lease known.
+    pub fn window_ms(self, lease_max_ms: u64) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Interval => lease_max_ms / 3,
+            Self::Strict => lease_max_ms,
+        }
+    }
+}
+
+/// What a program says of the limit when it acquires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Declaration {
+    /// Nothing: the stored limit counts, and there must be one.
+    Stored,
+    /// This limit from now on, unless an operator pinned another. Sent once by each handle.
+    Declare(u32),
+    /// This limit if none is stored (the state may have expired or been lost since it was declared).
+    Fallback(u32),
+    /// This limit, or a refusal if another one is stored.
+    Require(u32),
+}
+
+/// One message from a session to the store: what to do to one semaphore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The semaphore.
+    pub semaphore: Name,
+    /// The session that asks, and that hears of grants to what it enqueues.
+    pub session: Id,
+    /// The session's usual lease, in milliseconds: sizes recovery windows while nothing better is known.
+    pub lease_ms: u64,
+    /// How cautious to be after a restart of the store.
+    pub recovery: Recovery,
+    /// What the program says of the limit.
+    pub declaration: Declaration,
+    /// What to do.
+    pub operation: Operation,
+}
+
+impl Command {
+    /// The longest lease that the command speaks of, in milliseconds.
+    pub fn longest_lease_ms(&self) -> u64 {
+        let requested = match &self.operation {
+            Operation::Acquire { requests, .. } => requests.iter().map(|request| request.lease_ms).max(),
+            Operation::Renew(requests) => requests.iter().map(|renew| renew.lease_ms).max(),
+            _ => None,
+        };
+        self.lease_ms.max(requested.unwrap_or(0))
+    }
+}
+
+/// What to do to a semaphore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Take units, or stand in line for them.
+    Acquire {
+        /// The most waiters that the line may have.
+        queue_max: u32,
+        /// In the order in which they came.
+        requests: Vec<Acquire>,
+    },
+    /// Forget these entries, whether they wait or hold.
+    Release(Vec<Release>),
+    /// Extend leases, and hear how each entry stands. An empty list only lets time take effect.
+    Renew(Vec<Renew>),
+    /// Set and pin the limit (`Some`), or let programs declare it again (`None`).
+    SetLimit {
+        /// The new limit.
+        limit: Option<u32>,
+        /// Refuse unless the limit's version is this one.
+        expected_version: Option<u64>,
+    },
+    /// Stop (`true`) or resume (`false`) granting.
+    Pause(bool),
+    /// Take a holder's place or permit away.
+    Revoke {
+        /// Whose.
+        holder: Holder,
+        /// Why: printable text, handed to the holder.
+        reason: Arc<str>,
+    },
+    /// List what is there.
+    Inspect {
+        /// At most so many holders, and so many waiters.
+        max: u32,
+    },
+}
+
+/// A request for units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acquire {
+    /// The holder's name.
+    pub holder: Holder,
+    /// Names this acquisition: asked again, it has one effect and one answer.
+    pub request: Id,
+    /// How many units.
+    pub weight: u32,
+    /// How long a grant or a place in line stands without renewal, in milliseconds.
+    pub lease_ms: u64,
+    /// Stand in line if it cannot be granted at once.
+    pub wait: bool,
+}
+
+/// A request to forget an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: Id,
+}
+
+/// A request to extend a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renew {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: Id,
+    /// Its weight.
+    pub weight: u32,
+    /// Its lease, in milliseconds.
+    pub lease_ms: u64,
+    /// What the session holds, if it holds: with it, a permit that the store forgot can be put back.
+    pub grant: Option<Grant>,
+}
+
+/// What a holder has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// The fencing token.
+    pub token: u64,
+    /// The slot.
+    pub slot: u32,
+}
+
+/// The store's answer to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The store's clock when it executed the command, in microseconds.
+    pub now_us: u64,
+    /// The state's sequence number after it; 0 if the command left no state.
+    pub sequence: u64,
+    /// When to ask again, in milliseconds: 0 if work is left to do, `None` if nobody asked for it by waiting.
+    pub recheck_ms: Option<u64>,
+    /// The limit in force; 0 if there is none.
+    pub limit: u32,
+    /// The limit's version: it rises with every change.
+    pub limit_version: u64,
+    /// Whether an operator pinned the limit.
+    pub pinned: bool,
+    /// The answers, in the order of the requests.
+    pub answers: Answers,
+}
+
+/// Answers by kind of operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answers {
+    /// To [`Operation::Acquire`].
+    Acquire(Vec<Acquired>),
+    /// To [`Operation::Release`].
+    Release(Vec<Released>),
+    /// To [`Operation::Renew`].
+    Renew(Vec<Renewed>),
+    /// To [`Operation::SetLimit`]: whether it was done. If not, the version was another.
+    SetLimit(bool),
+    /// To [`Operation::Pause`].
+    Pause,
+    /// To [`Operation::Revoke`].
+    Revoke(Released),
+    /// To [`Operation::Inspect`].
+    Inspect(Inspection),
+}
+
+/// The answer to one [`Acquire`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquired {
+    /// It holds.
+    Granted(Grant),
+    /// It waits, with so many waiters before it.
+    Waiting {
+        /// How many stand before it.
+        position: u64,
+    },
+    /// It does not stand anywhere.
+    Refused(Refusal),
+}
+
+/// Why an [`Acquire`] was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not now: units are taken, others wait, the semaphore is paused, or the store recovers.
+    NoPermits,
+    /// Never: it asks for more than the limit.
+    ExceedsLimit,
+    /// This holder holds or waits already, by another request.
+    AlreadyHeld,
+    /// The line is at its maximum.
+    QueueFull,
+    /// No limit is stored and none was declared.
+    NoLimit,
+    /// Another limit is stored than the one required.
+    LimitMismatch,
+}
+
+/// The answer to one [`Release`]: what the entry was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// It held; its units are free.
+    Held,
+    /// It waited; its place is gone.
+    Waiting,
+    /// There was no such entry.
+    Unknown,
+}
+
+/// The answer to one [`Renew`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewed {
+    /// It holds what it said it holds.
+    Held,
+    /// It holds, and did not know: the wake-up was lost or is on its way.
+    Granted(Grant),
+    /// It waits, with so many waiters before it.
+    Waiting {
+        /// How many stand before it.
+        position: u64,
+    },
+    /// There is no such entry: it expired, or was revoked, or the store forgot a waiter.
+    Lost,
+    /// The store forgot this holder and cannot put it back yet: ask again before its own deadline.
+    Again,
+    /// It waited for more than the limit has become, and does not wait any more.
+    ExceedsLimit,
+}
+
+/// What a session hears without asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The session that it is for.
+    pub session: Id,
+    /// The semaphore.
+    pub semaphore: Name,
+    /// The holder.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: Id,
+    /// What happened.
+    pub news: News,
+}
+
+/// What happened to an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// The waiter holds.
+    Granted(Grant),
+    /// The permit or place was taken away, for this reason.
+    Revoked(Arc<str>),
+    /// The waiter asks for more than the limit has become, and does not wait any more.
+    Refused,
+}
+
+/// The state of a semaphore, as far as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// Units held.
+    pub held: u64,
+    /// How many wait.
+    pub waiting: u64,
+    /// Whether granting is stopped.
+    pub paused: bool,
+    /// How long free capacity is still held back, in milliseconds; 0 when not recovering.
+    pub recovering_ms: u64,
+    /// Holders, by the end of their lease, soonest first.
+    pub holders: Vec<InspectedHolder>,
+    /// Waiters, first in line first.
+    pub waiters: Vec<InspectedWaiter>,
+}
+
+/// A holder, listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedHolder {
+    /// The holder's name.
+    pub holder: Holder,
+    /// Its units.
+    pub weight: u32,
+    /// Its fencing token and slot.
+    pub grant: Grant,
+    /// How long its lease still runs, in milliseconds.
+    pub lease_remaining_ms: u64,
+}
+
+/// A waiter, listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedWaiter {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The units it asks for.
+    pub weight: u32,
+}

@@ -1,0 +1,124 @@
+//! Where semaphores live. A [`Store`] executes commands and signals what it was not asked for; it knows no
+//! session, no waiting and no retrying. Few methods, never one per operation: all that a semaphore does is in
+//! [`crate::protocol`].
+
+mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::protocol::{Command, Event, Id, Reply};
+
+pub(crate) use memory::MemoryStore;
+
+/// A call to a store, in progress.
+pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;
+
+/// Executes commands, each at once or not at all, in the order of their calls as long as it stays connected.
+pub trait Store: Send + Sync {
+    /// Executes `command`, giving up after `patience`. Dropped before it is ready, it may still be executed.
+    fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a>;
+}
+
+/// What a store tells the session without being asked.
+#[derive(Debug)]
+pub enum Signal {
+    /// Something happened to an entry of the session.
+    Event(Event),
+    /// The store can be reached (again), or events may have been lost: ask how everything stands.
+    Up,
+    /// The store cannot be reached; it is being tried again.
+    Down(StoreError),
+}
+
+/// Signals on their way to a session. Bounded: a slow session holds its store back and loses nothing.
+pub type Signals = tokio::sync::mpsc::Sender<Signal>;
+
+/// How many signals may be on their way.
+pub const SIGNALS: usize = 1024;
+
+/// What a session tells a store when it opens.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The session's id.
+    pub session: Id,
+    /// The first part of every key.
+    pub prefix: String,
+    /// The usual lease: it scales how fast a lost connection must be noticed and replaced.
+    pub lease: Duration,
+    /// Where signals go.
+    pub signals: Signals,
+}
+
+/// Why the store did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It was not asked: there is no connection, or it cannot serve now. Nothing has happened; tried again.
+    #[error("the store cannot be reached: {reason}")]
+    Unreachable {
+        /// What failed.
+        reason: String,
+    },
+    /// It was asked and did not answer: it may have happened. Tried again with the same request.
+    #[error("the store did not answer: {reason}")]
+    NoAnswer {
+        /// What failed.
+        reason: String,
+    },
+    /// It does not let us in, or not do this.
+    #[error("the store denies access: {reason}")]
+    Denied {
+        /// The store's words.
+        reason: String,
+    },
+    /// A key of the semaphore holds something else.
+    #[error(
+        "a key of semaphore {semaphore:?} holds something that is not permits': {reason}; delete it or use another prefix"
+    )]
+    WrongType {
+        /// The semaphore.
+        semaphore: String,
+        /// The store's words.
+        reason: String,
+    },
+    /// It has no memory left for this.
+    #[error("the store is out of memory: {reason}")]
+    OutOfMemory {
+        /// The store's words.
+        reason: String,
+    },
+    /// It is too old, or otherwise not able to.
+    #[error("the store is not supported: {reason}")]
+    Unsupported {
+        /// What is missing.
+        reason: String,
+    },
+    /// It rejected the command for another reason.
+    #[error("the store rejected the command: {reason}")]
+    Rejected {
+        /// The store's words.
+        reason: String,
+    },
+    /// It said something that makes no sense.
+    #[error("the store answered nonsense: {reason}")]
+    Malformed {
+        /// What.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Whether trying again can help.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
+    }
+
+    /// Whether the command may have been executed.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
+    }
+}

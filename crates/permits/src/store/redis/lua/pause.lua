@@ -1,0 +1,11 @@
+-- pause: stops granting, or resumes it and grants what fits.
+-- KEYS      as in begin.lua
+-- ARGV      8 1 to pause, 0 to resume
+-- Returns   nothing of its own
+-- Idempotent.
+-- Cost      about 5 calls, 5 more if it grants
+
+allow_at_maxmemory()
+s.paused, changed = tonumber(ARGV[8]), true
+promote()
+return finish({})

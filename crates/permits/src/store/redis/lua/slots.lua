@@ -1,0 +1,75 @@
+-- Slots. A member of free is a range, 'first-last', by its first. Slots 0 to slots_made - 1 are in use or free.
+-- When nothing is held all slots are forgotten, so a mutex never touches the set.
+
+local given_back = {}             -- slots that this command freed
+local consumed, range = {}, nil   -- ranges that it took from the set; the one it is taking from
+
+-- The lowest free slot. Nothing is written before finish: see `write`.
+local function take_lowest_slot()
+  if range == nil then
+    local lowest = redis.call('ZRANGE', free_key, #consumed, #consumed)[1]
+    range = false
+    if lowest then
+      consumed[#consumed + 1] = lowest
+      local first, last = string.match(lowest, '^(%d+)-(%d+)$')
+      range = { first = tonumber(first), last = tonumber(last) }
+    end
+  end
+  table.sort(given_back, function(a, b) return a > b end)
+  local back = given_back[#given_back]
+  if range and not (back and back < range.first) then
+    local slot = range.first
+    range.first = slot + 1
+    if range.first > range.last then range = nil end
+    return slot
+  end
+  if back then return table.remove(given_back) end
+  s.slots_made = s.slots_made + 1
+  return s.slots_made - 1
+end
+
+-- Takes this very slot if it is free. Only before any take_lowest_slot of the same command.
+local function take_slot(slot)
+  local function keep(first, last)
+    if first <= last then
+      redis.call('ZADD', free_key, first, string.format('%.0f-%.0f', first, last))
+      touched[free_key] = true
+    end
+  end
+  if slot >= s.slots_made then
+    keep(s.slots_made, slot - 1)
+    s.slots_made = slot + 1
+    return true
+  end
+  for i, back in ipairs(given_back) do
+    if back == slot then return table.remove(given_back, i) end
+  end
+  local found = redis.call('ZREVRANGEBYSCORE', free_key, slot, '-inf', 'LIMIT', 0, 1)[1]
+  local first, last = string.match(found or '', '^(%d+)-(%d+)$')
+  if not found or slot > tonumber(last) then return false end
+  redis.call('ZREM', free_key, found)
+  keep(tonumber(first), slot - 1)
+  keep(slot + 1, tonumber(last))
+  return true
+end
+
+-- The slots that this command gave back or split.
+local function write_slots()
+  if s.held == 0 then
+    if #consumed > 0 or s.slots_made > #given_back then redis.call('DEL', free_key) end
+    s.slots_made = 0
+    return
+  end
+  if #consumed > 0 then redis.call('ZREM', free_key, unpack(consumed)) end
+  local members = {}
+  local function keep(first, last)
+    members[#members + 1] = first
+    members[#members + 1] = string.format('%.0f-%.0f', first, last)
+  end
+  if range then keep(range.first, range.last) end
+  for _, slot in ipairs(given_back) do keep(slot, slot) end
+  if #members > 0 then
+    redis.call('ZADD', free_key, unpack(members))
+    touched[free_key] = true
+  end
+end
