@@ -1,7 +1,72 @@
-//! permits
+//! A distributed semaphore for Redis and Valkey.
+//!
+//! Many processes on many machines share a resource that takes N users at once. This crate admits at most N,
+//! in the order they came, hands a place on in one message when it is freed, and takes it back when its user
+//! crashes.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let url = "memory:";
+//! let client = permits::Client::connect(url).await?; // "redis://127.0.0.1/"
+//! let exports = client.semaphore("exports", 4);
+//!
+//! let permit = exports.acquire().await?; // waits in line
+//! // … at most 4 of these run at once, anywhere
+//! permit.release().await?; // or just drop it
+//! # client.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! 1. **Never more than N.** At most the limit's units are held at once, under crashes, pauses, skewed clocks,
+//!    lost replies, retries and reconnects.
+//! 2. **Nothing leaks.** A crashed holder's units come back when its lease ends. A cancelled or dropped
+//!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind.
+//! 3. **First come, first served.** Strict FIFO, weighted requests included.
+//! 4. **No waste.** One round trip to acquire, one to release; a release grants the next in line and wakes it
+//!    alone. No polling, no herd.
+//! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time
+//!    if it could not be renewed. It has a fencing token and a slot.
+//!
+//! # What is not
+//!
+//! - A holder whose permit was lost must stop: only the resource itself can reject one that does not, by the
+//!   [token](Permit::token). [`Permit::run`] stops a future for you.
+//! - A server that loses state (FLUSHALL, a failover to a replica that lags) can admit too many for up to a
+//!   lease. After a *restart* that loses state, holders that are connected keep their permits and nobody extra
+//!   is admitted; see [`Recovery`].
+//! - The server's wall clock must not jump forward by more than a lease: it would end leases early.
+//!
+//! # A map
+//!
+//! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
+//! what you get. [`blocking`] is the same without async. [`error`] has the errors, one enum an operation.
+//! Behind them, and not covered by semantic versioning: [`protocol`], what is said to a store; [`model`], what
+//! a semaphore does, as a pure function; [`store`], where semaphores live.
 #![forbid(unsafe_code)]
 
+pub mod blocking;
+mod client;
 mod clock;
+pub mod error;
+mod handle;
 pub mod model;
+mod permit;
 pub mod protocol;
+mod semaphore;
+mod session;
 pub mod store;
+
+pub use client::{Client, ClientBuilder};
+pub use error::{
+    AcquireError, AdminError, AdoptError, CloseError, ConnectError, Invalid, Lost, ReleaseError, RenewError,
+    StoreError,
+};
+pub use handle::Handle;
+pub use permit::Permit;
+pub use protocol::Recovery;
+pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Semaphore, WaiterInfo};
+pub use session::core::Standing;

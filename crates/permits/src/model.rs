@@ -29,6 +29,9 @@ pub const REAP_MAX: usize = 128;
 /// The most waiters that one command examines for promotion.
 pub const PROMOTE_MAX: u64 = MAX_BATCH as u64;
 
+/// The most holders, and the most waiters, that one command lists.
+pub const INSPECT_MAX: u32 = 1_000;
+
 /// How often the server's identity is looked up, in microseconds.
 pub const IDENTITY_EVERY_US: u64 = 10_000;
 
@@ -463,7 +466,7 @@ impl<'a> Run<'a> {
     fn inspect(&mut self, max: u32) -> Answers {
         self.promote();
         let state = &self.state;
-        let max = max as usize;
+        let max = max.min(INSPECT_MAX) as usize;
         let holders =
             state.leases.range((0, Holder::lowest())..).take(max).filter_map(|(deadline, holder)| {
                 let entry = &state.entries[holder];

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use crate::protocol::{Command, Event, Id, Reply};
 
-pub(crate) use memory::MemoryStore;
+use std::sync::Arc;
+
+use self::memory::MemoryStore;
+use crate::error::ConnectError;
 
 /// A call to a store, in progress.
 pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;
@@ -51,6 +54,55 @@ pub struct Opening {
     pub lease: Duration,
     /// Where signals go.
     pub signals: Signals,
+}
+
+/// Where a store is, parsed from a URL.
+pub(crate) enum Address {
+    Memory(String),
+    #[cfg(feature = "redis")]
+    Redis(redis::Address),
+}
+
+impl Address {
+    /// Parses a URL. No error repeats it, as it may have a password.
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        if scheme == "memory" {
+            return Ok(Self::Memory(url.trim_start_matches("memory:").to_owned()));
+        }
+        #[cfg(feature = "redis")]
+        if redis::Address::SCHEMES.contains(&scheme) {
+            return redis::Address::parse(url)
+                .map(Self::Redis)
+                .map_err(|reason| ConnectError::Url { reason });
+        }
+        let mut known = vec!["memory:".to_owned()];
+        #[cfg(feature = "redis")]
+        known.extend(redis::Address::SCHEMES.iter().map(|scheme| format!("{scheme}://")));
+        if !url.contains(':') || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') {
+            let reason = format!("it does not begin with one of {}", known.join(" "));
+            return Err(ConnectError::Url { reason });
+        }
+        Err(ConnectError::UnknownScheme { scheme: scheme.to_owned(), known: known.join(" ") })
+    }
+
+    /// Checks what the store cannot: that a prefix can be part of its keys.
+    pub(crate) fn check_prefix(&self, prefix: &str) -> Result<(), ConnectError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => Ok(redis::keys::check_prefix(prefix)?),
+        }
+    }
+}
+
+/// Opens a store for a session. Must be called on the session's runtime.
+pub(crate) async fn open(address: &Address, opening: Opening) -> Result<Arc<dyn Store>, StoreError> {
+    match address {
+        Address::Memory(name) => Ok(Arc::new(MemoryStore::open(name, &opening))),
+        #[cfg(feature = "redis")]
+        Address::Redis(address) => Ok(Arc::new(redis::RedisStore::connect(address, opening).await?)),
+    }
 }
 
 /// Why the store did not do what was asked.

@@ -16,8 +16,8 @@ use crate::protocol::{
 const CLOCK: &str = include_str!("lua/clock.lua");
 const SHARED: [&str; 5] = [
     include_str!("lua/begin.lua"),
-    include_str!("lua/entries.lua"),
     include_str!("lua/slots.lua"),
+    include_str!("lua/entries.lua"),
     include_str!("lua/promote.lua"),
     include_str!("lua/finish.lua"),
 ];

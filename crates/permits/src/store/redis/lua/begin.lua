@@ -1,5 +1,5 @@
 -- Begins every command: the names of its arguments, the state, and whether a new era of the server began.
--- It follows model.rs name by name. A command is these files in order, begin · entries · slots · promote ·
+-- It follows model.rs name by name. A command is these files in order, begin · slots · entries · promote ·
 -- finish, with its own text behind them.
 --
 -- KEYS  1 state  2 entries  3 queue  4 leases  5 free
@@ -12,7 +12,7 @@ local name, channel, session = ARGV[1], ARGV[2], ARGV[3]
 local longest_lease, recovery = tonumber(ARGV[4]), ARGV[5]
 local declaration, declared_limit = ARGV[6], tonumber(ARGV[7])
 
-local REAP_MAX, PROMOTE_MAX, IDENTITY_EVERY_US = 128, 500, 10000
+local REAP_MAX, PROMOTE_MAX, INSPECT_MAX, IDENTITY_EVERY_US = 128, 500, 1000, 10000
 local HOT = { 'sequence', 'held', 'last_token', 'last_ticket', 'slots_made' }
 local COLD = { 'limit', 'limit_version', 'pinned', 'paused', 'checked', 'era_known', 'era_began',
   'recovering_until', 'lease_max', 'expires' }

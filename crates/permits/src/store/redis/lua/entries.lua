@@ -38,8 +38,10 @@ end
 local function write(entries, extended)
   local encoded, scores = {}, {}
   for _, entry in ipairs(entries) do
-    encoded[#encoded + 1] = entry.holder
-    encoded[#encoded + 1] = encode(entry)
+    if not entry.gone then
+      encoded[#encoded + 1] = entry.holder
+      encoded[#encoded + 1] = encode(entry)
+    end
   end
   for _, entry in ipairs(extended) do
     if not entry.gone then

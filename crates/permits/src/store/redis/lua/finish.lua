@@ -26,8 +26,8 @@ end
 local function finish(answers, somebody_waits)
   local stays = existed or s.held > 0 or s.waiting > 0 or s.pinned == 1 or s.paused == 1
   s.sequence = stays and s.sequence + 1 or 0
+  write_slots()
   if stays then
-    write_slots()
     if s.expires < now_ms + 2 * s.lease_max then
       s.expires, changed, touched.all = now_ms + 4 * s.lease_max, true, true
     end

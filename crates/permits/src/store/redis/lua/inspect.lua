@@ -1,12 +1,12 @@
 -- inspect: lists holders by the end of their lease, and waiters in order.
 -- KEYS      as in begin.lua
--- ARGV      8 the most holders and the most waiters to list
+-- ARGV      8 the most holders and the most waiters to list; more than INSPECT_MAX are not
 -- Returns   held, waiting, paused, recovering ms, how many holders follow; 5 a holder: holder, weight, token,
 --           slot, lease remaining ms; 2 a waiter: holder, weight
 -- Idempotent.
 -- Cost      about 8 calls; O(listed)
 
-local max = tonumber(ARGV[8])
+local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
 
 allow_at_maxmemory()
 promote()
@@ -16,7 +16,7 @@ for i = 1, #leases, 2 do
   holders[#holders + 1] = leases[i]
   deadlines[leases[i]] = leases[i + 1]
 end
-local waiters = redis.call('ZRANGE', queue_key, 0, max - 1)
+local waiters = max > 0 and redis.call('ZRANGE', queue_key, 0, max - 1) or {}
 local holding, waiting = find(holders), find(waiters)
 local answers = { s.held, s.waiting, s.paused, math.max(0, s.recovering_until - now_ms), #holders }
 local function list(...)

@@ -19,13 +19,15 @@ local function reclaim(entry)
   local forgotten = s.era_known < entry.token and entry.token < s.era_began
   if not forgotten or now_ms >= math.floor(s.era_began / 1000) + entry.lease then return 'lost' end
   if s.held + entry.weight > s.limit or not take_slot(entry.slot) then return 'again' end
-  touch_entries()
+  -- Always: a later request of the batch may remove the last entry before this one is written.
+  touched[entries_key], touched[leases_key] = true, true
   s.last_token = math.max(s.last_token, entry.token)
   s.held = s.held + entry.weight
-  moved[#moved + 1], extended[#extended + 1] = entry, entry
+  found[entry.holder], moved[#moved + 1], extended[#extended + 1] = entry, entry, entry
   return 'held'
 end
 
+-- A batch may name a holder twice, by an old request and a new one: `found` is kept as it would be read again.
 local function renew(entry, claimed)
   if not entry then return claimed.token > 0 and reclaim(claimed) or 'lost' end
   if entry.request ~= claimed.request then return 'lost' end
@@ -35,6 +37,7 @@ local function renew(entry, claimed)
   local forgot_grant = not entry.token and claimed.token > 0
   if waits_too_heavy or other_grant or forgot_grant then
     forget({ entry })
+    found[entry.holder] = nil
     return forgot_grant and reclaim(claimed) or waits_too_heavy and 'exceeds_limit' or 'lost'
   end
   extended[#extended + 1] = entry
@@ -60,11 +63,11 @@ local promoted, refused = promote()
 for i, holder in ipairs(holders) do
   local n = 3 * i - 2
   if answers[n] == 'waiting' then
-    local entry = promoted[holder]
-    if entry then
-      answers[n], answers[n + 1], answers[n + 2] = 'granted', entry.token, entry.slot
-    elseif refused[holder] then
+    local entry = promoted[holder] or found[holder]
+    if refused[holder] or not entry then
       answers[n] = 'exceeds_limit'
+    elseif entry.token then
+      answers[n], answers[n + 1], answers[n + 2] = 'granted', entry.token, entry.slot
     else
       answers[n + 1], waits = redis.call('ZRANK', queue_key, holder), true
     end

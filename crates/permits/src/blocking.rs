@@ -1,0 +1,269 @@
+//! The same API without async: for programs that have no runtime.
+//!
+//! It is the same engine on the same background thread; a call here waits for the answer with the thread that
+//! made it. The types mirror those at the root of the crate, which document each operation, its errors and its
+//! bounds.
+//!
+//! # Panics
+//! Like all calls that block, those here panic inside an async runtime: use the async API there.
+//!
+//! # Examples
+//! ```
+//! let client = permits::blocking::Client::connect("memory:")?;
+//! let exports = client.semaphore("exports", 4);
+//! let permit = exports.acquire()?;
+//! // … at most 4 of these run at once, anywhere
+//! permit.release()?;
+//! client.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::time::Duration;
+
+use crate::error::{
+    AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
+};
+use crate::handle::Handle;
+use crate::protocol::{Invalid, Operation};
+use crate::semaphore::{AcquireOptions, Inspection, answered, limit_set, revoked};
+use crate::session::core::Standing;
+use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
+
+/// A session with a store, as [`crate::Client`].
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: AsyncClient,
+}
+
+impl Client {
+    /// As [`crate::Client::connect`].
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(AsyncClient::builder(url))
+    }
+
+    /// Connects with the settings of a builder.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_with(builder: ClientBuilder) -> Result<Self, ConnectError> {
+        Ok(Self { inner: builder.connect_blocking()? })
+    }
+
+    /// As [`crate::Client::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        Semaphore { inner: self.inner.semaphore(name, limit) }
+    }
+
+    /// As [`crate::Client::open`].
+    pub fn open(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore { inner: self.inner.open(name) }
+    }
+
+    /// As [`crate::Client::adopt`].
+    ///
+    /// # Errors
+    /// [`AdoptError`].
+    pub fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
+        let held = self.inner.start_adopting(handle).blocking_recv().unwrap_or(Err(AdoptError::Closed))?;
+        Ok(Permit { inner: AsyncPermit::new(held) })
+    }
+
+    /// As [`crate::Client::close`].
+    ///
+    /// # Errors
+    /// [`CloseError`].
+    pub fn close(self) -> Result<(), CloseError> {
+        self.inner.start_closing().blocking_recv().unwrap_or(Ok(()))
+    }
+}
+
+/// A named line with a limit, as [`crate::Semaphore`].
+#[derive(Debug, Clone)]
+pub struct Semaphore {
+    inner: AsyncSemaphore,
+}
+
+impl Semaphore {
+    /// As [`crate::Semaphore::require_limit`].
+    #[must_use]
+    pub fn require_limit(self) -> Self {
+        Self { inner: self.inner.require_limit() }
+    }
+
+    /// As [`crate::Semaphore::name`].
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn name(&self) -> Result<&str, Invalid> {
+        self.inner.name()
+    }
+
+    /// As [`crate::Semaphore::acquire`].
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn acquire(&self) -> Result<Permit, AcquireError> {
+        self.acquire_with(AcquireOptions::new())
+    }
+
+    /// As [`crate::Semaphore::try_acquire`].
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn try_acquire(&self) -> Result<Permit, AcquireError> {
+        self.acquire_with(AcquireOptions::new().wait(Duration::ZERO))
+    }
+
+    /// As [`crate::Semaphore::acquire_with`].
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn acquire_with(&self, options: AcquireOptions) -> Result<Permit, AcquireError> {
+        let held = self.inner.start_acquiring(options)?.wait_blocking()?;
+        Ok(Permit { inner: AsyncPermit::new(held) })
+    }
+
+    /// As [`crate::Semaphore::set_limit`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
+        limit_set(self.inner.start_setting_limit(Some(limit), None)?.blocking_recv(), None)
+    }
+
+    /// As [`crate::Semaphore::set_limit_at`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
+        limit_set(self.inner.start_setting_limit(Some(limit), Some(version))?.blocking_recv(), Some(version))
+    }
+
+    /// As [`crate::Semaphore::unpin`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn unpin(&self) -> Result<u64, AdminError> {
+        limit_set(self.inner.start_setting_limit(None, None)?.blocking_recv(), None)
+    }
+
+    /// As [`crate::Semaphore::pause`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn pause(&self) -> Result<(), AdminError> {
+        answered(self.inner.administer(Operation::Pause(true))?.blocking_recv()).map(drop)
+    }
+
+    /// As [`crate::Semaphore::resume`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn resume(&self) -> Result<(), AdminError> {
+        answered(self.inner.administer(Operation::Pause(false))?.blocking_recv()).map(drop)
+    }
+
+    /// As [`crate::Semaphore::revoke`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
+        revoked(self.inner.start_revoking(holder, reason)?.blocking_recv())
+    }
+
+    /// As [`crate::Semaphore::inspect`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn inspect(&self) -> Result<Inspection, AdminError> {
+        self.inner.inspection(self.inner.start_inspecting()?.blocking_recv())
+    }
+}
+
+/// Some units of a semaphore, as [`crate::Permit`].
+#[derive(Debug)]
+#[must_use = "a permit that is dropped is released"]
+pub struct Permit {
+    inner: AsyncPermit,
+}
+
+impl Permit {
+    /// The name of the semaphore.
+    pub fn semaphore(&self) -> &str {
+        self.inner.semaphore()
+    }
+
+    /// Who holds it.
+    pub fn holder(&self) -> &str {
+        self.inner.holder()
+    }
+
+    /// How many units.
+    pub fn weight(&self) -> u32 {
+        self.inner.weight()
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Duration {
+        self.inner.lease()
+    }
+
+    /// As [`crate::Permit::token`].
+    pub fn token(&self) -> u64 {
+        self.inner.token()
+    }
+
+    /// As [`crate::Permit::slot`].
+    pub fn slot(&self) -> u32 {
+        self.inner.slot()
+    }
+
+    /// As [`crate::Permit::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.inner.is_held()
+    }
+
+    /// As [`crate::Permit::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.inner.remaining()
+    }
+
+    /// As [`crate::Permit::standing`].
+    pub fn standing(&self) -> Standing {
+        self.inner.standing()
+    }
+
+    /// Waits until it is lost, at most so long. `None` if it is still held then.
+    pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        self.inner.held().core.lost_within(limit).then(|| self.inner.reason())
+    }
+
+    /// As [`crate::Permit::renew`].
+    ///
+    /// # Errors
+    /// [`RenewError`].
+    pub fn renew(&self) -> Result<(), RenewError> {
+        let answer = self.inner.held().renew().blocking_recv();
+        answer.unwrap_or_else(|_| Err(RenewError::Lost(self.inner.reason())))
+    }
+
+    /// As [`crate::Permit::release`].
+    ///
+    /// # Errors
+    /// [`ReleaseError`].
+    pub fn release(self) -> Result<(), ReleaseError> {
+        self.inner.into_held().release()?.blocking_recv().unwrap_or(Ok(()))
+    }
+
+    /// As [`crate::Permit::hand_over`].
+    ///
+    /// # Errors
+    /// [`RenewError`].
+    pub fn hand_over(self) -> Result<Handle, RenewError> {
+        self.renew()?;
+        Ok(self.inner.into_handle())
+    }
+}

@@ -1,0 +1,277 @@
+//! [`Client`]: one session with a store.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::error::{AdoptError, CloseError, ConnectError};
+use crate::handle::Handle;
+use crate::permit::Permit;
+use crate::protocol::{Holder, Id, Invalid, Recovery, check_lease};
+use crate::semaphore::Semaphore;
+use crate::session::held::Held;
+use crate::session::message::Message;
+use crate::session::{Config, Session, thread};
+use crate::store::Address;
+
+/// The usual lease.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// The most waiters of a semaphore, unless said otherwise.
+const MAX_WAITERS: u32 = 100_000;
+
+/// How long the store may be out of reach before what waits for it fails, unless said otherwise.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest label, in bytes: holders are named after it.
+const MAX_LABEL: usize = 120;
+
+/// A session with a store. Cheap to clone; all clones are one session.
+///
+/// A client has a background thread that keeps its connection and renews what it holds, whatever the
+/// program's own threads and runtimes do. It ends when the last clone and the last permit are dropped.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = permits::Client::connect("memory:").await?;
+/// let exports = client.semaphore("exports", 4);
+/// let permit = exports.acquire().await?;
+/// // … at most 4 of these run at once, anywhere
+/// permit.release().await?;
+/// client.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) session: Session,
+}
+
+impl Client {
+    /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
+    ///
+    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS), `redis+unix:///path?db=0`, the same
+    /// with `valkey`, or `memory:` (this process).
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the URL is not valid, or the store cannot be reached, denies access or is too old.
+    /// No error contains the URL, as it may have a password.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it leaves nothing behind.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    /// A client with other settings than the defaults.
+    pub fn builder(url: impl Into<String>) -> ClientBuilder {
+        ClientBuilder {
+            url: url.into(),
+            prefix: "permits".into(),
+            label: None,
+            lease: LEASE,
+            recovery: Recovery::default(),
+            max_waiters: MAX_WAITERS,
+            store_timeout: STORE_TIMEOUT,
+        }
+    }
+
+    /// Opens the semaphore `name`, declaring that at most `limit` units may be held at once.
+    ///
+    /// Nothing is sent until the first acquisition. That declares the limit: the last declaration of any
+    /// program counts, until an operator pins another ([`Semaphore::set_limit`]), which is then logged as a
+    /// warning. A name (1–200 bytes of printable UTF-8) or a limit (at least 1) that is not valid fails the
+    /// first operation.
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        Semaphore::new(self.session.clone(), name.as_ref(), Some(limit))
+    }
+
+    /// Opens the semaphore `name` with the limit that is stored. Without one, acquiring fails with
+    /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
+    pub fn open(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(self.session.clone(), name.as_ref(), None)
+    }
+
+    /// Takes over a permit that another process handed over with [`Permit::hand_over`].
+    ///
+    /// # Errors
+    /// [`AdoptError::Gone`] if its lease has ended or it was released.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the permit may have been taken over; then it is released.
+    pub async fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
+        let held = self.start_adopting(handle).await.unwrap_or(Err(AdoptError::Closed))?;
+        Ok(Permit::new(held))
+    }
+
+    pub(crate) fn start_adopting(&self, handle: &Handle) -> oneshot::Receiver<Result<Held, AdoptError>> {
+        let (answer, receiver) = oneshot::channel();
+        self.session.send(Message::Adopt { handle: Box::new(handle.clone()), answer });
+        receiver
+    }
+
+    /// Ends the session: whoever waits gets [`AcquireError::Closed`](crate::AcquireError::Closed), permits
+    /// that are still out are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is given back.
+    ///
+    /// Call it before a program ends: a process that ends takes its background thread with it, and what was
+    /// just dropped then comes back only when its lease ends.
+    ///
+    /// # Errors
+    /// [`CloseError`] if the store could not be told within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, closing goes on in the background.
+    pub async fn close(self) -> Result<(), CloseError> {
+        // No answer: the session has ended already.
+        self.start_closing().await.unwrap_or(Ok(()))
+    }
+
+    pub(crate) fn start_closing(&self) -> oneshot::Receiver<Result<(), CloseError>> {
+        let (answer, receiver) = oneshot::channel();
+        self.session.send(Message::Close { answer });
+        receiver
+    }
+}
+
+/// Settings of a [`Client`]. Made by [`Client::builder`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), permits::ConnectError> {
+/// use std::time::Duration;
+///
+/// let client = permits::Client::builder("memory:")
+///     .label("exporter-7")
+///     .lease(Duration::from_secs(60))
+///     .connect()
+///     .await?;
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `connect`"]
+pub struct ClientBuilder {
+    url: String,
+    prefix: String,
+    label: Option<String>,
+    lease: Duration,
+    recovery: Recovery,
+    max_waiters: u32,
+    store_timeout: Duration,
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    /// Without the URL, which may have a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("prefix", &self.prefix)
+            .field("label", &self.label)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientBuilder {
+    /// The first part of every key: 1 to 64 printable ASCII characters without braces and spaces. `permits`
+    /// unless set. Sessions with different prefixes don't see each other's semaphores.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// What this program is called where holders are listed: 1 to 120 bytes of printable UTF-8. Host name and
+    /// process id unless set.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// How long a permit stands without renewal: 100 ms to 1 day, 15 s unless set. A crashed holder's units
+    /// come back after so long; a holder that cannot reach the store loses its permit after so long. It is
+    /// renewed three times in that time.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How cautious to be after a restart or failover of the store that may have lost state.
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = recovery;
+        self
+    }
+
+    /// How many may wait in one semaphore's line before [`AcquireError::QueueFull`] refuses more: 100,000
+    /// unless set.
+    ///
+    /// [`AcquireError::QueueFull`]: crate::AcquireError::QueueFull
+    pub fn max_waiters(mut self, max: u32) -> Self {
+        self.max_waiters = max;
+        self
+    }
+
+    /// How long the store may be out of reach before operations that need it fail: 30 s unless set. Permits
+    /// that are held are not affected: they last until their deadline.
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; also if a setting is not valid.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let session = self.start()?.await.unwrap_or_else(|_| Err(thread_ended()))?;
+        Ok(Client { session })
+    }
+
+    pub(crate) fn connect_blocking(self) -> Result<Client, ConnectError> {
+        let session = self.start()?.blocking_recv().unwrap_or_else(|_| Err(thread_ended()))?;
+        Ok(Client { session })
+    }
+
+    fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+        let address = Address::parse(&self.url)?;
+        address.check_prefix(&self.prefix)?;
+        check_lease(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))?;
+        let label = self.label.unwrap_or_else(default_label);
+        if label.len() > MAX_LABEL {
+            Err(Invalid::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
+        }
+        Holder::new(&label)?;
+        let config = Config {
+            session: new_session_id(),
+            label,
+            lease: self.lease,
+            recovery: self.recovery,
+            queue_max: self.max_waiters,
+            store_timeout: self.store_timeout,
+        };
+        thread::start(config, address, self.prefix)
+    }
+}
+
+fn thread_ended() -> ConnectError {
+    ConnectError::Thread { reason: "it ended at once".into() }
+}
+
+/// Twelve letters and digits: two sessions get the same once in 2^62.
+fn new_session_id() -> Id {
+    let id: String = std::iter::repeat_with(fastrand::alphanumeric).take(12).collect();
+    Id::new(&id).expect("letters and digits make an id")
+}
+
+/// Host name and process id.
+fn default_label() -> String {
+    #[cfg(unix)]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let host = std::env::var("COMPUTERNAME").unwrap_or_default();
+    let plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
+    let host: String = host.chars().filter(plain).take(64).collect();
+    format!("{}:{}", if host.is_empty() { "host" } else { &host }, std::process::id())
+}

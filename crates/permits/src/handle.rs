@@ -1,0 +1,150 @@
+//! A permit as a text, to hand it over to another process.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::protocol::{Grant, Holder, Id, Invalid, Name, check_lease};
+
+/// A permit on its way from one process to another: printable, without spaces, and good for one lease.
+///
+/// Made by [`Permit::hand_over`](crate::Permit::hand_over), turned into a permit again by
+/// [`Client::adopt`](crate::Client::adopt). Whoever has the text can take the permit: treat it like one.
+///
+/// # Examples
+/// ```
+/// let text = "permits1:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let handle: permits::Handle = text.parse()?;
+/// assert_eq!(handle.semaphore(), "exports");
+/// assert_eq!(handle.to_string(), text);
+/// # Ok::<(), permits::Invalid>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handle {
+    pub(crate) semaphore: Name,
+    pub(crate) holder: Holder,
+    pub(crate) request: Id,
+    pub(crate) weight: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) grant: Grant,
+}
+
+/// What a handle begins with; the number is the version of its form.
+const MARK: &str = "permits1";
+
+impl Handle {
+    /// The name of the semaphore.
+    pub fn semaphore(&self) -> &str {
+        self.semaphore.as_str()
+    }
+
+    /// The holder.
+    pub fn holder(&self) -> &str {
+        self.holder.as_str()
+    }
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { semaphore, holder, request, weight, lease_ms, grant: Grant { token, slot } } = self;
+        let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
+        write!(f, "{MARK}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}")
+    }
+}
+
+impl FromStr for Handle {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let broken = |reason| Invalid::Handle { reason };
+        let parts: Vec<&str> = text.trim().split(':').collect();
+        let [mark, semaphore, holder, request, weight, lease, token, slot] = parts[..] else {
+            return Err(broken("it does not have 8 parts"));
+        };
+        if mark != MARK {
+            return Err(broken("it does not begin with permits1"));
+        }
+        let unescaped = |text| unescape(text).ok_or_else(|| broken("a name in it is malformed"));
+        fn number<T: FromStr>(text: &str) -> Result<T, Invalid> {
+            text.parse().map_err(|_| Invalid::Handle { reason: "a number in it is malformed" })
+        }
+        Ok(Self {
+            semaphore: Name::new(&unescaped(semaphore)?)?,
+            holder: Holder::new(&unescaped(holder)?)?,
+            request: Id::new(request)?,
+            weight: number(weight)?,
+            lease_ms: check_lease(number(lease)?)?,
+            grant: Grant { token: number(token)?, slot: number(slot)? },
+        })
+    }
+}
+
+/// Text with all but the plainest characters percent-encoded.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.bytes() {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/') {
+                write!(f, "{}", char::from(byte))?;
+            } else {
+                write!(f, "%{byte:02X}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_and_holder_survive_the_text() {
+        let handle = Handle {
+            semaphore: Name::new("a:b %{}é").expect("valid"),
+            holder: Holder::new("h%3A:\u{2028}x").expect("valid"),
+            request: Id::new("s.1").expect("valid"),
+            weight: 3,
+            lease_ms: 100,
+            grant: Grant { token: 1 << 52, slot: u32::MAX },
+        };
+        let text = handle.to_string();
+        assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
+        assert_eq!(text.parse(), Ok(handle));
+    }
+
+    #[test]
+    fn broken_handles_are_refused() {
+        let good = "permits1:n:h:s.1:1:100:5:0";
+        assert!(good.parse::<Handle>().is_ok());
+        for broken in [
+            "",
+            "permits1",
+            "permits2:n:h:s.1:1:100:5:0",
+            "permits1::h:s.1:1:100:5:0",
+            "permits1:n%2:h:s.1:1:100:5:0",
+            "permits1:n%zz:h:s.1:1:100:5:0",
+            "permits1:n:h:s 1:1:100:5:0",
+            "permits1:n:h:s.1:-1:100:5:0",
+            "permits1:n:h:s.1:1:99:5:0",
+            "permits1:n:h:s.1:1:100:5:4294967296",
+            "permits1:n:h:s.1:1:100:5:0:0",
+        ] {
+            assert!(broken.parse::<Handle>().is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! [`Permit`]: what a holder has.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Moment;
+use crate::error::{Lost, ReleaseError, RenewError};
+use crate::handle::Handle;
+use crate::session::core::Standing;
+use crate::session::held::Held;
+
+/// Some units of a semaphore, held for a lease that is renewed in the background.
+///
+/// Dropped, it is released in the background. Drop it only when the work that it protects has stopped.
+///
+/// A permit is held until a deadline of its own monotonic clock, which lies before the end of its lease on the
+/// server, whatever the network does. It can be lost earlier, by an operator's word. Work that must not go on
+/// without it should use [`Permit::run`], watch [`Permit::lost`], or ask [`Permit::is_held`] before each step;
+/// and a resource that remembers the highest [`Permit::token`] it saw for each [`Permit::slot`] can reject
+/// even the holder that was suspended between the asking and the step.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped is released"]
+pub struct Permit {
+    held: Held,
+}
+
+impl Permit {
+    pub(crate) fn new(held: Held) -> Self {
+        Self { held }
+    }
+
+    /// The name of the semaphore.
+    pub fn semaphore(&self) -> &str {
+        self.held.core.semaphore.as_str()
+    }
+
+    /// Who holds it.
+    pub fn holder(&self) -> &str {
+        self.held.core.holder.as_str()
+    }
+
+    /// How many units.
+    pub fn weight(&self) -> u32 {
+        self.held.core.weight
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Duration {
+        self.held.core.lease
+    }
+
+    /// The fencing token: greater than that of every earlier grant of this semaphore.
+    ///
+    /// Tokens are to be compared per slot. With a limit above 1, holders with lower tokens are alive.
+    pub fn token(&self) -> u64 {
+        self.held.core.grant.token
+    }
+
+    /// The slot: a number from 0, below the limit, that no other live permit has. After the limit was lowered
+    /// a permit may have a slot above it until it is released.
+    pub fn slot(&self) -> u32 {
+        self.held.core.grant.slot
+    }
+
+    /// Whether it is held now. Once this was `false` it stays so.
+    pub fn is_held(&self) -> bool {
+        self.held.core.deadline(Moment::now()).is_some()
+    }
+
+    /// Until when it is certainly held: the time left, zero if it is lost. Renewals extend it.
+    pub fn remaining(&self) -> Duration {
+        let now = Moment::now();
+        self.held.core.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
+    }
+
+    /// How far it can be relied on.
+    pub fn standing(&self) -> Standing {
+        self.held.core.standing(Moment::now())
+    }
+
+    /// Waits until it is lost, and says why. Never ready while it is held.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn lost(&self) -> Lost {
+        self.held.core.lost().cancelled().await;
+        self.reason()
+    }
+
+    /// A token that is cancelled when the permit is lost. Cancelling it has no effect on the permit.
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.held.core.lost().child_token()
+    }
+
+    /// Runs `work` while the permit is held. If it is lost, `work` is dropped where it stands.
+    ///
+    /// # Errors
+    /// [`Lost`] if the permit was lost before `work` was ready.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let permit = client.semaphore("report", 1).acquire().await?;
+    /// let sum = permit.run(async { 1 + 1 }).await?;
+    /// assert_eq!(sum, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        tokio::select! {
+            biased;
+            lost = self.lost() => Err(lost),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Renews it now. Needed only after [`AcquireOptions::no_renewal`](crate::AcquireOptions::no_renewal), or
+    /// to be sure of a full lease.
+    ///
+    /// # Errors
+    /// [`RenewError::Lost`] if it is lost; [`RenewError::Store`] if the store did not confirm it, which is not
+    /// a loss yet.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been renewed.
+    pub async fn renew(&self) -> Result<(), RenewError> {
+        let answer = self.held.renew().await;
+        answer.unwrap_or_else(|_| Err(RenewError::Lost(self.reason())))
+    }
+
+    /// Releases it: the next in line is granted in the same moment.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Lost`] if it was lost before, so that others may have been let in while the work went
+    /// on; [`ReleaseError::Store`] if the store could not be told until the lease's end.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it is released in the background.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        // No answer: the client was closed, and gave everything back.
+        self.held.release()?.await.unwrap_or(Ok(()))
+    }
+
+    /// Hands it over to another process: renews it once more, lets go of it, and makes a text of it that
+    /// [`Client::adopt`](crate::Client::adopt) turns into a permit again, within one lease.
+    ///
+    /// # Errors
+    /// [`RenewError`] if it could not be renewed. It is released then.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it is released.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// # let other = permits::Client::connect("memory:").await?;
+    /// let permit = client.semaphore("build", 1).acquire().await?;
+    /// let text = permit.hand_over().await?.to_string();
+    /// // … in another process:
+    /// let permit = other.adopt(&text.parse()?).await?;
+    /// # permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hand_over(self) -> Result<Handle, RenewError> {
+        self.renew().await?;
+        Ok(self.into_handle())
+    }
+
+    pub(crate) fn into_handle(self) -> Handle {
+        let core = &self.held.core;
+        let handle = Handle {
+            semaphore: core.semaphore.clone(),
+            holder: core.holder.clone(),
+            request: core.request.clone(),
+            weight: core.weight,
+            lease_ms: u64::try_from(core.lease.as_millis()).unwrap_or(u64::MAX),
+            grant: core.grant,
+        };
+        self.held.hand_over();
+        handle
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    pub(crate) fn into_held(self) -> Held {
+        self.held
+    }
+
+    /// Why it was lost. One that the engine has forgotten without a reason is not in the store.
+    pub(crate) fn reason(&self) -> Lost {
+        self.held.core.reason().unwrap_or(Lost::Gone)
+    }
+}

@@ -1,0 +1,213 @@
+//! What a permit and the engine share: until when it is held, and the signal that it is not any more.
+//!
+//! Invariant: a loss is final. Whoever first sees the deadline passed, the engine or the holder asking, ends
+//! the permit by the same compare-and-swap that an extension has to win; so nobody is told "lost" and then
+//! "held" again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Moment;
+use crate::error::Lost;
+use crate::protocol::{Grant, Holder, Id, Name};
+
+/// The deadline of a permit that is not held any more.
+const ENDED: u64 = 0;
+
+/// A permit, as its holder and the engine see it.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) semaphore: Name,
+    pub(crate) holder: Holder,
+    pub(crate) request: Id,
+    pub(crate) weight: u32,
+    pub(crate) lease: Duration,
+    pub(crate) grant: Grant,
+    /// In microseconds of [`Moment`]; [`ENDED`] once released or lost.
+    deadline: AtomicU64,
+    /// The last renewal failed.
+    unsure: AtomicBool,
+    lost: CancellationToken,
+    reason: OnceLock<Lost>,
+    /// For those who wait for the loss without a runtime.
+    blocked: (Mutex<()>, Condvar),
+}
+
+/// How far a permit can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// Held, and renewed as planned.
+    Held,
+    /// Held, but the last renewal failed: it will be lost at its deadline unless one succeeds.
+    Unsure,
+    /// Not held any more.
+    Lost,
+}
+
+impl Core {
+    pub(crate) fn new(
+        semaphore: Name,
+        holder: Holder,
+        request: Id,
+        weight: u32,
+        lease: Duration,
+        grant: Grant,
+        deadline: Moment,
+    ) -> Self {
+        Self {
+            semaphore,
+            holder,
+            request,
+            weight,
+            lease,
+            grant,
+            deadline: AtomicU64::new(deadline.as_micros()),
+            unsure: AtomicBool::new(false),
+            lost: CancellationToken::new(),
+            reason: OnceLock::new(),
+            blocked: (Mutex::new(()), Condvar::new()),
+        }
+    }
+
+    /// Until when it is certainly held; `None` if it is not, or not any more at `now`.
+    pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
+        let mut deadline = self.deadline.load(Ordering::Acquire);
+        loop {
+            if deadline == ENDED {
+                return None;
+            }
+            if now.as_micros() < deadline {
+                return Some(Moment::from_micros(deadline));
+            }
+            match self.deadline.compare_exchange(deadline, ENDED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.signal(Lost::Expired);
+                    return None;
+                }
+                Err(changed) => deadline = changed,
+            }
+        }
+    }
+
+    pub(crate) fn standing(&self, now: Moment) -> Standing {
+        match self.deadline(now) {
+            None => Standing::Lost,
+            Some(_) if self.unsure.load(Ordering::Relaxed) => Standing::Unsure,
+            Some(_) => Standing::Held,
+        }
+    }
+
+    /// The store has confirmed it until `deadline`. Does nothing to an ended permit.
+    pub(crate) fn extend(&self, deadline: Moment) {
+        self.unsure.store(false, Ordering::Relaxed);
+        let later = |current| (current != ENDED).then_some(deadline.as_micros().max(current));
+        let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
+    }
+
+    /// A renewal failed.
+    pub(crate) fn doubt(&self) {
+        self.unsure.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends it as lost, if it has not ended.
+    pub(crate) fn lose(&self, reason: Lost) {
+        if self.end() {
+            self.signal(reason);
+        }
+    }
+
+    /// Ends it without a signal. Returns whether it was held.
+    pub(crate) fn end(&self) -> bool {
+        self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
+    }
+
+    fn signal(&self, reason: Lost) {
+        // Only the one that ended it comes here, so the reason is not set yet.
+        let _ = self.reason.set(reason);
+        self.lost.cancel();
+        let (mutex, condition) = &self.blocked;
+        drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
+        condition.notify_all();
+    }
+
+    /// Blocks until it is lost, at most so long. Returns whether it is.
+    pub(crate) fn lost_within(&self, limit: Duration) -> bool {
+        let (mutex, condition) = &self.blocked;
+        let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = |_: &mut ()| !self.lost.is_cancelled();
+        drop(condition.wait_timeout_while(guard, limit, held).unwrap_or_else(PoisonError::into_inner));
+        self.lost.is_cancelled()
+    }
+
+    /// Why it was lost; `None` while it is held, and after a release.
+    pub(crate) fn reason(&self) -> Option<Lost> {
+        self.reason.get().cloned()
+    }
+
+    /// Cancelled when it is lost.
+    pub(crate) fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core(deadline_ms: u64) -> Core {
+        Core::new(
+            Name::new("n").expect("valid"),
+            Holder::new("h").expect("valid"),
+            Id::new("s.1").expect("valid"),
+            1,
+            Duration::from_millis(100),
+            Grant { token: 7, slot: 0 },
+            at(deadline_ms),
+        )
+    }
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::from_micros(milliseconds * 1000)
+    }
+
+    #[test]
+    fn a_loss_is_final() {
+        let core = core(100);
+        assert_eq!(core.deadline(at(99)), Some(at(100)));
+        assert_eq!(core.deadline(at(100)), None);
+        core.extend(at(500));
+        assert_eq!(core.deadline(at(101)), None, "seen lost, it stays lost");
+        assert_eq!(core.reason(), Some(Lost::Expired));
+        assert!(core.lost().is_cancelled());
+    }
+
+    #[test]
+    fn an_extension_never_shortens() {
+        let core = core(100);
+        core.extend(at(300));
+        core.extend(at(200));
+        assert_eq!(core.deadline(at(0)), Some(at(300)));
+    }
+
+    #[test]
+    fn a_release_is_no_loss() {
+        let core = core(100);
+        assert!(core.end());
+        assert!(!core.end());
+        assert_eq!((core.reason(), core.standing(at(0))), (None, Standing::Lost));
+        assert!(!core.lost().is_cancelled());
+    }
+
+    #[test]
+    fn a_failed_renewal_is_a_doubt_until_the_next_success() {
+        let core = core(100);
+        core.doubt();
+        assert_eq!(core.standing(at(1)), Standing::Unsure);
+        core.extend(at(200));
+        assert_eq!(core.standing(at(1)), Standing::Held);
+    }
+}

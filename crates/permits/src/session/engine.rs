@@ -1,0 +1,615 @@
+//! The engine: all that a session knows and decides, without a clock, a thread or a connection of its own.
+//!
+//! It is told what happened and what time it is, and says which calls to make. So everything it does can be
+//! tested step by step, and nothing it does can wait.
+//!
+//! What it keeps, for each semaphore, in a [`Lane`]:
+//!
+//! - **Natural batching.** One call to acquire and one to release are in flight at a time. What arrives
+//!   meanwhile goes out together in the next; nothing is delayed to make a batch.
+//! - **One fate.** An acquisition is in one [`Stage`]. While a call about it is in flight and its outcome is
+//!   not known, it is not released; cancelled then, it is released as soon as the outcome is.
+//! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that
+//!   last extended it, plus the lease, minus a margin. Never from a reply or a message.
+//! - **No trust in messages.** Waiters are renewed as holders are, and a renewal tells how each stands.
+
+use std::collections::HashMap;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::core::Core;
+use super::errand::{Errand, Errands};
+use super::held::Held;
+use super::lane::{Entry, Lane, Stage};
+use super::message::{Ask, Leaving, Message, Wait};
+use super::timers::{self, Timers};
+use super::{Config, Session, Shared};
+use crate::clock::Moment;
+use crate::error::{AcquireError, CloseError, Lost, ReleaseError};
+use crate::protocol::{Command, Declaration, Event, Grant, Id, MAX_BATCH, Name, News, Operation};
+use crate::store::{Signal, StoreError};
+
+/// How long a closing session tries to give back what it has.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often, while the store cannot be reached, to look for what has run out of patience.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// Renewals are spread over this part of their interval, so that sessions started together drift apart.
+const RENEWAL_SPREAD: f64 = 0.05;
+
+/// A call to make, and what it is about.
+pub(crate) struct Call {
+    pub(crate) command: Command,
+    pub(crate) patience: Duration,
+    pub(crate) sent_at: Moment,
+    pub(crate) purpose: Purpose,
+}
+
+/// What to do with a call's answer.
+pub(crate) enum Purpose {
+    Acquire(Vec<Id>),
+    Release(Vec<(Moment, Leaving)>),
+    Renew(Vec<Id>),
+    Errand(Errand),
+}
+
+/// Alarms that the engine sets for itself.
+pub(super) enum Alarm {
+    Lane(Name),
+    Entry(Name, Id),
+    /// Look for what has run out of patience.
+    Sweep,
+    /// An errand may be tried again: only to be awake then.
+    Errand,
+    Close,
+}
+
+/// See the module.
+pub(crate) struct Engine {
+    pub(super) config: Config,
+    /// Weak: the session ends when nobody has a client or a permit of it.
+    session: Weak<Shared>,
+    pub(super) lanes: HashMap<Name, Lane>,
+    /// Lanes that may have something to send.
+    dirty: Vec<Name>,
+    pub(super) errands: Errands,
+    pub(super) timers: Timers<Alarm>,
+    asked: u64,
+    connected: bool,
+    /// Since when nothing has succeeded, and the last reason.
+    pub(super) trouble: Option<(Moment, StoreError)>,
+    sweep_alarm: Option<timers::Key>,
+    errand_alarm: Option<timers::Key>,
+    closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
+    finished: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config, session: Weak<Shared>) -> Self {
+        Self {
+            config,
+            session,
+            lanes: HashMap::new(),
+            dirty: Vec::new(),
+            errands: Errands::default(),
+            timers: Timers::new(),
+            asked: 0,
+            connected: false,
+            trouble: None,
+            sweep_alarm: None,
+            errand_alarm: None,
+            closing: None,
+            finished: false,
+        }
+    }
+
+    /// Whether all is done and the thread may end.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// When to call [`Engine::on_time`] next.
+    pub(crate) fn next_time(&self) -> Option<Moment> {
+        self.timers.next()
+    }
+
+    pub(crate) fn on_message(&mut self, message: Message, now: Moment) {
+        match message {
+            Message::Acquire(ask) => self.acquire(*ask, now),
+            Message::Cancel { semaphore, request } => self.withdraw(&semaphore, &request, now),
+            Message::Release { semaphore, leaving } => self.release(&semaphore, leaving, now),
+            Message::HandOver { semaphore, request } => drop(self.remove(&semaphore, &request)),
+            Message::Renew { semaphore, request, answer } => {
+                let lane = self.lanes.get(&semaphore);
+                match lane.and_then(|lane| Some((lane.entries.get(&request)?.renewal(), lane.fallback()))) {
+                    Some((renewal, fallback)) => {
+                        self.run(Errand::renew(semaphore, renewal, fallback, answer), now)
+                    }
+                    // The engine forgets a permit only when it is lost, and the permit knows why.
+                    None => drop(answer),
+                }
+            }
+            Message::Adopt { handle, answer } => self.run(Errand::adopt(*handle, answer), now),
+            Message::Admin { semaphore, operation, answer } => {
+                self.run(Errand::admin(semaphore, operation, answer), now);
+            }
+            Message::Close { answer } => self.close(Some(answer), now),
+        }
+    }
+
+    pub(crate) fn on_signal(&mut self, signal: Signal, now: Moment) {
+        match signal {
+            Signal::Event(event) => self.on_event(event, now),
+            Signal::Down(reason) => {
+                self.connected = false;
+                self.note_trouble(reason, now);
+            }
+            Signal::Up => {
+                self.connected = true;
+                self.errands.retry_now();
+                for (name, lane) in &mut self.lanes {
+                    lane.renew_due = true;
+                    lane.retry_at = None;
+                    lane.failures = 0;
+                    mark_dirty(&mut self.dirty, name, lane);
+                }
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event, now: Moment) {
+        let Event { semaphore, holder, request, news, .. } = event;
+        let stage = self.lanes.get(&semaphore).and_then(|lane| lane.entries.get(&request)).map(|e| &e.stage);
+        match (news, stage) {
+            (News::Granted(grant), Some(Stage::Pending | Stage::Waiting))
+            | (News::Granted(grant), Some(Stage::Asked { cancelled: false })) => {
+                self.grant(&semaphore, &request, grant, now);
+            }
+            // Known from a renewal already; or cancelled, and released when the call in flight returns.
+            (News::Granted(_), Some(_)) => {}
+            (News::Granted(_), None) => {
+                // A grant for nobody. If its release is on its way, this changes nothing.
+                let lease = self.config.lease;
+                let leaving = Leaving { holder, request, lease, sent_before: true, answer: None };
+                self.release(&semaphore, leaving, now);
+            }
+            (News::Revoked(reason), Some(_)) => {
+                if let Some(entry) = self.remove(&semaphore, &request) {
+                    match entry.stage {
+                        Stage::Held(core) => core.lose(Lost::Revoked { reason }),
+                        _ => answer(entry.ask, Err(AcquireError::Revoked { reason })),
+                    }
+                }
+            }
+            (News::Refused, Some(_)) => self.refuse_heavy(&semaphore, &request),
+            (News::Revoked(_) | News::Refused, None) => {}
+        }
+    }
+
+    fn acquire(&mut self, ask: Ask, now: Moment) {
+        if self.closing.is_some() {
+            return answer(ask, Err(AcquireError::Closed));
+        }
+        let (semaphore, request, wait) = (ask.semaphore.clone(), ask.request.clone(), ask.wait);
+        self.insert_asked(ask, now);
+        let alarm = match wait {
+            Wait::AtMost(limit) => {
+                Some(self.timers.set(now + limit, Alarm::Entry(semaphore.clone(), request.clone())))
+            }
+            Wait::No | Wait::Forever => None,
+        };
+        let Some(lane) = self.touch(&semaphore) else { return };
+        if let Some(entry) = lane.entries.get_mut(&request) {
+            entry.alarm = alarm;
+        }
+        lane.queue(&request);
+    }
+
+    /// Makes an entry, as if it had been asked for at `asked_at`.
+    pub(super) fn insert_asked(&mut self, ask: Ask, asked_at: Moment) {
+        self.asked += 1;
+        let (semaphore, request) = (ask.semaphore.clone(), ask.request.clone());
+        let entry = Entry {
+            ask,
+            order: self.asked,
+            created: asked_at,
+            stage: Stage::Asked { cancelled: false },
+            maybe_known: false,
+            extended: asked_at,
+            alarm: None,
+        };
+        self.lanes.entry(semaphore).or_default().entries.insert(request, entry);
+    }
+
+    /// The caller does not wait any more: whatever stage it is in, nothing stays behind.
+    fn withdraw(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
+        let Some(entry) = lane.entries.get_mut(request) else { return };
+        match &mut entry.stage {
+            // Its outcome is not known yet.
+            Stage::Asked { cancelled } => {
+                *cancelled = true;
+                let alarm = entry.alarm.take();
+                self.timers.remove(alarm);
+            }
+            Stage::Pending | Stage::Waiting => {
+                let known = entry.maybe_known || matches!(entry.stage, Stage::Waiting);
+                if let Some(entry) = self.remove(semaphore, request)
+                    && known
+                {
+                    self.release(semaphore, entry.leaving(), now);
+                }
+            }
+            // The permit is on its way to the caller: dropped there, it is released.
+            Stage::Held(_) => {}
+        }
+    }
+
+    /// Queues a release.
+    pub(super) fn release(&mut self, semaphore: &Name, leaving: Leaving, now: Moment) {
+        if let Some(entry) = self.remove(semaphore, &leaving.request)
+            && let Stage::Held(core) = entry.stage
+        {
+            core.end();
+        }
+        let lane = self.lanes.entry(semaphore.clone()).or_default();
+        lane.leave(now, leaving);
+        mark_dirty(&mut self.dirty, semaphore, lane);
+    }
+
+    /// Takes an entry out, with its alarm.
+    pub(super) fn remove(&mut self, semaphore: &Name, request: &Id) -> Option<Entry> {
+        let lane = self.lanes.get_mut(semaphore)?;
+        let entry = lane.take(request)?;
+        self.timers.remove(entry.alarm);
+        // An empty lane is removed when it is looked at.
+        mark_dirty(&mut self.dirty, semaphore, lane);
+        Some(entry)
+    }
+
+    /// The store has granted it: hand it to the caller, if by our own clock it is still good.
+    pub(super) fn grant(&mut self, semaphore: &Name, request: &Id, grant: Grant, now: Moment) {
+        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
+        let Some(entry) = lane.entries.get_mut(request) else { return };
+        lane.pending.remove(&entry.order);
+        let lease = entry.ask.lease;
+        let deadline = entry.extended + lease.saturating_sub(margin(lease));
+        if deadline <= now {
+            // The news took longer than the lease. A renewal tells whether it is still ours.
+            entry.stage = Stage::Waiting;
+            lane.renew_due = true;
+            return mark_dirty(&mut self.dirty, semaphore, lane);
+        }
+        let ask = &entry.ask;
+        let (holder, weight) = (ask.holder.clone(), ask.weight);
+        let core = Core::new(semaphore.clone(), holder, request.clone(), weight, lease, grant, deadline);
+        let core = std::sync::Arc::new(core);
+        entry.stage = Stage::Held(core.clone());
+        self.timers.remove(entry.alarm.take());
+        entry.alarm = Some(self.timers.set(deadline, Alarm::Entry(semaphore.clone(), request.clone())));
+        let (unanswered, _) = oneshot::channel();
+        let sender = std::mem::replace(&mut entry.ask.answer, unanswered);
+        self.plan_renewal(semaphore, request);
+        match self.session.upgrade() {
+            // If the caller is gone, what comes back is dropped here, and that releases it.
+            Some(shared) => drop(sender.send(Ok(Held::new(core, Session::from(shared))))),
+            None => self.withdraw_held(semaphore, request, now),
+        }
+    }
+
+    fn withdraw_held(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+        if let Some(entry) = self.remove(semaphore, request) {
+            self.release(semaphore, entry.leaving(), now);
+        }
+    }
+
+    /// Sees to it that the lane is renewed within a third of this entry's lease.
+    pub(super) fn plan_renewal(&mut self, semaphore: &Name, request: &Id) {
+        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
+        let Some(entry) = lane.entries.get(request) else { return };
+        if entry.is_renewed() {
+            let at = entry.extended + spread(entry.ask.lease / 3);
+            lane.renew_at = Some(lane.renew_at.map_or(at, |planned| planned.min(at)));
+            mark_dirty(&mut self.dirty, semaphore, lane);
+        }
+    }
+
+    pub(super) fn refuse_heavy(&mut self, semaphore: &Name, request: &Id) {
+        let limit = self.lanes.get(semaphore).and_then(|lane| lane.limit).unwrap_or_default();
+        if let Some(entry) = self.remove(semaphore, request) {
+            let weight = entry.ask.weight;
+            answer(entry.ask, Err(AcquireError::ExceedsLimit { weight, limit }));
+        }
+    }
+
+    pub(super) fn run(&mut self, errand: Errand, now: Moment) {
+        if self.closing.is_some() {
+            return errand.fail_closed();
+        }
+        self.errands.add(errand, now);
+    }
+
+    /// Gives everything back, answers everybody, and ends when the store has been told or patience is over.
+    pub(crate) fn close(&mut self, answer_to: Option<oneshot::Sender<Result<(), CloseError>>>, now: Moment) {
+        let first = self.closing.is_none();
+        self.closing.get_or_insert_default().extend(answer_to);
+        if !first {
+            return;
+        }
+        self.timers.set(now + CLOSE_PATIENCE, Alarm::Close);
+        self.errands.close();
+        let all: Vec<(Name, Id)> = self
+            .lanes
+            .iter()
+            .flat_map(|(name, lane)| lane.entries.keys().map(|request| (name.clone(), request.clone())))
+            .collect();
+        for (semaphore, request) in all {
+            if let Some(Stage::Held(core)) = self.stage(&semaphore, &request) {
+                core.lose(Lost::Closed);
+                self.withdraw_held(&semaphore, &request, now);
+            } else {
+                self.fail(&semaphore, &request, AcquireError::Closed, now);
+            }
+        }
+        self.finish_closing(false);
+    }
+
+    fn stage(&self, semaphore: &Name, request: &Id) -> Option<&Stage> {
+        Some(&self.lanes.get(semaphore)?.entries.get(request)?.stage)
+    }
+
+    /// Answers a caller who still waits, and withdraws for it.
+    pub(super) fn fail(&mut self, semaphore: &Name, request: &Id, error: AcquireError, now: Moment) {
+        let entry = self.lanes.get_mut(semaphore).and_then(|lane| lane.entries.get_mut(request));
+        if let Some(entry) = entry {
+            let (unanswered, _) = oneshot::channel();
+            let sender = std::mem::replace(&mut entry.ask.answer, unanswered);
+            // A caller that is gone does not mind.
+            let _ = sender.send(Err(error));
+            self.withdraw(semaphore, request, now);
+        }
+    }
+
+    fn finish_closing(&mut self, out_of_patience: bool) {
+        let Some(answers) = &mut self.closing else { return };
+        let left: usize =
+            self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len()).sum::<usize>();
+        if left > 0 && !out_of_patience {
+            return;
+        }
+        self.finished = true;
+        let reason = || StoreError::NoAnswer { reason: format!("not within {CLOSE_PATIENCE:?}") };
+        let source = self.trouble.as_ref().map_or_else(reason, |(_, error)| error.clone());
+        for answer in answers.drain(..) {
+            let result =
+                if left == 0 { Ok(()) } else { Err(CloseError { permits: left, source: source.clone() }) };
+            // Nobody may be waiting for it.
+            let _ = answer.send(result);
+        }
+    }
+
+    pub(crate) fn on_time(&mut self, now: Moment) {
+        while let Some(alarm) = self.timers.due(now) {
+            match alarm {
+                Alarm::Lane(name) => {
+                    if let Some(lane) = self.lanes.get_mut(&name) {
+                        lane.alarm = None;
+                        let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
+                        lane.renew_due |= due(&mut lane.renew_at);
+                        lane.recheck_due |= due(&mut lane.recheck_at);
+                        due(&mut lane.retry_at);
+                        mark_dirty(&mut self.dirty, &name, lane);
+                    }
+                }
+                Alarm::Entry(name, request) => self.on_entry_time(&name, &request, now),
+                Alarm::Sweep => self.sweep(now),
+                Alarm::Errand => self.errand_alarm = None,
+                Alarm::Close => self.finish_closing(true),
+            }
+        }
+    }
+
+    fn on_entry_time(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
+        let Some(entry) = lane.entries.get_mut(request) else { return };
+        entry.alarm = None;
+        match &entry.stage {
+            Stage::Held(core) => match core.deadline(now) {
+                // Extended since the alarm was set.
+                Some(deadline) => {
+                    let alarm = Alarm::Entry(semaphore.clone(), request.clone());
+                    entry.alarm = Some(self.timers.set(deadline, alarm));
+                }
+                // Lost. The permit releases when it is dropped, for then the work has stopped.
+                None => drop(self.remove(semaphore, request)),
+            },
+            _ => {
+                let waited = now.since(entry.created);
+                self.fail(semaphore, request, AcquireError::TimedOut { waited }, now);
+            }
+        }
+    }
+
+    pub(super) fn note_trouble(&mut self, error: StoreError, now: Moment) {
+        let since = self.trouble.take().map_or(now, |(since, _)| since);
+        self.trouble = Some((since, error));
+        if self.sweep_alarm.is_none() {
+            self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
+        }
+    }
+
+    pub(super) fn note_success(&mut self) {
+        self.trouble = None;
+    }
+
+    /// While the store cannot be reached: fails what has waited for it too long.
+    fn sweep(&mut self, now: Moment) {
+        self.sweep_alarm = None;
+        let Some((since, error)) = self.trouble.clone() else { return };
+        self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
+        let patience = self.config.store_timeout;
+        let impatient = |entry: &Entry| {
+            !matches!(entry.stage, Stage::Held(_) | Stage::Asked { cancelled: true })
+                && now >= since.max(entry.created) + patience
+        };
+        let mut impatients = Vec::new();
+        for (name, lane) in &mut self.lanes {
+            for (request, _) in lane.entries.iter().filter(|(_, entry)| impatient(entry)) {
+                impatients.push((name.clone(), request.clone()));
+            }
+            let leaving = &mut lane.leaving;
+            lane.releases.retain_mut(|(until, item)| {
+                let stays = now < *until;
+                if !stays {
+                    leaving.remove(&item.request);
+                    if let Some(answer) = item.answer.take() {
+                        let _ = answer.send(Err(ReleaseError::Store(error.clone())));
+                    }
+                }
+                stays
+            });
+            mark_dirty(&mut self.dirty, name, lane);
+        }
+        for (name, request) in impatients {
+            self.fail(&name, &request, AcquireError::Store(error.clone()), now);
+        }
+        self.errands.sweep(now, since, patience, &error);
+    }
+
+    /// The calls to make now.
+    pub(crate) fn calls(&mut self, now: Moment) -> Vec<Call> {
+        let mut calls = Vec::new();
+        let dirty = std::mem::take(&mut self.dirty);
+        for name in dirty {
+            self.calls_of_lane(&name, now, &mut calls);
+        }
+        if self.connected {
+            for errand in self.errands.take_ready(now) {
+                let command = self.command(&errand.semaphore, errand.declaration, errand.operation.clone());
+                let patience = patience(self.config.lease);
+                calls.push(Call { command, patience, sent_at: now, purpose: Purpose::Errand(errand) });
+            }
+            self.timers.remove(self.errand_alarm.take());
+            self.errand_alarm = self.errands.next_time().map(|at| self.timers.set(at, Alarm::Errand));
+        }
+        self.finish_closing(false);
+        calls
+    }
+
+    fn calls_of_lane(&mut self, name: &Name, now: Moment, calls: &mut Vec<Call>) {
+        let Some(lane) = self.lanes.get_mut(name) else { return };
+        lane.dirty = false;
+        if lane.is_empty() {
+            let alarm = lane.alarm.take();
+            self.lanes.remove(name);
+            return self.timers.remove(alarm);
+        }
+        let mut made: Vec<(Declaration, Operation, Purpose)> = Vec::new();
+        if self.connected && lane.retry_at.is_none() {
+            // Releases before acquisitions: a holder that comes back at once finds its place free.
+            if !lane.releasing && !lane.releases.is_empty() {
+                let leaving = lane.next_releases();
+                let requests = leaving.iter().map(|(_, leaving)| leaving.request()).collect();
+                lane.releasing = true;
+                made.push((Declaration::Stored, Operation::Release(requests), Purpose::Release(leaving)));
+            }
+            if lane.renewing == 0 && (lane.renew_due || lane.recheck_due) {
+                make_renewals(lane, now, &mut made);
+            }
+            if !lane.acquiring
+                && let Some((declaration, requests)) = lane.next_asks(now)
+            {
+                lane.acquiring = true;
+                let ids = requests.iter().map(|request| request.request.clone()).collect();
+                let queue_max = self.config.queue_max;
+                made.push((declaration, Operation::Acquire { queue_max, requests }, Purpose::Acquire(ids)));
+            }
+        }
+        let shortest = lane.entries.values().map(|entry| entry.ask.lease).min();
+        let patience = patience(shortest.unwrap_or(self.config.lease));
+        if lane.alarm.map(|(at, _)| at) != lane.next_time() {
+            let (old, next) = (lane.alarm.take(), lane.next_time());
+            self.timers.remove(old);
+            lane.alarm = next.map(|at| self.timers.set(at, Alarm::Lane(name.clone())));
+        }
+        for (declaration, operation, purpose) in made {
+            let command = self.command(name, declaration, operation);
+            calls.push(Call { command, patience, sent_at: now, purpose });
+        }
+    }
+
+    fn command(&self, semaphore: &Name, declaration: Declaration, operation: Operation) -> Command {
+        Command {
+            semaphore: semaphore.clone(),
+            session: self.config.session.clone(),
+            lease_ms: super::lane::millis(self.config.lease),
+            recovery: self.config.recovery,
+            declaration,
+            operation,
+        }
+    }
+
+    /// Takes a lane for a while, knowing that it will be looked at afterwards.
+    pub(super) fn touch(&mut self, semaphore: &Name) -> Option<&mut Lane> {
+        let lane = self.lanes.get_mut(semaphore)?;
+        mark_dirty(&mut self.dirty, semaphore, lane);
+        Some(lane)
+    }
+}
+
+/// A renewal of everything, in parts; or of one waiter, which lets time take effect.
+fn make_renewals(lane: &mut Lane, now: Moment, made: &mut Vec<(Declaration, Operation, Purpose)>) {
+    let (mut items, interval) = if lane.renew_due {
+        lane.renewals()
+    } else {
+        (lane.first_waiter().map(|entry| vec![entry.renewal()]).unwrap_or_default(), None)
+    };
+    if lane.renew_due {
+        lane.renew_at = interval.map(|interval| now + spread(interval));
+    }
+    // Even without anybody to renew, a recheck finishes what the store had left to do.
+    let recheck = std::mem::take(&mut lane.recheck_due);
+    lane.renew_due = false;
+    let declaration = lane.fallback();
+    while !items.is_empty() || (recheck && lane.renewing == 0) {
+        let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
+        let ids = part.iter().map(|renew| renew.request.clone()).collect();
+        lane.renewing += 1;
+        made.push((declaration, Operation::Renew(part), Purpose::Renew(ids)));
+    }
+}
+
+/// Answers a caller. One that is gone does not mind.
+pub(super) fn answer(ask: Ask, result: Result<Held, AcquireError>) {
+    let _ = ask.answer.send(result);
+}
+
+/// How much before the end of its lease a permit counts as lost: clocks differ in rate, and timers are late.
+pub(super) fn margin(lease: Duration) -> Duration {
+    (lease / 100).clamp(Duration::from_millis(5), Duration::from_secs(1))
+}
+
+/// How long one call may take before its connection counts as dead. Well below a renewal interval, so that
+/// there is time for another.
+fn patience(lease: Duration) -> Duration {
+    (lease / 5).clamp(Duration::from_millis(250), Duration::from_secs(3))
+}
+
+fn spread(interval: Duration) -> Duration {
+    interval.mul_f64(1.0 - RENEWAL_SPREAD * fastrand::f64())
+}
+
+fn mark_dirty(dirty: &mut Vec<Name>, name: &Name, lane: &mut Lane) {
+    if !std::mem::replace(&mut lane.dirty, true) {
+        dirty.push(name.clone());
+    }
+}
+
+/// Notes on the opening that the store has heard its limit.
+pub(super) fn note_declared(entry: &Entry) {
+    entry.ask.opening.declared.store(true, Ordering::Relaxed);
+}

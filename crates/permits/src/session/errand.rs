@@ -1,0 +1,137 @@
+//! One-off calls: operations on a semaphore itself, a renewal that somebody asked for, an adoption.
+//!
+//! Unlike what stands in a lane they are not batched, and each is answered on its own. While the store cannot
+//! be reached they are tried again until patience is over, except a renewal: the permit has its own.
+
+use std::time::Duration;
+
+use super::held::Held;
+use super::message::Answer;
+use crate::clock::Moment;
+use crate::error::{AdminError, AdoptError, RenewError};
+use crate::handle::Handle;
+use crate::protocol::{Declaration, Name, Operation, Renew, Reply};
+use crate::store::StoreError;
+
+/// The first and the last delay before another try.
+const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// A call of its own, and who waits for it.
+pub(crate) struct Errand {
+    pub(crate) semaphore: Name,
+    pub(crate) declaration: Declaration,
+    pub(crate) operation: Operation,
+    pub(crate) kind: Kind,
+    created: Option<Moment>,
+    retry_at: Option<Moment>,
+    delay: Duration,
+}
+
+/// Who waits for the answer.
+pub(crate) enum Kind {
+    Admin(Answer<Reply, AdminError>),
+    Renew(Answer<(), RenewError>),
+    Adopt(Box<Handle>, Answer<Held, AdoptError>),
+}
+
+impl Errand {
+    fn new(semaphore: Name, declaration: Declaration, operation: Operation, kind: Kind) -> Self {
+        Self { semaphore, declaration, operation, kind, created: None, retry_at: None, delay: RETRY.0 }
+    }
+
+    pub(crate) fn admin(semaphore: Name, operation: Operation, answer: Answer<Reply, AdminError>) -> Self {
+        Self::new(semaphore, Declaration::Stored, operation, Kind::Admin(answer))
+    }
+
+    pub(crate) fn renew(
+        semaphore: Name,
+        renewal: Renew,
+        fallback: Declaration,
+        answer: Answer<(), RenewError>,
+    ) -> Self {
+        Self::new(semaphore, fallback, Operation::Renew(vec![renewal]), Kind::Renew(answer))
+    }
+
+    /// Asks as a waiter would: then the store answers with what it has, and puts nothing back that it forgot.
+    pub(crate) fn adopt(handle: Handle, answer: Answer<Held, AdoptError>) -> Self {
+        let renewal = Renew {
+            holder: handle.holder.clone(),
+            request: handle.request.clone(),
+            weight: handle.weight,
+            lease_ms: handle.lease_ms,
+            grant: None,
+        };
+        let operation = Operation::Renew(vec![renewal]);
+        let semaphore = handle.semaphore.clone();
+        Self::new(semaphore, Declaration::Stored, operation, Kind::Adopt(Box::new(handle), answer))
+    }
+
+    /// Answers with a failure. Whoever is gone does not mind.
+    pub(crate) fn fail(self, error: StoreError) {
+        match self.kind {
+            Kind::Admin(answer) => drop(answer.send(Err(AdminError::Store(error)))),
+            Kind::Renew(answer) => drop(answer.send(Err(RenewError::Store(error)))),
+            Kind::Adopt(_, answer) => drop(answer.send(Err(AdoptError::Store(error)))),
+        }
+    }
+
+    pub(crate) fn fail_closed(self) {
+        match self.kind {
+            Kind::Admin(answer) => drop(answer.send(Err(AdminError::Closed))),
+            // The permit was lost by the closing, and knows it.
+            Kind::Renew(answer) => drop(answer),
+            Kind::Adopt(_, answer) => drop(answer.send(Err(AdoptError::Closed))),
+        }
+    }
+}
+
+/// The errands that wait to be run, for the first time or again.
+#[derive(Default)]
+pub(crate) struct Errands {
+    waiting: Vec<Errand>,
+}
+
+impl Errands {
+    pub(crate) fn add(&mut self, mut errand: Errand, now: Moment) {
+        errand.created.get_or_insert(now);
+        self.waiting.push(errand);
+    }
+
+    /// Puts one back whose call failed in a way that may pass.
+    pub(crate) fn again(&mut self, mut errand: Errand, now: Moment) {
+        errand.retry_at = Some(now + errand.delay);
+        errand.delay = (errand.delay * 2).min(RETRY.1);
+        self.waiting.push(errand);
+    }
+
+    pub(crate) fn retry_now(&mut self) {
+        for errand in &mut self.waiting {
+            errand.retry_at = None;
+        }
+    }
+
+    pub(crate) fn take_ready(&mut self, now: Moment) -> Vec<Errand> {
+        self.waiting.extract_if(.., |errand| errand.retry_at.is_none_or(|at| at <= now)).collect()
+    }
+
+    pub(crate) fn next_time(&self) -> Option<Moment> {
+        self.waiting.iter().filter_map(|errand| errand.retry_at).min()
+    }
+
+    /// Fails those that have waited longer than `patience` for a store out of reach `since` then.
+    pub(crate) fn sweep(&mut self, now: Moment, since: Moment, patience: Duration, error: &StoreError) {
+        let impatient = |errand: &mut Errand| {
+            let created = errand.created.unwrap_or(now);
+            matches!(errand.kind, Kind::Renew(_)) || now >= since.max(created) + patience
+        };
+        for errand in self.waiting.extract_if(.., impatient) {
+            errand.fail(error.clone());
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        for errand in self.waiting.drain(..) {
+            errand.fail_closed();
+        }
+    }
+}

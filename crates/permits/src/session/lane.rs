@@ -1,0 +1,214 @@
+//! One semaphore, as this session sees it: what it asked for, waits for, holds and gives back.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::core::Core;
+use super::message::{Ask, Leaving, Wait};
+use super::timers;
+use crate::clock::Moment;
+use crate::protocol::{Acquire, Declaration, Id, MAX_BATCH, Release, Renew};
+
+/// A semaphore of this session. It exists as long as there is something in it.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// Everything that is asked for, waits or is held.
+    pub(crate) entries: HashMap<Id, Entry>,
+    /// What is to be asked for, in the order in which it came.
+    pub(crate) pending: BTreeMap<u64, Id>,
+    /// What is to be released, in order; and whatever is, until the store has answered.
+    pub(crate) releases: VecDeque<(Moment, Leaving)>,
+    pub(crate) leaving: HashSet<Id>,
+    /// Calls in flight: at most one to acquire, one to release; renewals may need several.
+    pub(crate) acquiring: bool,
+    pub(crate) releasing: bool,
+    pub(crate) renewing: usize,
+    /// Renew everything, or only let time take effect, at the next opportunity.
+    pub(crate) renew_due: bool,
+    pub(crate) recheck_due: bool,
+    pub(crate) renew_at: Option<Moment>,
+    pub(crate) recheck_at: Option<Moment>,
+    /// After a failure: send nothing before.
+    pub(crate) retry_at: Option<Moment>,
+    pub(crate) failures: u32,
+    /// The alarm set for the earliest of the times above.
+    pub(crate) alarm: Option<timers::Key>,
+    /// It stands in the engine's list of lanes to look at.
+    pub(crate) dirty: bool,
+    /// The limit, as the store last told.
+    pub(crate) limit: Option<u32>,
+    /// The limit that was last warned about.
+    pub(crate) warned: Option<u32>,
+}
+
+/// One acquisition, from the call to the release.
+pub(crate) struct Entry {
+    pub(crate) ask: Ask,
+    /// Its place in `pending`, also when it comes back there.
+    pub(crate) order: u64,
+    pub(crate) created: Moment,
+    pub(crate) stage: Stage,
+    /// The store may know it: an earlier call was sent and not answered.
+    pub(crate) maybe_known: bool,
+    /// Just before the request was sent that, as far as is known, last extended it.
+    pub(crate) extended: Moment,
+    /// The alarm for the end of its wait, or of its lease.
+    pub(crate) alarm: Option<timers::Key>,
+}
+
+/// How far an acquisition has come.
+pub(crate) enum Stage {
+    /// To be asked for.
+    Pending,
+    /// Asked for, in a call that is in flight.
+    Asked { cancelled: bool },
+    /// In line.
+    Waiting,
+    /// Granted.
+    Held(Arc<Core>),
+}
+
+impl Lane {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+            && self.releases.is_empty()
+            && self.leaving.is_empty()
+            && !self.acquiring
+            && !self.releasing
+            && self.renewing == 0
+    }
+
+    /// Puts an entry (back) among those to be asked for.
+    pub(crate) fn queue(&mut self, request: &Id) {
+        if let Some(entry) = self.entries.get_mut(request) {
+            entry.stage = Stage::Pending;
+            self.pending.insert(entry.order, request.clone());
+        }
+    }
+
+    /// Takes an entry out. Its alarm must be removed by the caller.
+    pub(crate) fn take(&mut self, request: &Id) -> Option<Entry> {
+        let entry = self.entries.remove(request)?;
+        self.pending.remove(&entry.order);
+        Some(entry)
+    }
+
+    pub(crate) fn leave(&mut self, now: Moment, leaving: Leaving) {
+        if self.leaving.insert(leaving.request.clone()) {
+            self.releases.push_back((now + leaving.lease, leaving));
+        }
+    }
+
+    /// The next acquisitions to ask for: as many as go into one call, which has one declaration.
+    pub(crate) fn next_asks(&mut self, sent_at: Moment) -> Option<(Declaration, Vec<Acquire>)> {
+        let mut batch: Option<(Declaration, Vec<Acquire>)> = None;
+        while let Some(first) = self.pending.first_entry() {
+            let entry = self.entries.get_mut(first.get()).expect("what is pending has an entry");
+            let declaration = entry.declaration();
+            let (declared, requests) = batch.get_or_insert((declaration, Vec::new()));
+            if *declared != declaration || requests.len() == MAX_BATCH {
+                break;
+            }
+            first.remove();
+            entry.stage = Stage::Asked { cancelled: false };
+            if !entry.maybe_known {
+                // Otherwise an earlier call may be the one that counts.
+                entry.extended = sent_at;
+            }
+            let ask = &entry.ask;
+            requests.push(Acquire {
+                holder: ask.holder.clone(),
+                request: ask.request.clone(),
+                weight: ask.weight,
+                lease_ms: millis(ask.lease),
+                wait: ask.wait != Wait::No,
+            });
+        }
+        batch
+    }
+
+    /// The next entries to release.
+    pub(crate) fn next_releases(&mut self) -> Vec<(Moment, Leaving)> {
+        let count = self.releases.len().min(MAX_BATCH);
+        self.releases.drain(..count).collect()
+    }
+
+    /// All that needs renewal, and a third of the shortest lease among it.
+    pub(crate) fn renewals(&self) -> (Vec<Renew>, Option<Duration>) {
+        let renewed = self.entries.values().filter(|entry| entry.is_renewed());
+        let interval = renewed.clone().map(|entry| entry.ask.lease / 3).min();
+        (renewed.map(Entry::renewal).collect(), interval)
+    }
+
+    /// One waiter to ask about, so that the store lets time take effect and says when to ask again.
+    pub(crate) fn first_waiter(&self) -> Option<&Entry> {
+        let waiters = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Waiting));
+        waiters.min_by_key(|entry| entry.order)
+    }
+
+    /// What to say of the limit in calls that are not about it.
+    pub(crate) fn fallback(&self) -> Declaration {
+        self.limit.map_or(Declaration::Stored, Declaration::Fallback)
+    }
+
+    /// When something must be done next, if nothing happens before.
+    pub(crate) fn next_time(&self) -> Option<Moment> {
+        [self.renew_at, self.recheck_at, self.retry_at].into_iter().flatten().min()
+    }
+}
+
+impl Entry {
+    fn declaration(&self) -> Declaration {
+        let opening = &self.ask.opening;
+        match opening.limit {
+            None => Declaration::Stored,
+            Some(limit) if opening.require => Declaration::Require(limit),
+            Some(limit) if opening.declared.load(Ordering::Relaxed) => Declaration::Fallback(limit),
+            Some(limit) => Declaration::Declare(limit),
+        }
+    }
+
+    pub(crate) fn is_renewed(&self) -> bool {
+        match self.stage {
+            Stage::Waiting => true,
+            Stage::Held(_) => self.ask.renew,
+            Stage::Pending | Stage::Asked { .. } => false,
+        }
+    }
+
+    pub(crate) fn renewal(&self) -> Renew {
+        Renew {
+            holder: self.ask.holder.clone(),
+            request: self.ask.request.clone(),
+            weight: self.ask.weight,
+            lease_ms: millis(self.ask.lease),
+            grant: match &self.stage {
+                Stage::Held(core) => Some(core.grant),
+                _ => None,
+            },
+        }
+    }
+
+    /// The release of this entry.
+    pub(crate) fn leaving(&self) -> Leaving {
+        Leaving {
+            holder: self.ask.holder.clone(),
+            request: self.ask.request.clone(),
+            lease: self.ask.lease,
+            sent_before: self.maybe_known,
+            answer: None,
+        }
+    }
+}
+
+impl Leaving {
+    pub(crate) fn request(&self) -> Release {
+        Release { holder: self.holder.clone(), request: self.request.clone() }
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,148 @@
+//! The session: one client's connection, its renewals and its wake-ups, on a thread of its own.
+//!
+//! The thread has its own small runtime, so that renewals go out while the program's runtime is blocked, a
+//! permit can be dropped anywhere, and the blocking API is the same engine.
+//!
+//! - [`engine`]: what is decided, step by step, with the time as an argument; `replies` and `lane` are parts
+//!   of it, `errand` is what is not batched.
+//! - [`thread`]: the loop that feeds it.
+//! - [`held`] and [`core`]: a permit, as the engine and its holder share it.
+//!
+//! Nothing here grows without bound: the inbox has at most one message for each call in progress and each
+//! permit that was just dropped; signals, calls in flight and batches are bounded by constants.
+
+pub(crate) mod core;
+pub(crate) mod engine;
+mod errand;
+pub(crate) mod held;
+mod lane;
+pub(crate) mod message;
+mod replies;
+pub(crate) mod thread;
+mod timers;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use self::held::Held;
+use self::message::{Ask, Message, Opening, Wait};
+use crate::error::AcquireError;
+use crate::protocol::{Holder, Id, Name, Recovery};
+
+/// What a session is told when it opens.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) session: Id,
+    pub(crate) label: String,
+    pub(crate) lease: Duration,
+    pub(crate) recovery: Recovery,
+    pub(crate) queue_max: u32,
+    pub(crate) store_timeout: Duration,
+}
+
+/// The callers' side of a session. It ends when the last one is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+}
+
+/// What all clones share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    inbox: mpsc::UnboundedSender<Message>,
+    asked: AtomicU64,
+    config: Config,
+}
+
+impl From<Arc<Shared>> for Session {
+    fn from(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<Message>) {
+        let (inbox, messages) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared { inbox, asked: AtomicU64::new(0), config });
+        (Self { shared }, messages)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Sends to the engine. If it has ended, the message is dropped, and with it the channel for its answer.
+    pub(crate) fn send(&self, message: Message) {
+        let _ = self.shared.inbox.send(message);
+    }
+
+    /// Asks for a permit.
+    pub(crate) fn acquire(&self, semaphore: Name, wanted: Wanted) -> Pending {
+        let number = self.shared.asked.fetch_add(1, Ordering::Relaxed);
+        let session = &self.shared.config.session;
+        let request = Id::new(&format!("{session}.{number}")).expect("ids are made of ids and digits");
+        let holder = wanted.holder.unwrap_or_else(|| {
+            let label = &self.shared.config.label;
+            Holder::new(&format!("{label}/{request}")).expect("labels are checked")
+        });
+        let (answer, receiver) = oneshot::channel();
+        let ask = Ask {
+            semaphore: semaphore.clone(),
+            holder,
+            request: request.clone(),
+            weight: wanted.weight,
+            lease: wanted.lease.unwrap_or(self.shared.config.lease),
+            wait: wanted.wait,
+            renew: wanted.renew,
+            opening: wanted.opening,
+            answer,
+        };
+        self.send(Message::Acquire(Box::new(ask)));
+        Pending { session: self.clone(), semaphore, request, receiver: Some(receiver) }
+    }
+}
+
+/// What somebody wants to acquire, checked.
+pub(crate) struct Wanted {
+    pub(crate) holder: Option<Holder>,
+    pub(crate) weight: u32,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) wait: Wait,
+    pub(crate) renew: bool,
+    pub(crate) opening: Arc<Opening>,
+}
+
+/// An acquisition in progress. Dropped, it is withdrawn, whatever stage it is in: before the answer the engine
+/// is told; after it, the permit in the channel releases itself.
+pub(crate) struct Pending {
+    session: Session,
+    semaphore: Name,
+    request: Id,
+    receiver: Option<oneshot::Receiver<Result<Held, AcquireError>>>,
+}
+
+impl Pending {
+    pub(crate) async fn wait(mut self) -> Result<Held, AcquireError> {
+        let Some(receiver) = &mut self.receiver else { return Err(AcquireError::Closed) };
+        let result = receiver.await;
+        self.receiver = None;
+        result.unwrap_or(Err(AcquireError::Closed))
+    }
+
+    pub(crate) fn wait_blocking(mut self) -> Result<Held, AcquireError> {
+        let Some(receiver) = self.receiver.take() else { return Err(AcquireError::Closed) };
+        receiver.blocking_recv().unwrap_or(Err(AcquireError::Closed))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.receiver.is_some() {
+            let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
+            self.session.send(Message::Cancel { semaphore, request });
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What the engine does with the answers to its calls.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::engine::{Call, Engine, Purpose, answer, margin, note_declared};
+use super::errand::{Errand, Kind};
+use super::held::Held;
+use super::lane::{Entry, Stage};
+use super::message::{Answer, Ask, Leaving, Opening, Wait};
+use crate::clock::Moment;
+use crate::error::{AcquireError, AdoptError, Lost, ReleaseError, RenewError};
+use crate::handle::Handle;
+use crate::protocol::{Acquired, Answers, Id, Name, Refusal, Released, Renewed, Reply};
+use crate::store::StoreError;
+
+/// The first and the last delay before a lane whose call failed sends another.
+const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// A recheck comes so much later than the time that it waits for, at most: of many sessions that wait, one
+/// comes first and does the work for all.
+const RECHECK_JITTER_MS: u64 = 20;
+
+impl Engine {
+    /// A call has returned.
+    pub(crate) fn on_return(&mut self, call: Call, result: Result<Reply, StoreError>, now: Moment) {
+        let semaphore = call.command.semaphore;
+        if let Some(lane) = self.touch(&semaphore) {
+            match &call.purpose {
+                Purpose::Acquire(_) => lane.acquiring = false,
+                Purpose::Release(_) => lane.releasing = false,
+                Purpose::Renew(_) => lane.renewing -= 1,
+                Purpose::Errand(_) => {}
+            }
+        }
+        match &result {
+            Ok(reply) => {
+                self.note_success();
+                self.note_reply(&semaphore, reply, now);
+            }
+            Err(error) if error.is_temporary() => self.note_trouble(error.clone(), now),
+            Err(_) => {}
+        }
+        match (call.purpose, result) {
+            (Purpose::Acquire(ids), Ok(Reply { answers: Answers::Acquire(answers), limit, .. })) => {
+                for (request, acquired) in ids.iter().zip(answers) {
+                    self.on_acquired(&semaphore, request, acquired, limit, call.sent_at, now);
+                }
+            }
+            (Purpose::Release(items), Ok(Reply { answers: Answers::Release(answers), .. })) => {
+                for ((_, leaving), released) in items.into_iter().zip(answers) {
+                    self.on_released(&semaphore, leaving, released);
+                }
+            }
+            (Purpose::Renew(ids), Ok(Reply { answers: Answers::Renew(answers), .. })) => {
+                for (request, renewed) in ids.iter().zip(answers) {
+                    self.on_renewed(&semaphore, request, renewed, call.sent_at, now);
+                }
+            }
+            (Purpose::Errand(errand), Ok(reply)) => self.on_errand(errand, reply, call.sent_at, now),
+            (purpose, result) => {
+                let nonsense = || StoreError::Malformed { reason: "an answer to another question".into() };
+                let error = result.err().unwrap_or_else(nonsense);
+                self.on_failure(&semaphore, purpose, error, now);
+            }
+        }
+    }
+
+    fn note_reply(&mut self, semaphore: &Name, reply: &Reply, now: Moment) {
+        let Some(lane) = self.touch(semaphore) else { return };
+        lane.failures = 0;
+        if reply.limit > 0 {
+            lane.limit = Some(reply.limit);
+        }
+        match reply.recheck_ms {
+            Some(0) => lane.recheck_due = true,
+            Some(milliseconds) => {
+                let delay = Duration::from_millis(milliseconds + fastrand::u64(1..=RECHECK_JITTER_MS));
+                lane.recheck_at = Some(now + delay);
+            }
+            None => {}
+        }
+    }
+
+    fn on_acquired(
+        &mut self,
+        semaphore: &Name,
+        request: &Id,
+        acquired: Acquired,
+        limit: u32,
+        sent_at: Moment,
+        now: Moment,
+    ) {
+        self.warn_of_limit(semaphore, request, limit);
+        let Some(entry) = self.touch(semaphore).and_then(|lane| lane.entries.get_mut(request)) else {
+            return;
+        };
+        note_declared(entry);
+        entry.maybe_known = false;
+        match (&entry.stage, acquired) {
+            // A message was faster than this reply.
+            (Stage::Held(_) | Stage::Pending | Stage::Waiting, _) => {}
+            (Stage::Asked { .. }, Acquired::Refused(refusal)) => {
+                if let Some(entry) = self.remove(semaphore, request) {
+                    let error = self.refusal(refusal, &entry, limit);
+                    answer(entry.ask, Err(error));
+                }
+            }
+            (Stage::Asked { cancelled: true }, _) => {
+                if let Some(entry) = self.remove(semaphore, request) {
+                    self.release(semaphore, entry.leaving(), now);
+                }
+            }
+            (Stage::Asked { cancelled: false }, Acquired::Granted(grant)) => {
+                entry.extended = sent_at;
+                self.grant(semaphore, request, grant, now);
+            }
+            (Stage::Asked { cancelled: false }, Acquired::Waiting { .. }) => {
+                entry.extended = sent_at;
+                entry.stage = Stage::Waiting;
+                self.plan_renewal(semaphore, request);
+            }
+        }
+    }
+
+    fn refusal(&self, refusal: Refusal, entry: &Entry, limit: u32) -> AcquireError {
+        let semaphore = entry.ask.semaphore.to_string();
+        match refusal {
+            Refusal::NoPermits => AcquireError::NoPermits,
+            Refusal::ExceedsLimit => AcquireError::ExceedsLimit { weight: entry.ask.weight, limit },
+            Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: entry.ask.holder.to_string() },
+            Refusal::QueueFull => AcquireError::QueueFull { max: self.config.queue_max },
+            Refusal::NoLimit => AcquireError::NoLimit { semaphore },
+            Refusal::LimitMismatch => {
+                let required = entry.ask.opening.limit.unwrap_or_default();
+                AcquireError::LimitMismatch { semaphore, required, stored: limit }
+            }
+        }
+    }
+
+    /// A program that declared another limit than the one in force should know, once.
+    fn warn_of_limit(&mut self, semaphore: &Name, request: &Id, limit: u32) {
+        let Some(lane) = self.touch(semaphore) else { return };
+        let declared = lane.entries.get(request).and_then(|entry| entry.ask.opening.limit);
+        if let Some(declared) = declared
+            && declared != limit
+            && limit != 0
+            && lane.warned.replace(limit) != Some(limit)
+        {
+            tracing::warn!(%semaphore, declared, limit, "another limit is in force than the one declared");
+        }
+    }
+
+    fn on_released(&mut self, semaphore: &Name, leaving: Leaving, released: Released) {
+        if let Some(lane) = self.touch(semaphore) {
+            lane.leaving.remove(&leaving.request);
+        }
+        if let Some(answer) = leaving.answer {
+            let gone = released == Released::Unknown && !leaving.sent_before;
+            // Nobody may be waiting for it.
+            let _ = answer.send(if gone { Err(ReleaseError::Lost(Lost::Gone)) } else { Ok(()) });
+        }
+    }
+
+    fn on_renewed(&mut self, semaphore: &Name, request: &Id, renewed: Renewed, sent_at: Moment, now: Moment) {
+        let Some(lane) = self.touch(semaphore) else { return };
+        let Some(entry) = lane.entries.get_mut(request) else { return };
+        match (&entry.stage, renewed) {
+            (Stage::Held(core), Renewed::Held | Renewed::Granted(_)) => {
+                let lease = entry.ask.lease;
+                core.extend(sent_at + lease.saturating_sub(margin(lease)));
+                entry.extended = sent_at;
+            }
+            (Stage::Held(core), Renewed::Again) => {
+                core.doubt();
+                let soon = now + (entry.ask.lease / 30).max(RETRY.0);
+                lane.renew_at = Some(lane.renew_at.map_or(soon, |at| at.min(soon)));
+            }
+            (Stage::Held(core), _) => {
+                core.lose(Lost::Gone);
+                self.remove(semaphore, request);
+            }
+            (Stage::Waiting, Renewed::Granted(grant)) => {
+                entry.extended = sent_at;
+                self.grant(semaphore, request, grant, now);
+            }
+            (Stage::Waiting, Renewed::Waiting { .. }) => entry.extended = sent_at,
+            (Stage::Waiting, Renewed::ExceedsLimit) => self.refuse_heavy(semaphore, request),
+            // Its place in line is lost: to the back of it.
+            (Stage::Waiting, _) => lane.queue(request),
+            // Not renewed; it has moved on since the call was sent.
+            (Stage::Pending | Stage::Asked { .. }, _) => {}
+        }
+    }
+
+    fn on_errand(&mut self, errand: Errand, reply: Reply, sent_at: Moment, now: Moment) {
+        match (errand.kind, reply) {
+            (Kind::Admin(answer), reply) => drop(answer.send(Ok(reply))),
+            (Kind::Renew(answer), Reply { answers: Answers::Renew(mut answers), .. }) => {
+                let request = match &errand.operation {
+                    crate::protocol::Operation::Renew(items) => items[0].request.clone(),
+                    _ => return,
+                };
+                let Some(renewed) = answers.pop() else { return };
+                let again = renewed == Renewed::Again;
+                self.on_renewed(&errand.semaphore, &request, renewed, sent_at, now);
+                let held =
+                    self.lanes.get(&errand.semaphore).is_some_and(|lane| lane.entries.contains_key(&request));
+                if again {
+                    let reason = "it lost its state, and will take the permit back when it fits".into();
+                    drop(answer.send(Err(RenewError::Store(StoreError::Unreachable { reason }))));
+                } else if held {
+                    drop(answer.send(Ok(())));
+                }
+                // Otherwise the permit is lost, and knows why.
+            }
+            (Kind::Adopt(handle, answer), Reply { answers: Answers::Renew(answers), .. }) => {
+                match answers.first() {
+                    Some(Renewed::Granted(grant)) if *grant == handle.grant => {
+                        self.adopt(*handle, answer, sent_at, now);
+                    }
+                    _ => drop(answer.send(Err(AdoptError::Gone))),
+                }
+            }
+            // An answer to another question: whoever waits sees the channel close.
+            (Kind::Renew(_) | Kind::Adopt(..), _) => {}
+        }
+    }
+
+    /// Makes an entry of a permit that another process acquired. It is granted to whoever asked to adopt.
+    fn adopt(&mut self, handle: Handle, to: Answer<Held, AdoptError>, sent_at: Moment, now: Moment) {
+        let (sender, mut receiver) = oneshot::channel();
+        let (semaphore, request, grant) = (handle.semaphore.clone(), handle.request.clone(), handle.grant);
+        let ask = Ask {
+            semaphore: semaphore.clone(),
+            holder: handle.holder,
+            request: request.clone(),
+            weight: handle.weight,
+            lease: Duration::from_millis(handle.lease_ms),
+            wait: Wait::No,
+            renew: true,
+            opening: Arc::new(Opening { limit: None, require: false, declared: AtomicBool::new(true) }),
+            answer: sender,
+        };
+        self.insert_asked(ask, sent_at);
+        self.grant(&semaphore, &request, grant, now);
+        let held = match receiver.try_recv() {
+            Ok(Ok(held)) => Ok(held),
+            _ => {
+                // The answer took longer than the lease.
+                self.remove(&semaphore, &request);
+                Err(AdoptError::Gone)
+            }
+        };
+        // If the caller is gone, what comes back is dropped here, and that releases it.
+        drop(to.send(held));
+    }
+
+    fn on_failure(&mut self, semaphore: &Name, purpose: Purpose, error: StoreError, now: Moment) {
+        let retry = error.is_temporary();
+        if let Some(lane) = self.touch(semaphore)
+            && !matches!(purpose, Purpose::Errand(_))
+        {
+            lane.failures = lane.failures.saturating_add(1);
+            let delay = RETRY.0.saturating_mul(1 << lane.failures.min(10)).min(RETRY.1);
+            lane.retry_at = Some(now + delay.mul_f64(0.5 + fastrand::f64() / 2.0));
+        }
+        match purpose {
+            Purpose::Acquire(ids) => {
+                for request in ids {
+                    self.on_acquire_failed(semaphore, &request, &error, now);
+                }
+            }
+            Purpose::Release(items) => self.on_release_failed(semaphore, items, &error, now),
+            Purpose::Renew(ids) => {
+                let Some(lane) = self.touch(semaphore) else { return };
+                lane.renew_due = true;
+                for request in ids {
+                    if let Some(Stage::Held(core)) = lane.entries.get(&request).map(|entry| &entry.stage) {
+                        core.doubt();
+                    }
+                }
+            }
+            Purpose::Errand(errand) if retry && !matches!(errand.kind, Kind::Renew(_)) => {
+                self.errands.again(errand, now);
+            }
+            Purpose::Errand(errand) => errand.fail(error),
+        }
+    }
+
+    fn on_acquire_failed(&mut self, semaphore: &Name, request: &Id, error: &StoreError, now: Moment) {
+        let Some(lane) = self.touch(semaphore) else { return };
+        let Some(entry) = lane.entries.get_mut(request) else { return };
+        entry.maybe_known |= error.is_outcome_unknown();
+        let known = entry.maybe_known;
+        match entry.stage {
+            Stage::Asked { cancelled: false } if error.is_temporary() => lane.queue(request),
+            Stage::Asked { cancelled } => {
+                let Some(entry) = self.remove(semaphore, request) else { return };
+                if known {
+                    self.release(semaphore, entry.leaving(), now);
+                }
+                if !cancelled {
+                    answer(entry.ask, Err(AcquireError::Store(error.clone())));
+                }
+            }
+            Stage::Pending | Stage::Waiting | Stage::Held(_) => {}
+        }
+    }
+
+    fn on_release_failed(
+        &mut self,
+        semaphore: &Name,
+        items: Vec<(Moment, Leaving)>,
+        error: &StoreError,
+        now: Moment,
+    ) {
+        let Some(lane) = self.touch(semaphore) else { return };
+        // Back to the front, in their order.
+        for (until, mut leaving) in items.into_iter().rev() {
+            leaving.sent_before |= error.is_outcome_unknown();
+            if error.is_temporary() && now < until {
+                lane.releases.push_front((until, leaving));
+                continue;
+            }
+            lane.leaving.remove(&leaving.request);
+            if let Some(answer) = leaving.answer {
+                let _ = answer.send(Err(ReleaseError::Store(error.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The session's thread: opens the store, and feeds the engine until it is finished.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
+
+use super::engine::{Call, Engine};
+use super::message::Message;
+use super::{Config, Session};
+use crate::clock::Moment;
+use crate::error::ConnectError;
+use crate::protocol::Reply;
+use crate::store::{self, SIGNALS, Signal, Store, StoreError};
+
+/// The longest sleep while something is held. The runtime's timers stand still while the machine is suspended,
+/// the leases don't: so soon after it wakes up, what was lost meanwhile is reported.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The most messages taken before the calls that they lead to are made.
+const MESSAGES_AT_ONCE: usize = 1024;
+
+type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = (Call, Result<Reply, StoreError>)> + Send>>>;
+
+/// Starts a session. The answer comes when the store is open, or cannot be opened.
+pub(crate) fn start(
+    config: Config,
+    address: store::Address,
+    prefix: String,
+) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+    let (opened, answer) = oneshot::channel();
+    let failed = |error: std::io::Error| ConnectError::Thread { reason: error.to_string() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    std::thread::Builder::new()
+        .name("permits".into())
+        .spawn(move || runtime.block_on(run(config, address, prefix, opened)))
+        .map_err(failed)?;
+    Ok(answer)
+}
+
+async fn run(
+    config: Config,
+    address: store::Address,
+    prefix: String,
+    opened: oneshot::Sender<Result<Session, ConnectError>>,
+) {
+    let (signals_in, signals) = mpsc::channel(SIGNALS);
+    let opening =
+        store::Opening { session: config.session.clone(), prefix, lease: config.lease, signals: signals_in };
+    let store = match store::open(&address, opening).await {
+        Ok(store) => store,
+        Err(error) => {
+            // Whoever asked may be gone.
+            let _ = opened.send(Err(ConnectError::Store(error)));
+            return;
+        }
+    };
+    let (session, messages) = Session::new(config.clone());
+    let engine = Engine::new(config, Arc::downgrade(session.shared()));
+    if opened.send(Ok(session)).is_ok() {
+        feed(engine, store, messages, signals).await;
+    }
+}
+
+async fn feed(
+    mut engine: Engine,
+    store: Arc<dyn Store>,
+    mut messages: mpsc::UnboundedReceiver<Message>,
+    mut signals: mpsc::Receiver<Signal>,
+) {
+    let mut in_flight = InFlight::new();
+    let mut open = true;
+    while !engine.is_finished() {
+        let sleep = engine.next_time().map(|at| at.since(Moment::now()).min(LONGEST_SLEEP));
+        tokio::select! {
+            biased;
+            Some((call, result)) = in_flight.next() => {
+                let now = Moment::now();
+                engine.on_time(now);
+                engine.on_return(call, result, now);
+            }
+            Some(signal) = signals.recv() => {
+                let now = Moment::now();
+                engine.on_time(now);
+                engine.on_signal(signal, now);
+            }
+            message = messages.recv(), if open => {
+                let now = Moment::now();
+                engine.on_time(now);
+                match message {
+                    Some(message) => engine.on_message(message, now),
+                    // Nobody has a client or a permit any more.
+                    None => {
+                        open = false;
+                        engine.close(None, now);
+                    }
+                }
+            }
+            () = tokio::time::sleep(sleep.unwrap_or(Duration::MAX)), if sleep.is_some() => {
+                engine.on_time(Moment::now());
+            }
+        }
+        take_waiting(&mut engine, &mut messages);
+        for call in engine.calls(Moment::now()) {
+            let store = store.clone();
+            in_flight.push(Box::pin(async move {
+                let result = store.execute(&call.command, call.patience).await;
+                (call, result)
+            }));
+        }
+    }
+}
+
+/// Takes what has arrived meanwhile, so that it goes out in one call.
+fn take_waiting(engine: &mut Engine, messages: &mut mpsc::UnboundedReceiver<Message>) {
+    let now = Moment::now();
+    for _ in 0..MESSAGES_AT_ONCE {
+        match messages.try_recv() {
+            Ok(message) => engine.on_message(message, now),
+            Err(_) => return,
+        }
+    }
+}
