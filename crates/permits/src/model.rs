@@ -145,6 +145,8 @@ struct Run<'a> {
     now_ms: u64,
     /// Units held when the command came: while recovering, no more than that may be held after it.
     held_at_start: u64,
+    /// Slots that this command freed, and nobody has taken since.
+    given_back: BTreeSet<u64>,
     /// Whether expired entries may be left.
     reap_cut: bool,
     /// Whether the promotion stopped at its bound.
@@ -188,6 +190,7 @@ impl<'a> Run<'a> {
             now_us,
             now_ms,
             held_at_start,
+            given_back: BTreeSet::new(),
             reap_cut: false,
             promote_cut: false,
             events: Vec::new(),
@@ -201,18 +204,45 @@ impl<'a> Run<'a> {
         let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
         self.reap_cut = expired.len() == REAP_MAX;
         for holder in expired {
-            self.state.remove(&holder);
+            self.forget(&holder);
         }
+    }
+
+    /// Forgets an entry: its units and slot come back, or its place in line goes.
+    fn forget(&mut self, holder: &Holder) -> Released {
+        if let Some(Place::Holding(grant)) = self.state.entries.get(holder).map(|entry| entry.place) {
+            self.given_back.insert(grant.slot.into());
+        }
+        self.state.remove(holder)
+    }
+
+    fn is_recovering(&self) -> bool {
+        self.now_ms < self.state.recovering_until_ms
     }
 
     /// How many units may be held after this command.
     fn capacity(&self) -> u64 {
         if self.state.paused {
             0
-        } else if self.now_ms < self.state.recovering_until_ms {
+        } else if self.is_recovering() {
             self.held_at_start.min(self.state.limit.into())
         } else {
             self.state.limit.into()
+        }
+    }
+
+    /// Whether so many units can be granted now.
+    fn fits(&self, weight: u32) -> bool {
+        self.state.held + u64::from(weight) <= self.capacity() && self.next_slot().is_some()
+    }
+
+    /// The slot of the next grant: the lowest free one. While recovering, only one that this command freed: any
+    /// other may be that of a holder which the store forgot, and which could then not be put back.
+    fn next_slot(&self) -> Option<u64> {
+        if self.is_recovering() {
+            self.given_back.first().copied().filter(|slot| *slot < self.state.limit.into())
+        } else {
+            Some(self.state.lowest_slot())
         }
     }
 
@@ -233,8 +263,8 @@ impl<'a> Run<'a> {
             }
             if entry.weight > self.state.limit {
                 self.tell(&holder, News::Refused);
-                self.state.remove(&holder);
-            } else if self.state.held + u64::from(entry.weight) <= capacity {
+                self.forget(&holder);
+            } else if self.fits(entry.weight) {
                 self.state.queue.remove(&ticket);
                 let grant = self.grant(&holder);
                 self.tell(&holder, News::Granted(grant));
@@ -245,14 +275,22 @@ impl<'a> Run<'a> {
         self.promote_cut = !self.state.queue.is_empty() && self.state.held < capacity;
     }
 
-    /// Makes a holder of an entry that stands nowhere: token, slot, deadline.
+    /// Makes a holder of an entry that stands nowhere and fits: token, slot, deadline.
     fn grant(&mut self, holder: &Holder) -> Grant {
         let token = self.now_us.max(self.state.last_token + 1);
         self.state.last_token = token;
-        let grant = Grant { token, slot: self.state.take_lowest_slot() };
+        let slot = self.next_slot().expect("it fits");
+        self.take_slot(slot);
+        let slot = u32::try_from(slot).expect("slots granted are below the limit, which is a u32");
+        let grant = Grant { token, slot };
         self.state.hold(holder, grant);
         self.extend(holder);
         grant
+    }
+
+    fn take_slot(&mut self, slot: u64) -> bool {
+        self.given_back.remove(&slot);
+        self.state.take_slot(slot)
     }
 
     /// A new deadline, a lease from now.
@@ -318,7 +356,7 @@ impl<'a> Run<'a> {
             return Acquired::Refused(Refusal::ExceedsLimit);
         }
         let waiting = self.state.queue.len() as u64;
-        let fits = waiting == 0 && self.state.held + u64::from(request.weight) <= self.capacity();
+        let fits = waiting == 0 && self.fits(request.weight);
         if !fits && !request.wait {
             return Acquired::Refused(Refusal::NoPermits);
         }
@@ -343,7 +381,7 @@ impl<'a> Run<'a> {
 
     fn release(&mut self, requests: &[Release]) -> Answers {
         let answers = requests.iter().map(|release| match self.state.entries.get(&release.holder) {
-            Some(entry) if entry.request == release.request => self.state.remove(&release.holder),
+            Some(entry) if entry.request == release.request => self.forget(&release.holder),
             _ => Released::Unknown,
         });
         let answers = answers.collect();
@@ -391,11 +429,11 @@ impl<'a> Run<'a> {
             }
             (Place::Holding(_), Some(_)) => {
                 // Another era granted the same request again. The older permit's slot may be another's.
-                self.state.remove(&renew.holder);
+                self.forget(&renew.holder);
                 Renewed::Lost
             }
             (Place::Waiting(_), None) if entry.weight > self.state.limit => {
-                self.state.remove(&renew.holder);
+                self.forget(&renew.holder);
                 Renewed::ExceedsLimit
             }
             (Place::Waiting(_), None) => {
@@ -404,7 +442,7 @@ impl<'a> Run<'a> {
             }
             (Place::Waiting(_), Some(claimed)) => {
                 // The store remembers the place in line and forgot the grant.
-                self.state.remove(&renew.holder);
+                self.forget(&renew.holder);
                 self.reclaim(renew, claimed)
             }
         }
@@ -413,15 +451,16 @@ impl<'a> Run<'a> {
     /// A holder that is not in the entries was either reaped, and lost it for good, or forgotten by the
     /// store. Its token tells which; forgotten, it is put back if it fits.
     fn reclaim(&mut self, renew: &Renew, grant: Grant) -> Renewed {
-        let state = &mut self.state;
+        let state = &self.state;
         let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;
         // Whoever held when the era began has renewed or stopped a lease later.
         if !forgotten || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
             return Renewed::Lost;
         }
-        if state.held + u64::from(renew.weight) > state.limit.into() || !state.take_slot(grant.slot.into()) {
+        if state.held + u64::from(renew.weight) > state.limit.into() || !self.take_slot(grant.slot.into()) {
             return Renewed::Again;
         }
+        let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
         let Renew { holder, request, weight, lease_ms, .. } = renew.clone();
         let place = Place::Holding(grant);
@@ -457,7 +496,7 @@ impl<'a> Run<'a> {
         let mut was = Released::Unknown;
         if self.state.entries.contains_key(holder) {
             self.tell(holder, News::Revoked(reason.clone()));
-            was = self.state.remove(holder);
+            was = self.forget(holder);
         }
         self.promote();
         Answers::Revoke(was)
@@ -554,7 +593,6 @@ impl State {
         !self.pinned && !self.paused && now_ms >= self.expires_ms
     }
 
-    /// Forgets an entry: its units and slot come back, or its place in line goes.
     fn remove(&mut self, holder: &Holder) -> Released {
         let Some(entry) = self.entries.remove(holder) else { return Released::Unknown };
         self.leases.remove(&(entry.deadline, holder.clone()));
@@ -587,20 +625,8 @@ impl State {
         }
     }
 
-    fn take_lowest_slot(&mut self) -> u32 {
-        let slot = match self.free.pop_first() {
-            Some((first, last)) => {
-                if first < last {
-                    self.free.insert(first + 1, last);
-                }
-                first
-            }
-            None => {
-                self.slots_made += 1;
-                self.slots_made - 1
-            }
-        };
-        u32::try_from(slot).expect("slots in use are fewer than the limit, which is a u32")
+    fn lowest_slot(&self) -> u64 {
+        self.free.first_key_value().map_or(self.slots_made, |(first, _)| *first)
     }
 
     /// Takes this very slot, if it is free.

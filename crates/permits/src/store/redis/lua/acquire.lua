@@ -23,7 +23,7 @@ for i = 9, #ARGV, 5 do
   local holder, request = ARGV[i], ARGV[i + 1]
   local weight, lease, wait = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4] == '1'
   local entry = known[holder]
-  local fits = s.waiting == 0 and s.held + weight <= capacity()
+  local fits = s.waiting == 0 and s.held + weight <= capacity() and slot_left()
   if entry then
     if entry.request ~= request then
       answer('already_held')

@@ -61,7 +61,7 @@ local function forget(entries)
     entry.gone = true
     if entry.token then
       s.held = s.held - entry.weight
-      given_back[#given_back + 1] = entry.slot
+      given_back[#given_back + 1], sorted = entry.slot, false
     else
       waiters[#waiters + 1] = entry.holder
     end

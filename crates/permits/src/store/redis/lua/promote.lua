@@ -5,7 +5,7 @@ local news, listeners = {}, {}
 -- How many units may be held after this command.
 local function capacity()
   if s.paused == 1 then return 0 end
-  return now_ms < s.recovering_until and math.min(held_at_start, s.limit) or s.limit
+  return recovering() and math.min(held_at_start, s.limit) or s.limit
 end
 
 -- Takes the program's word for the limit, as far as it counts. Returns why not.
@@ -46,7 +46,7 @@ local function promote()
     if not dead and entry.weight > s.limit then
       refused[holder], heavy[#heavy + 1] = entry, entry
       tell(entry, string.format('refused %s %s', entry.request, holder))
-    elseif not dead and entry.weight <= room then
+    elseif not dead and entry.weight <= room and slot_left() then
       room = room - entry.weight
       give(entry)
       granted[holder], entries[#entries + 1], holders[#holders + 1] = entry, entry, holder

@@ -1,11 +1,27 @@
 -- Slots. A member of free is a range, 'first-last', by its first. Slots 0 to slots_made - 1 are in use or free.
 -- When nothing is held all slots are forgotten, so a mutex never touches the set.
 
-local given_back = {}             -- slots that this command freed
+local given_back, sorted = {}, true   -- slots that this command freed; whether the highest are first
 local consumed, range = {}, nil   -- ranges that it took from the set; the one it is taking from
+
+local function recovering() return now_ms < s.recovering_until end
+
+local function lowest_given_back()
+  if not sorted then table.sort(given_back, function(a, b) return a > b end) end
+  sorted = true
+  return given_back[#given_back]
+end
+
+-- Whether there is a slot to grant. While recovering only one that this command freed will do: any other may be
+-- that of a holder which the store forgot, and which could then not be put back.
+local function slot_left()
+  return not recovering() or (lowest_given_back() or math.huge) < s.limit
+end
 
 -- The lowest free slot. Nothing is written before finish: see `write`.
 local function take_lowest_slot()
+  local back = lowest_given_back()
+  if recovering() then return table.remove(given_back) end
   if range == nil then
     local lowest = redis.call('ZRANGE', free_key, #consumed, #consumed)[1]
     range = false
@@ -15,8 +31,6 @@ local function take_lowest_slot()
       range = { first = tonumber(first), last = tonumber(last) }
     end
   end
-  table.sort(given_back, function(a, b) return a > b end)
-  local back = given_back[#given_back]
   if range and not (back and back < range.first) then
     local slot = range.first
     range.first = slot + 1

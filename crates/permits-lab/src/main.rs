@@ -1,0 +1,36 @@
+//! `permits-lab`: benchmarks of `permits`, run by `scripts/bench`.
+//!
+//! Machines are noisy and shared, so every figure is a ratio of two things measured in turn in one run, on
+//! one server that the lab starts. Absolute times are printed to be understood, not to be compared.
+
+mod core_bench;
+mod handoff;
+mod raw;
+mod stats;
+
+use std::process::ExitCode;
+
+/// What any part of the lab may fail with: a benchmark that cannot run is no result.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["core"] => core_bench::run(),
+        // The other process of a measurement between two.
+        ["peer", "permits", url, rounds] => handoff::peer_permits(url, rounds),
+        ["peer", "raw", url, rounds] => handoff::peer_raw(url, rounds),
+        _ => {
+            eprintln!("usage: permits-lab core");
+            return ExitCode::from(64);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("permits-lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
