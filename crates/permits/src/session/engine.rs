@@ -13,7 +13,6 @@
 //!   last extended it, plus the lease, minus a margin. Never from a reply or a message.
 //! - **No trust in messages.** Waiters are renewed as holders are, and a renewal tells how each stands.
 
-use std::collections::HashMap;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use super::held::Held;
 use super::lane::{Entry, Lane, Stage};
 use super::message::{Ask, Leaving, Message, Wait};
 use super::timers::{self, Timers};
-use super::{Config, Session, Shared};
+use super::{Config, Map, Session, Shared};
 use crate::clock::Moment;
 use crate::error::{AcquireError, CloseError, Lost, ReleaseError};
 use crate::protocol::{Command, Declaration, Event, Grant, Id, MAX_BATCH, Name, News, Operation};
@@ -73,7 +72,7 @@ pub(crate) struct Engine {
     pub(super) config: Config,
     /// Weak: the session ends when nobody has a client or a permit of it.
     session: Weak<Shared>,
-    pub(super) lanes: HashMap<Name, Lane>,
+    pub(super) lanes: Map<Name, Lane>,
     /// Lanes that may have something to send.
     dirty: Vec<Name>,
     pub(super) errands: Errands,
@@ -93,7 +92,7 @@ impl Engine {
         Self {
             config,
             session,
-            lanes: HashMap::new(),
+            lanes: Map::default(),
             dirty: Vec::new(),
             errands: Errands::default(),
             timers: Timers::new(),
@@ -110,6 +109,17 @@ impl Engine {
     /// Whether all is done and the thread may end.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    #[cfg(test)]
+    pub(super) fn session_id(&self) -> &Id {
+        &self.config.session
+    }
+
+    /// Whether nothing is asked for, held, given back or planned.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.lanes.is_empty() && self.timers.next().is_none()
     }
 
     /// When to call [`Engine::on_time`] next.
@@ -437,9 +447,6 @@ impl Engine {
     pub(super) fn note_trouble(&mut self, error: StoreError, now: Moment) {
         let since = self.trouble.take().map_or(now, |(since, _)| since);
         self.trouble = Some((since, error));
-        if self.sweep_alarm.is_none() {
-            self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
-        }
     }
 
     pub(super) fn note_success(&mut self) {
@@ -450,7 +457,6 @@ impl Engine {
     fn sweep(&mut self, now: Moment) {
         self.sweep_alarm = None;
         let Some((since, error)) = self.trouble.clone() else { return };
-        self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
         let patience = self.config.store_timeout;
         let impatient = |entry: &Entry| {
             !matches!(entry.stage, Stage::Held(_) | Stage::Asked { cancelled: true })
@@ -495,6 +501,10 @@ impl Engine {
             }
             self.timers.remove(self.errand_alarm.take());
             self.errand_alarm = self.errands.next_time().map(|at| self.timers.set(at, Alarm::Errand));
+        }
+        let anybody = !self.lanes.is_empty() || !self.errands.is_empty();
+        if self.trouble.is_some() && anybody && self.sweep_alarm.is_none() {
+            self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
         }
         self.finish_closing(false);
         calls

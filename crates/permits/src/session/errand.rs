@@ -97,6 +97,10 @@ impl Errands {
         self.waiting.push(errand);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Puts one back whose call failed in a way that may pass.
     pub(crate) fn again(&mut self, mut errand: Errand, now: Moment) {
         errand.retry_at = Some(now + errand.delay);

@@ -1,13 +1,13 @@
 //! One semaphore, as this session sees it: what it asked for, waits for, holds and gives back.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::Core;
 use super::message::{Ask, Leaving, Wait};
-use super::timers;
+use super::{Map, Set, timers};
 use crate::clock::Moment;
 use crate::protocol::{Acquire, Declaration, Id, MAX_BATCH, Release, Renew};
 
@@ -15,12 +15,12 @@ use crate::protocol::{Acquire, Declaration, Id, MAX_BATCH, Release, Renew};
 #[derive(Default)]
 pub(crate) struct Lane {
     /// Everything that is asked for, waits or is held.
-    pub(crate) entries: HashMap<Id, Entry>,
+    pub(crate) entries: Map<Id, Entry>,
     /// What is to be asked for, in the order in which it came.
     pub(crate) pending: BTreeMap<u64, Id>,
     /// What is to be released, in order; and whatever is, until the store has answered.
     pub(crate) releases: VecDeque<(Moment, Leaving)>,
-    pub(crate) leaving: HashSet<Id>,
+    pub(crate) leaving: Set<Id>,
     /// Calls in flight: at most one to acquire, one to release; renewals may need several.
     pub(crate) acquiring: bool,
     pub(crate) releasing: bool,

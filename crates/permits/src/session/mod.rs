@@ -18,9 +18,13 @@ pub(crate) mod held;
 mod lane;
 pub(crate) mod message;
 mod replies;
+#[cfg(test)]
+mod simulation;
 pub(crate) mod thread;
 mod timers;
 
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,6 +35,11 @@ use self::held::Held;
 use self::message::{Ask, Message, Opening, Wait};
 use crate::error::AcquireError;
 use crate::protocol::{Holder, Id, Name, Recovery};
+
+/// A map whose order is the same in every run, so that a simulation can be repeated. Its keys are made here or
+/// named by the program, so nobody can choose them to collide.
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+type Set<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
 
 /// What a session is told when it opens.
 #[derive(Debug, Clone)]
@@ -130,6 +139,14 @@ impl Pending {
         let result = receiver.await;
         self.receiver = None;
         result.unwrap_or(Err(AcquireError::Closed))
+    }
+
+    /// What has arrived, if anything has.
+    #[cfg(test)]
+    fn try_take(&mut self) -> Option<Result<Held, AcquireError>> {
+        let result = self.receiver.as_mut()?.try_recv().ok()?;
+        self.receiver = None;
+        Some(result)
     }
 
     pub(crate) fn wait_blocking(mut self) -> Result<Held, AcquireError> {

@@ -179,7 +179,9 @@ impl Engine {
                 let soon = now + (entry.ask.lease / 30).max(RETRY.0);
                 lane.renew_at = Some(lane.renew_at.map_or(soon, |at| at.min(soon)));
             }
-            (Stage::Held(core), _) => {
+            // It waited when the store answered; the message of its grant was faster than this.
+            (Stage::Held(_), Renewed::Waiting { .. }) => {}
+            (Stage::Held(core), Renewed::Lost | Renewed::ExceedsLimit) => {
                 core.lose(Lost::Gone);
                 self.remove(semaphore, request);
             }

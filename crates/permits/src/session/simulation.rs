@@ -1,0 +1,565 @@
+//! Whole sessions, simulated: several engines and one store that runs the model, under one clock that a seed
+//! drives, with calls, replies and messages that come late or never, servers that forget, and clients that
+//! freeze or vanish. After every step the permits that clients believe they hold fit the limit (P2, P3); in
+//! the end everything has come back (P9, P10).
+//!
+//! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::engine::{Call, Engine};
+use super::held::Held;
+use super::message::{Message, Opening, Wait};
+use super::{Config, Pending, Session, Wanted};
+use crate::clock::Moment;
+use crate::error::AcquireError;
+use crate::model::{self, Place, Server, State};
+use crate::protocol::{Command, Id, Name, Operation, Recovery, Reply};
+use crate::store::{Signal, StoreError};
+
+const LIMIT: u32 = 3;
+const LEASE: Duration = Duration::from_secs(6);
+const CLIENTS: usize = 4;
+const STEPS: usize = 1500;
+
+/// What comes at a time of the simulation.
+enum Coming {
+    Arrives(usize, Call),
+    /// A call that its caller has given up on still arrives, on a connection that has been replaced.
+    ArrivesLate(Command),
+    Returns(usize, Call, Result<Reply, StoreError>),
+    Signals(usize, Signal),
+    Thaws(usize),
+}
+
+struct Client {
+    engine: Engine,
+    session: Session,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    pending: Vec<Pending>,
+    held: Vec<Held>,
+    frozen: bool,
+    /// What came while it was frozen.
+    backlog: Vec<Coming>,
+    connected: bool,
+    /// Calls on one connection arrive in their order.
+    last_arrival: Moment,
+}
+
+/// How often each thing happened, over all seeds: a fault that never happens shows nothing.
+#[derive(Default, Debug)]
+struct Seen {
+    granted: usize,
+    lost: usize,
+    reply_lost: usize,
+    request_lost: usize,
+    message_lost: usize,
+    restarts: usize,
+    reclaimed: usize,
+    crashed: usize,
+    frozen: usize,
+    cancelled: usize,
+    held_back: usize,
+}
+
+struct World {
+    random: fastrand::Rng,
+    now: Moment,
+    /// The server's clock at the beginning, in microseconds, and the simulation's.
+    epoch_us: u64,
+    began: Moment,
+    state: Option<State>,
+    run_id: u32,
+    server_began: Moment,
+    coming: BTreeMap<(Moment, u64), Coming>,
+    made: u64,
+    clients: Vec<Client>,
+    seen: Seen,
+    /// How likely each fault is, in percent; 0 in the end.
+    trouble: u32,
+    recovery: Recovery,
+}
+
+impl World {
+    fn new(seed: u64, trouble: u32, recovery: Recovery) -> Self {
+        fastrand::seed(seed);
+        // Far ahead of the real clock, by which a permit that is dropped is found to be held.
+        let now = Moment::now() + Duration::from_secs(1_000_000);
+        let mut world = Self {
+            random: fastrand::Rng::with_seed(seed),
+            now,
+            epoch_us: 1_800_000_000_000_000,
+            began: now,
+            state: None,
+            run_id: 0,
+            server_began: now,
+            coming: BTreeMap::new(),
+            made: 0,
+            clients: Vec::new(),
+            seen: Seen::default(),
+            trouble,
+            recovery,
+        };
+        for number in 0..CLIENTS {
+            let client = world.new_client(number);
+            world.clients.push(client);
+            world.soon(1, Coming::Signals(number, Signal::Up));
+        }
+        // Old enough to have nothing to recover.
+        world.now = world.now + 2 * LEASE;
+        world
+    }
+
+    fn new_client(&mut self, number: usize) -> Client {
+        self.made += 1;
+        let config = Config {
+            session: Id::new(&format!("client{number}-{}", self.made)).expect("valid"),
+            label: "simulated".into(),
+            lease: LEASE,
+            recovery: self.recovery,
+            queue_max: 1000,
+            store_timeout: Duration::from_secs(3600),
+        };
+        let (session, inbox) = Session::new(config.clone());
+        let engine = Engine::new(config, Arc::downgrade(session.shared()));
+        Client {
+            engine,
+            session,
+            inbox,
+            pending: Vec::new(),
+            held: Vec::new(),
+            frozen: false,
+            backlog: Vec::new(),
+            connected: true,
+            last_arrival: self.now,
+        }
+    }
+
+    fn soon(&mut self, within_us: u64, coming: Coming) {
+        self.made += 1;
+        let delay = Duration::from_micros(self.random.u64(1..=within_us));
+        self.coming.insert((self.now + delay, self.made), coming);
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.random.u32(0..100) < percent
+    }
+
+    fn now_us(&self) -> u64 {
+        self.epoch_us + self.now.since(self.began).as_micros() as u64
+    }
+
+    /// The network's delay: short, and under trouble now and then longer than a lease.
+    fn delay_us(&mut self) -> u64 {
+        if self.trouble > 0 && self.chance(2) { 9_000_000 } else { 2_000 }
+    }
+
+    fn send(&mut self, client: usize, call: Call) {
+        if !self.clients[client].connected {
+            let reason = StoreError::Unreachable { reason: "down".into() };
+            return self.soon(100, Coming::Returns(client, call, Err(reason)));
+        }
+        let delay = Duration::from_micros(self.delay_us());
+        let delay = delay.mul_f64(self.random.f64());
+        if delay > call.patience {
+            self.made += 1;
+            self.coming.insert((self.now + delay, self.made), Coming::ArrivesLate(call.command.clone()));
+            return self.no_answer(client, call, "late");
+        }
+        let at = (self.now + delay).max(self.clients[client].last_arrival);
+        self.clients[client].last_arrival = at;
+        self.made += 1;
+        self.coming.insert((at, self.made), Coming::Arrives(client, call));
+    }
+
+    fn no_answer(&mut self, client: usize, call: Call, reason: &str) {
+        let at = self.now.max(call.sent_at + call.patience);
+        let result = Err(StoreError::NoAnswer { reason: reason.into() });
+        self.made += 1;
+        self.coming.insert((at, self.made), Coming::Returns(client, call, result));
+    }
+
+    /// The server executes a call, unless it is lost on the way.
+    fn arrives(&mut self, client: usize, call: Call) {
+        if self.chance(self.trouble / 2) {
+            self.seen.request_lost += 1;
+            return self.no_answer(client, call, "request lost");
+        }
+        let reply = self.execute(&call.command);
+        if self.chance(self.trouble / 2) {
+            self.seen.reply_lost += 1;
+            return self.no_answer(client, call, "reply lost");
+        }
+        let delay = self.delay_us();
+        if self.now + Duration::from_micros(delay) > call.sent_at + call.patience {
+            return self.no_answer(client, call, "reply late");
+        }
+        self.soon(delay, Coming::Returns(client, call, Ok(reply)));
+    }
+
+    fn execute(&mut self, command: &Command) -> Reply {
+        let run_id = self.run_id.to_string();
+        let uptime_ms = self.now.since(self.server_began).as_millis() as u64;
+        let server = Server { now_us: self.now_us(), run_id: &run_id, uptime_ms };
+        let held_before = self.state.as_ref().map_or(0, |state| state.held);
+        let (reply, events) = model::apply(&mut self.state, &server, command);
+        if let Some(state) = &self.state {
+            assert!(state.held <= LIMIT.into(), "P1: {} units held of {LIMIT}", state.held);
+            if matches!(command.operation, Operation::Renew(_))
+                && events.is_empty()
+                && state.held > held_before
+            {
+                self.seen.reclaimed += 1;
+            }
+            if state.recovering_until_ms > self.now_us() / 1000 && !state.queue.is_empty() {
+                self.seen.held_back += 1;
+            }
+        }
+        for event in events {
+            let to = (0..CLIENTS).find(|to| self.clients[*to].engine.session_id() == &event.session);
+            match to {
+                Some(to) if !self.chance(self.trouble) => {
+                    let delay = self.delay_us();
+                    self.soon(delay, Coming::Signals(to, Signal::Event(event)));
+                }
+                _ => self.seen.message_lost += 1,
+            }
+        }
+        reply
+    }
+
+    /// The server forgets everything, and comes back within a fraction of a renewal interval.
+    fn restart(&mut self) {
+        self.seen.restarts += 1;
+        self.state = None;
+        self.run_id += 1;
+        self.server_began = self.now;
+        let down = || StoreError::Unreachable { reason: "restarting".into() };
+        // What was under way is gone.
+        let under_way: Vec<_> = self.coming.keys().copied().collect();
+        for key in under_way {
+            match self.coming.remove(&key) {
+                Some(Coming::Arrives(client, call)) => {
+                    let lost = Err(StoreError::NoAnswer { reason: "restarting".into() });
+                    self.soon(1000, Coming::Returns(client, call, lost));
+                }
+                Some(Coming::Signals(_, Signal::Event(_)) | Coming::ArrivesLate(_)) => {}
+                Some(other) => drop(self.coming.insert(key, other)),
+                None => {}
+            }
+        }
+        for client in 0..CLIENTS {
+            self.clients[client].connected = false;
+            self.feed(client, Coming::Signals(client, Signal::Down(down())));
+            self.soon(300_000, Coming::Signals(client, Signal::Up));
+        }
+    }
+
+    fn feed(&mut self, number: usize, coming: Coming) {
+        let now = self.now;
+        let client = &mut self.clients[number];
+        if let Coming::Returns(_, call, _) = &coming
+            && call.command.session != *client.engine.session_id()
+        {
+            // To one who has crashed.
+            return;
+        }
+        if client.frozen && !matches!(coming, Coming::Thaws(_)) {
+            return client.backlog.push(coming);
+        }
+        client.engine.on_time(now);
+        match coming {
+            Coming::Returns(_, call, result) => client.engine.on_return(call, result, now),
+            Coming::Signals(_, signal) => {
+                match signal {
+                    Signal::Up => client.connected = true,
+                    Signal::Down(_) => client.connected = false,
+                    Signal::Event(_) => {}
+                }
+                client.engine.on_signal(signal, now);
+            }
+            Coming::Thaws(_) => {
+                client.frozen = false;
+                for coming in std::mem::take(&mut client.backlog) {
+                    self.feed(number, coming);
+                }
+            }
+            Coming::Arrives(..) | Coming::ArrivesLate(_) => unreachable!("they arrive at the server"),
+        }
+        self.turn(number);
+    }
+
+    /// The client's thread takes its messages, and makes its calls; its program takes its permits.
+    fn turn(&mut self, number: usize) {
+        let now = self.now;
+        let client = &mut self.clients[number];
+        while let Ok(message) = client.inbox.try_recv() {
+            client.engine.on_message(message, now);
+        }
+        let calls = client.engine.calls(now);
+        for mut pending in std::mem::take(&mut client.pending) {
+            match pending.try_take() {
+                Some(Ok(held)) => {
+                    assert!(held.core.deadline(now).is_some(), "P3: reported as held after its deadline");
+                    self.seen.granted += 1;
+                    client.held.push(held);
+                }
+                Some(Err(AcquireError::NoPermits | AcquireError::TimedOut { .. } | AcquireError::Closed)) => {
+                }
+                Some(Err(other)) => panic!("an acquisition failed: {other}"),
+                None => client.pending.push(pending),
+            }
+        }
+        for call in calls {
+            self.send(number, call);
+        }
+    }
+
+    /// What the program of a client does.
+    fn act(&mut self, number: usize) {
+        if self.clients[number].frozen {
+            return;
+        }
+        let action = self.random.u32(0..10);
+        let weight = if self.chance(20) { 2 } else { 1 };
+        let wait = match self.random.u32(0..4) {
+            0 => Wait::No,
+            1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8000))),
+            _ => Wait::Forever,
+        };
+        let client = &mut self.clients[number];
+        match action {
+            0..=3 if client.pending.len() < 3 => {
+                let opening = Arc::new(Opening {
+                    limit: Some(LIMIT),
+                    require: false,
+                    declared: AtomicBool::new(false),
+                });
+                let wanted = Wanted { holder: None, weight, lease: None, wait, renew: true, opening };
+                let name = Name::new("simulated").expect("valid");
+                client.pending.push(client.session.acquire(name, wanted));
+            }
+            4 if !client.pending.is_empty() => {
+                self.seen.cancelled += 1;
+                let last = client.pending.len() - 1;
+                drop(client.pending.swap_remove(self.random.usize(0..=last)));
+            }
+            5..=8 if !client.held.is_empty() => {
+                let last = client.held.len() - 1;
+                drop(client.held.swap_remove(self.random.usize(0..=last)));
+            }
+            _ => {}
+        }
+        self.turn(number);
+    }
+
+    /// Believed to be held, by each holder's own clock: never more than the limit.
+    fn check(&mut self, seed: u64) {
+        let mut units = 0;
+        for client in &mut self.clients {
+            let before = client.held.len();
+            client.held.retain(|held| held.core.deadline(self.now).is_some());
+            self.seen.lost += before - client.held.len();
+            units += client.held.iter().map(|held| held.core.weight).sum::<u32>();
+        }
+        assert!(units <= LIMIT, "P2: {units} units are believed to be held, of {LIMIT} (seed {seed})");
+    }
+
+    /// Goes on to the next thing that comes, or that an engine wants to do.
+    fn advance(&mut self) {
+        let next_coming = self.coming.keys().next().map(|(at, _)| *at);
+        let awake = (0..CLIENTS).filter(|number| !self.clients[*number].frozen);
+        let next_alarm = awake.filter_map(|n| Some((self.clients[n].engine.next_time()?, n))).min();
+        match (next_coming, next_alarm) {
+            (Some(at), alarm) if alarm.is_none_or(|(alarm, _)| at <= alarm) => {
+                self.now = self.now.max(at);
+                let Some((_, coming)) = self.coming.pop_first() else { return };
+                match coming {
+                    Coming::Arrives(client, call) => self.arrives(client, call),
+                    Coming::ArrivesLate(command) => drop(self.execute(&command)),
+                    Coming::Returns(client, ..) | Coming::Signals(client, _) | Coming::Thaws(client) => {
+                        self.feed(client, coming);
+                    }
+                }
+            }
+            (_, Some((at, client))) => {
+                self.now = self.now.max(at);
+                self.clients[client].engine.on_time(self.now);
+                self.turn(client);
+            }
+            _ => self.now = self.now + Duration::from_millis(1),
+        }
+    }
+
+    fn fault(&mut self) {
+        let number = self.random.usize(0..CLIENTS);
+        match self.random.u32(0..100) {
+            0 => self.restart(),
+            1 => {
+                // It vanishes, with all that it holds; its successor is another session.
+                self.seen.crashed += 1;
+                let successor = self.new_client(number);
+                let crashed = std::mem::replace(&mut self.clients[number], successor);
+                self.coming.retain(|_, coming| match coming {
+                    Coming::Returns(client, ..) | Coming::Signals(client, _) | Coming::Thaws(client) => {
+                        *client != number
+                    }
+                    Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
+                });
+                // Dropped permits send messages that nobody reads.
+                drop(crashed);
+                self.soon(1000, Coming::Signals(number, Signal::Up));
+            }
+            2 if !self.clients[number].frozen => {
+                self.seen.frozen += 1;
+                self.clients[number].frozen = true;
+                self.soon(12_000_000, Coming::Thaws(number));
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything is dropped, nothing goes wrong any more: everything comes back.
+    fn settle(&mut self, seed: u64) {
+        self.trouble = 0;
+        for client in &mut self.clients {
+            client.pending.clear();
+            client.held.clear();
+        }
+        let end = self.now + 6 * LEASE;
+        while self.now < end {
+            self.advance();
+            self.check(seed);
+            let idle = self.coming.is_empty();
+            if idle && self.clients.iter().all(|client| client.engine.next_time().is_none()) {
+                self.now = end;
+            }
+        }
+        let run_id = self.run_id.to_string();
+        let server = Server { now_us: self.now_us(), run_id: &run_id, uptime_ms: u64::MAX / 2 };
+        if let Some(state) = &self.state
+            && !state.is_expired(server.now_us / 1000)
+        {
+            let alive: Vec<_> = state
+                .entries
+                .values()
+                .filter(|entry| entry.deadline.abs() > (server.now_us / 1000) as i64)
+                .collect();
+            let waiting = alive.iter().filter(|entry| matches!(entry.place, Place::Waiting(_))).count();
+            assert!(alive.is_empty(), "P10: {} entries stay, {waiting} wait (seed {seed})", alive.len());
+        }
+        for client in &self.clients {
+            assert!(client.engine.is_idle(), "P10: an engine still has something to do (seed {seed})");
+        }
+    }
+}
+
+fn simulate(seed: u64, trouble: u32) -> Seen {
+    let mut world = World::new(seed, trouble, Recovery::Strict);
+    for _ in 0..STEPS {
+        let number = world.random.usize(0..CLIENTS);
+        if world.chance(30) {
+            world.act(number);
+        }
+        if trouble > 0 {
+            world.fault();
+        }
+        world.advance();
+        world.check(seed);
+    }
+    world.settle(seed);
+    world.seen
+}
+
+fn cases() -> u64 {
+    std::env::var("PERMITS_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn without_faults_everybody_gets_a_permit_and_nothing_is_lost() {
+    for seed in 0..20 * cases() {
+        let seen = simulate(seed, 0);
+        assert!(seen.granted > 20, "{seen:?} (seed {seed})");
+        assert_eq!(seen.lost, 0, "{seen:?} (seed {seed})");
+    }
+}
+
+#[test]
+fn under_every_fault_the_limit_holds_and_everything_comes_back() {
+    let mut all = Seen::default();
+    for seed in 0..60 * cases() {
+        let seen = simulate(seed, 10);
+        all.granted += seen.granted;
+        all.lost += seen.lost;
+        all.reply_lost += seen.reply_lost;
+        all.request_lost += seen.request_lost;
+        all.message_lost += seen.message_lost;
+        all.restarts += seen.restarts;
+        all.reclaimed += seen.reclaimed;
+        all.crashed += seen.crashed;
+        all.frozen += seen.frozen;
+        all.cancelled += seen.cancelled;
+        all.held_back += seen.held_back;
+    }
+    println!("{all:?}");
+    let Seen { granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed, .. } = all;
+    let counts = [granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed];
+    let more = [all.crashed, all.frozen, all.cancelled, all.held_back];
+    assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
+}
+
+#[test]
+fn restarts_that_lose_everything_lose_no_permit_of_a_connected_holder() {
+    let mut restarts = 0;
+    for seed in 0..30 * cases() {
+        let mut world = World::new(seed, 0, Recovery::Interval);
+        for _ in 0..STEPS {
+            let number = world.random.usize(0..CLIENTS);
+            if world.chance(30) {
+                world.act(number);
+            }
+            if world.random.u32(0..200) == 0 {
+                world.restart();
+                restarts += 1;
+            }
+            world.advance();
+            world.check(seed);
+        }
+        assert_eq!(world.seen.lost, 0, "seed {seed}: {:?}", world.seen);
+        world.settle(seed);
+    }
+    assert!(restarts > 100, "P16: only {restarts} restarts");
+}
+
+#[test]
+fn a_closing_engine_answers_everybody_and_ends() {
+    let mut world = World::new(7, 0, Recovery::Interval);
+    for _ in 0..300 {
+        let number = world.random.usize(0..CLIENTS);
+        world.act(number);
+        world.advance();
+    }
+    for number in 0..CLIENTS {
+        let (answer, mut closed) = oneshot::channel();
+        world.clients[number].session.send(Message::Close { answer });
+        world.turn(number);
+        let mut result = None;
+        for _ in 0..10_000 {
+            world.advance();
+            if let Ok(arrived) = closed.try_recv() {
+                result = Some(arrived);
+                break;
+            }
+        }
+        assert_eq!(result, Some(Ok(())), "client {number} closes");
+        assert!(world.clients[number].engine.is_finished());
+        assert!(world.clients[number].held.iter().all(|held| held.core.deadline(world.now).is_none()));
+    }
+    let state = world.state.expect("it has just been used");
+    assert_eq!((state.held, state.queue.len()), (0, 0));
+}
