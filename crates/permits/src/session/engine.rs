@@ -173,8 +173,9 @@ impl Engine {
 
     fn on_event(&mut self, event: Event, now: Moment) {
         let Event { semaphore, holder, request, news, .. } = event;
-        let stage = self.lanes.get(&semaphore).and_then(|lane| lane.entries.get(&request)).map(|e| &e.stage);
-        match (news, stage) {
+        let entry = self.lanes.get(&semaphore).and_then(|lane| lane.entries.get(&request));
+        match (news, entry.map(|entry| &entry.stage)) {
+            (News::Granted(grant), Some(_)) if entry.is_some_and(|entry| grant.token <= entry.told_us) => {}
             (News::Granted(grant), Some(Stage::Pending | Stage::Waiting))
             | (News::Granted(grant), Some(Stage::Asked { cancelled: false })) => {
                 self.grant(&semaphore, &request, grant, now);
@@ -195,8 +196,13 @@ impl Engine {
                     }
                 }
             }
-            (News::Refused, Some(_)) => self.refuse_heavy(&semaphore, &request),
-            (News::Revoked(_) | News::Refused, None) => {}
+            (News::Refused, Some(Stage::Waiting | Stage::Asked { cancelled: false })) => {
+                // The message does not say what the limit has become. Asked again, the store does.
+                if let Some(lane) = self.touch(&semaphore) {
+                    lane.queue(&request);
+                }
+            }
+            (News::Refused, Some(_)) | (News::Revoked(_) | News::Refused, None) => {}
         }
     }
 
@@ -230,6 +236,7 @@ impl Engine {
             stage: Stage::Asked { cancelled: false },
             maybe_known: false,
             extended: asked_at,
+            told_us: 0,
             alarm: None,
         };
         self.lanes.entry(semaphore).or_default().entries.insert(request, entry);

@@ -54,6 +54,9 @@ pub(crate) struct Entry {
     pub(crate) maybe_known: bool,
     /// Just before the request was sent that, as far as is known, last extended it.
     pub(crate) extended: Moment,
+    /// The server's clock when it last said that it waits, or is not there; a grant with an older token is of
+    /// an earlier life, and its message was late.
+    pub(crate) told_us: u64,
     /// The alarm for the end of its wait, or of its lease.
     pub(crate) alarm: Option<timers::Key>,
 }

@@ -24,6 +24,13 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_m
 /// comes first and does the work for all.
 const RECHECK_JITTER_MS: u64 = 20;
 
+/// When an answer was asked for by our clock, and given by the server's.
+#[derive(Clone, Copy)]
+struct Told {
+    sent_at: Moment,
+    now_us: u64,
+}
+
 impl Engine {
     /// A call has returned.
     pub(crate) fn on_return(&mut self, call: Call, result: Result<Reply, StoreError>, now: Moment) {
@@ -45,9 +52,10 @@ impl Engine {
             Err(_) => {}
         }
         match (call.purpose, result) {
-            (Purpose::Acquire(ids), Ok(Reply { answers: Answers::Acquire(answers), limit, .. })) => {
+            (Purpose::Acquire(ids), Ok(Reply { answers: Answers::Acquire(answers), limit, now_us, .. })) => {
+                let told = Told { sent_at: call.sent_at, now_us };
                 for (request, acquired) in ids.iter().zip(answers) {
-                    self.on_acquired(&semaphore, request, acquired, limit, call.sent_at, now);
+                    self.on_acquired(&semaphore, request, acquired, limit, told, now);
                 }
             }
             (Purpose::Release(items), Ok(Reply { answers: Answers::Release(answers), .. })) => {
@@ -55,9 +63,10 @@ impl Engine {
                     self.on_released(&semaphore, leaving, released);
                 }
             }
-            (Purpose::Renew(ids), Ok(Reply { answers: Answers::Renew(answers), .. })) => {
+            (Purpose::Renew(ids), Ok(Reply { answers: Answers::Renew(answers), now_us, .. })) => {
+                let told = Told { sent_at: call.sent_at, now_us };
                 for (request, renewed) in ids.iter().zip(answers) {
-                    self.on_renewed(&semaphore, request, renewed, call.sent_at, now);
+                    self.on_renewed(&semaphore, request, renewed, told, now);
                 }
             }
             (Purpose::Errand(errand), Ok(reply)) => self.on_errand(errand, reply, call.sent_at, now),
@@ -91,7 +100,7 @@ impl Engine {
         request: &Id,
         acquired: Acquired,
         limit: u32,
-        sent_at: Moment,
+        told: Told,
         now: Moment,
     ) {
         self.warn_of_limit(semaphore, request, limit);
@@ -115,11 +124,12 @@ impl Engine {
                 }
             }
             (Stage::Asked { cancelled: false }, Acquired::Granted(grant)) => {
-                entry.extended = sent_at;
+                entry.extended = told.sent_at;
                 self.grant(semaphore, request, grant, now);
             }
             (Stage::Asked { cancelled: false }, Acquired::Waiting { .. }) => {
-                entry.extended = sent_at;
+                entry.extended = told.sent_at;
+                entry.told_us = told.now_us;
                 entry.stage = Stage::Waiting;
                 self.plan_renewal(semaphore, request);
             }
@@ -165,14 +175,14 @@ impl Engine {
         }
     }
 
-    fn on_renewed(&mut self, semaphore: &Name, request: &Id, renewed: Renewed, sent_at: Moment, now: Moment) {
+    fn on_renewed(&mut self, semaphore: &Name, request: &Id, renewed: Renewed, told: Told, now: Moment) {
         let Some(lane) = self.touch(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         match (&entry.stage, renewed) {
             (Stage::Held(core), Renewed::Held | Renewed::Granted(_)) => {
                 let lease = entry.ask.lease;
-                core.extend(sent_at + lease.saturating_sub(margin(lease)));
-                entry.extended = sent_at;
+                core.extend(told.sent_at + lease.saturating_sub(margin(lease)));
+                entry.extended = told.sent_at;
             }
             (Stage::Held(core), Renewed::Again) => {
                 core.doubt();
@@ -186,13 +196,19 @@ impl Engine {
                 self.remove(semaphore, request);
             }
             (Stage::Waiting, Renewed::Granted(grant)) => {
-                entry.extended = sent_at;
+                entry.extended = told.sent_at;
                 self.grant(semaphore, request, grant, now);
             }
-            (Stage::Waiting, Renewed::Waiting { .. }) => entry.extended = sent_at,
+            (Stage::Waiting, Renewed::Waiting { .. }) => {
+                entry.extended = told.sent_at;
+                entry.told_us = told.now_us;
+            }
             (Stage::Waiting, Renewed::ExceedsLimit) => self.refuse_heavy(semaphore, request),
             // Its place in line is lost: to the back of it.
-            (Stage::Waiting, _) => lane.queue(request),
+            (Stage::Waiting, _) => {
+                entry.told_us = told.now_us;
+                lane.queue(request);
+            }
             // Not renewed; it has moved on since the call was sent.
             (Stage::Pending | Stage::Asked { .. }, _) => {}
         }
@@ -201,14 +217,14 @@ impl Engine {
     fn on_errand(&mut self, errand: Errand, reply: Reply, sent_at: Moment, now: Moment) {
         match (errand.kind, reply) {
             (Kind::Admin(answer), reply) => drop(answer.send(Ok(reply))),
-            (Kind::Renew(answer), Reply { answers: Answers::Renew(mut answers), .. }) => {
+            (Kind::Renew(answer), Reply { answers: Answers::Renew(mut answers), now_us, .. }) => {
                 let request = match &errand.operation {
                     crate::protocol::Operation::Renew(items) => items[0].request.clone(),
                     _ => return,
                 };
                 let Some(renewed) = answers.pop() else { return };
                 let again = renewed == Renewed::Again;
-                self.on_renewed(&errand.semaphore, &request, renewed, sent_at, now);
+                self.on_renewed(&errand.semaphore, &request, renewed, Told { sent_at, now_us }, now);
                 let held =
                     self.lanes.get(&errand.semaphore).is_some_and(|lane| lane.entries.contains_key(&request));
                 if again {
