@@ -70,3 +70,12 @@ pub use permit::Permit;
 pub use protocol::Recovery;
 pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Semaphore, WaiterInfo};
 pub use session::core::Standing;
+
+/// The guide and the README, so that their examples are compiled and run.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../docs/guide.md")]
+    mod guide {}
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+}

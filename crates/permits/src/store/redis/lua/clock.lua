@@ -6,8 +6,10 @@ local function server_clock()
   return time[1] * 1000000 + time[2]
 end
 
--- A name that is new after each restart, and how long the server has been up, in milliseconds.
+-- A name that is new after each restart, and how long the server has been up at least, in milliseconds. INFO
+-- counts the seconds that began since the one of its start: a server up for a moment may be said to be up for 1.
 local function server_identity()
   local info = redis.call('INFO', 'server')
-  return string.match(info, 'run_id:(%w+)'), string.match(info, 'uptime_in_seconds:(%d+)') * 1000
+  local seconds = string.match(info, 'uptime_in_seconds:(%d+)')
+  return string.match(info, 'run_id:(%w+)'), math.max(0, seconds - 1) * 1000
 end
