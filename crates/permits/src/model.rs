@@ -143,9 +143,9 @@ struct Run<'a> {
     command: &'a Command,
     now_us: u64,
     now_ms: u64,
-    /// Units held when the command came: while recovering, no more than that may be held after it.
+    /// Units held after the reaping: while recovering, no more than that may be held after the command.
     held_at_start: u64,
-    /// Slots that this command freed, and nobody has taken since.
+    /// Slots that this command freed otherwise than by reaping, and nobody has taken since.
     given_back: BTreeSet<u64>,
     /// Whether expired entries may be left.
     reap_cut: bool,
@@ -182,14 +182,13 @@ impl<'a> Run<'a> {
         if existed && now_ms < state.recovering_until_ms && state.lease_max_ms > lease_known {
             state.recovering_until_ms = state.recovering_until_ms.max(state.era_began_us / 1000 + window_ms);
         }
-        let held_at_start = state.held;
         Self {
             state,
             existed,
             command,
             now_us,
             now_ms,
-            held_at_start,
+            held_at_start: 0,
             given_back: BTreeSet::new(),
             reap_cut: false,
             promote_cut: false,
@@ -204,8 +203,11 @@ impl<'a> Run<'a> {
         let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
         self.reap_cut = expired.len() == REAP_MAX;
         for holder in expired {
-            self.forget(&holder);
+            self.state.remove(&holder);
         }
+        // What was reaped is not handed on while recovering: the store may remember a holder that has released
+        // since, and have forgotten the one that came after it.
+        self.held_at_start = self.state.held;
     }
 
     /// Forgets an entry: its units and slot come back, or its place in line goes.
@@ -236,7 +238,7 @@ impl<'a> Run<'a> {
         self.state.held + u64::from(weight) <= self.capacity() && self.next_slot().is_some()
     }
 
-    /// The slot of the next grant: the lowest free one. While recovering, only one that this command freed: any
+    /// The slot of the next grant: the lowest free one. While recovering, only one that was given back now: any
     /// other may be that of a holder which the store forgot, and which could then not be put back.
     fn next_slot(&self) -> Option<u64> {
         if self.is_recovering() {

@@ -546,6 +546,10 @@ impl Engine {
                 made.push((declaration, Operation::Acquire { queue_max, requests }, Purpose::Acquire(ids)));
             }
         }
+        if !self.connected && lane.renew_due {
+            // A renewal that cannot be sent is as good as one that failed.
+            lane.doubt();
+        }
         let shortest = lane.entries.values().map(|entry| entry.ask.lease).min();
         let patience = patience(shortest.unwrap_or(self.config.lease));
         if lane.alarm.map(|(at, _)| at) != lane.next_time() {

@@ -145,6 +145,15 @@ impl Lane {
         (renewed.map(Entry::renewal).collect(), interval)
     }
 
+    /// What is renewed in the background could not be.
+    pub(crate) fn doubt(&self) {
+        for entry in self.entries.values().filter(|entry| entry.is_renewed()) {
+            if let Stage::Held(core) = &entry.stage {
+                core.doubt();
+            }
+        }
+    }
+
     /// One waiter to ask about, so that the store lets time take effect and says when to ask again.
     pub(crate) fn first_waiter(&self) -> Option<&Entry> {
         let waiters = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Waiting));

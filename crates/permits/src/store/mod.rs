@@ -60,20 +60,20 @@ pub struct Opening {
 pub(crate) enum Address {
     Memory(String),
     #[cfg(feature = "redis")]
-    Redis(redis::Address),
+    Redis(Box<redis::Address>),
 }
 
 impl Address {
     /// Parses a URL. No error repeats it, as it may have a password.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let scheme = url.split(':').next().unwrap_or_default();
-        if scheme == "memory" {
-            return Ok(Self::Memory(url.trim_start_matches("memory:").to_owned()));
+        if let Some(name) = url.strip_prefix("memory:") {
+            return Ok(Self::Memory(name.to_owned()));
         }
         #[cfg(feature = "redis")]
         if redis::Address::SCHEMES.contains(&scheme) {
             return redis::Address::parse(url)
-                .map(Self::Redis)
+                .map(|address| Self::Redis(Box::new(address)))
                 .map_err(|reason| ConnectError::Url { reason });
         }
         let mut known = vec!["memory:".to_owned()];

@@ -9,6 +9,7 @@
 //! is noticed first, and the command connection is then checked at once. After either is back the session
 //! hears [`Signal::Up`] and asks how everything stands, because messages may have been missed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use redis::AsyncConnectionConfig;
 use redis::aio::{MultiplexedConnection, PubSub};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Address, errors, keys, scripts};
 use crate::protocol::Id;
@@ -44,6 +45,8 @@ struct Link {
     current: Mutex<Current>,
     /// The connection was reported broken, or should be checked.
     check: Notify,
+    /// A command has succeeded on the current connection.
+    served: AtomicBool,
 }
 
 struct Current {
@@ -82,7 +85,8 @@ impl Supervisor {
         let wakeups = plan.wakeups().await?;
         let reason = StoreError::Unreachable { reason: "not connected".into() };
         let current = Current { epoch: 1, connection: Some(commands), reason };
-        let link = Arc::new(Link { current: Mutex::new(current), check: Notify::new() });
+        let served = AtomicBool::new(false);
+        let link = Arc::new(Link { current: Mutex::new(current), check: Notify::new(), served });
         // A new channel has room for it.
         let _ = plan.signals.try_send(Signal::Up);
         let tasks = [
@@ -99,6 +103,11 @@ impl Supervisor {
             Some(connection) => Ok((current.epoch, connection.clone())),
             None => Err(current.reason.clone()),
         }
+    }
+
+    /// A call has succeeded.
+    pub(crate) fn served(&self) {
+        self.link.served.store(true, Ordering::Relaxed);
     }
 
     /// A call on the connection of this epoch failed in a way that calls for another connection.
@@ -129,8 +138,13 @@ impl Link {
         }
     }
 
+    fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
     fn replace(&self, connection: MultiplexedConnection) {
         let mut current = self.lock();
+        self.served.store(false, Ordering::Relaxed);
         current.epoch += 1;
         current.connection = Some(connection);
     }
@@ -167,20 +181,29 @@ impl Link {
 }
 
 async fn keep_commands(plan: Plan, link: Arc<Link>) {
+    let mut backoff = Backoff::new(&plan);
     loop {
+        let connected = Instant::now();
         let mut reason = link.until_down(&plan).await;
         tracing::warn!(server = %plan.address, %reason, "connection lost");
-        let mut backoff = Backoff::new(&plan);
+        // A server that lets us in and then refuses everything, a replica say, is not to be stormed.
+        let mut pause = !link.has_served() && connected.elapsed() < plan.backoff_max;
+        if !pause {
+            backoff = Backoff::new(&plan);
+        }
         let connection = loop {
             if plan.signals.send(Signal::Down(reason)).await.is_err() {
                 return;
+            }
+            if pause {
+                backoff.wait().await;
             }
             match plan.commands().await {
                 Ok(connection) => break connection,
                 Err(error) => reason = error,
             }
             link.lock().reason = reason.clone();
-            backoff.wait().await;
+            pause = true;
         };
         tracing::info!(server = %plan.address, "connected again");
         link.replace(connection);
@@ -236,19 +259,17 @@ impl Plan {
     /// The first connection. A server that is still loading its data is waited for.
     async fn commands_when_loaded(&self) -> Result<MultiplexedConnection, StoreError> {
         let mut backoff = Backoff::new(self);
-        let attempts = async {
-            loop {
-                match self.commands().await {
-                    Err(StoreError::Unreachable { reason }) if reason.contains("LOADING") => {
-                        backoff.wait().await;
-                    }
-                    result => return result,
+        let deadline = Instant::now() + CONNECT_PATIENCE;
+        loop {
+            match self.commands().await {
+                Err(StoreError::Unreachable { reason })
+                    if reason.contains("LOADING") && Instant::now() < deadline =>
+                {
+                    backoff.wait().await;
                 }
+                result => return result,
             }
-        };
-        let late =
-            |_| Err(StoreError::Unreachable { reason: format!("{} is loading its data", self.address) });
-        timeout(CONNECT_PATIENCE, attempts).await.unwrap_or_else(late)
+        }
     }
 
     async fn wakeups(&self) -> Result<PubSub, StoreError> {

@@ -70,8 +70,11 @@ impl RedisStore {
             }
         };
         match result {
-            Ok(value) => scripts::decode(value, &command.operation)
-                .map_err(|malformed| StoreError::Malformed { reason: malformed.0 }),
+            Ok(value) => {
+                self.supervisor.served();
+                scripts::decode(value, &command.operation)
+                    .map_err(|malformed| StoreError::Malformed { reason: malformed.0 })
+            }
             Err(error) => {
                 if errors::needs_reconnect(&error) {
                     self.supervisor.broken(epoch, error.to_string());

@@ -68,7 +68,6 @@ local function begin()
   if existed and now_ms < s.recovering_until and s.lease_max > lease_known then
     s.recovering_until = math.max(s.recovering_until, math.floor(s.era_began / 1000) + window())
   end
-  held_at_start = s.held
 end
 
 -- Past its memory limit a server refuses writes that may grow, unless the script has written before. This is

@@ -53,3 +53,7 @@ end
 local foreign = begin()
 if foreign then return foreign end
 reap()
+-- What was reaped is not handed on while recovering: the store may remember a holder that has released since, and
+-- have forgotten the one that came after it.
+held_at_start = s.held
+if recovering() then put_slots_back() end

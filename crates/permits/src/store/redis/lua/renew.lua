@@ -27,7 +27,7 @@ local function reclaim(entry)
   return 'held'
 end
 
--- A batch may name a holder twice, by an old request and a new one: `found` is kept as it would be read again.
+-- A batch may name a holder twice, by an old request and a new one: `found` stays what would be read again.
 local function renew(entry, claimed)
   if not entry then return claimed.token > 0 and reclaim(claimed) or 'lost' end
   if entry.request ~= claimed.request then return 'lost' end

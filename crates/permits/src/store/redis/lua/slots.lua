@@ -12,8 +12,8 @@ local function lowest_given_back()
   return given_back[#given_back]
 end
 
--- Whether there is a slot to grant. While recovering only one that this command freed will do: any other may be
--- that of a holder which the store forgot, and which could then not be put back.
+-- Whether there is a slot to grant. While recovering only one that this command freed will do: others may be
+-- those of holders which the store forgot, and which could then not be put back.
 local function slot_left()
   return not recovering() or (lowest_given_back() or math.huge) < s.limit
 end
@@ -67,13 +67,8 @@ local function take_slot(slot)
   return true
 end
 
--- The slots that this command gave back or split.
-local function write_slots()
-  if s.held == 0 then
-    if #consumed > 0 or s.slots_made > #given_back then redis.call('DEL', free_key) end
-    s.slots_made = 0
-    return
-  end
+-- Writes the slots that this command gave back or split.
+local function put_slots_back()
   if #consumed > 0 then redis.call('ZREM', free_key, unpack(consumed)) end
   local members = {}
   local function keep(first, last)
@@ -82,8 +77,15 @@ local function write_slots()
   end
   if range then keep(range.first, range.last) end
   for _, slot in ipairs(given_back) do keep(slot, slot) end
+  given_back, consumed, range = {}, {}, nil
   if #members > 0 then
     redis.call('ZADD', free_key, unpack(members))
     touched[free_key] = true
   end
+end
+
+local function write_slots()
+  if s.held > 0 then return put_slots_back() end
+  if #consumed > 0 or s.slots_made > #given_back then redis.call('DEL', free_key) end
+  s.slots_made = 0
 end

@@ -1,0 +1,283 @@
+//! The Lua of the Redis store does what the model does, step by step.
+//!
+//! Random histories run on the model and on a real server at once, one command at a time, with the time and
+//! the server's identity told to both. After every command the whole reply, the events of every session and
+//! everything that the keys hold must be the same, and the keys must expire when the model forgets them. The
+//! model is the specification, so what is shown here for the one, `properties.rs` shows for both.
+//!
+//! `PERMITS_CASES` multiplies the number of histories; a history that failed is kept in
+//! `differential.regressions` and tried first the next time.
+
+mod support {
+    pub(crate) mod coverage;
+    pub(crate) mod dump;
+    pub(crate) mod run;
+    pub(crate) mod steps;
+    pub(crate) mod world;
+}
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use permits::model::{self, State};
+use permits::protocol::{Command, Event, Reply};
+use permits::store::Signal;
+use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
+use permits_testkit::{Connection, Server};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use support::coverage::{CROWDED, Coverage, SMALL};
+use support::dump;
+use support::run::cases;
+use support::steps::{
+    Action, Claiming, Elapse, Fault, History, Naming, SESSIONS, Step, Version, crowded_histories, histories,
+};
+use support::world::World;
+
+const PREFIX: &str = "permits-test";
+
+/// Longer than any message takes; a message that never comes is a failure anyway.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A real server, and a store of each session that it serves.
+struct Redis {
+    connection: Connection,
+    stores: Vec<ToldStore>,
+    // Dropped behind the stores, which have tasks on it.
+    runtime: Runtime,
+    probes: u64,
+    coverage: Coverage,
+    steps: u64,
+    _server: Server,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let server = Server::start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let connect = |session| {
+            let url = server.url();
+            let connecting = ToldStore::connect(&url, PREFIX, World::session_id(session));
+            runtime.block_on(connecting).expect("the server runs")
+        };
+        let stores = (0..SESSIONS).map(connect).collect();
+        let connection = server.connect().expect("the server runs");
+        Self {
+            connection,
+            stores,
+            runtime,
+            probes: 0,
+            coverage: Coverage::default(),
+            steps: 0,
+            _server: server,
+        }
+    }
+
+    fn call(&mut self, command: &[&str]) -> Result<(), String> {
+        match self.connection.call(command) {
+            Ok(permits_testkit::Resp::Error(error)) => Err(format!("{command:?}: {error}")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{command:?}: {error}")),
+        }
+    }
+
+    /// Runs one history from an empty server, comparing after each step.
+    fn run(&mut self, history: &History) -> Result<(), String> {
+        self.call(&["FLUSHALL"])?;
+        for session in 0..SESSIONS {
+            self.events_until_probe(session)?;
+        }
+        let mut world = World::new(history.name);
+        let mut state = None;
+        for (number, step) in history.steps.iter().enumerate() {
+            self.step(&mut world, &mut state, step)
+                .map_err(|reason| format!("at step {number}, {step:?}:\n{reason}"))?;
+        }
+        for session in 0..SESSIONS {
+            let stray = self.events_until_probe(session)?;
+            if !stray.is_empty() {
+                return Err(format!("session {session} got events that the model did not send: {stray:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, world: &mut World, state: &mut Option<State>, step: &Step) -> Result<(), String> {
+        world.pass(step, state);
+        match step.fault {
+            Some(Fault::RestartEmpty { .. } | Fault::Flush) => self.call(&["FLUSHALL"])?,
+            Some(Fault::EvictState) => self.call(&["DEL", &keys_of(PREFIX, &world.name)[0]])?,
+            Some(Fault::ForgetScripts) => self.call(&["SCRIPT", "FLUSH"])?,
+            Some(Fault::Restart | Fault::Uptime { .. }) | None => {}
+        }
+        let command = world.command(step, state.as_ref());
+        let before = state.clone();
+        let (reply, events) = model::apply(state, &world.server(), &command);
+        self.compare(world, step.session, &command, (&reply, &events), state.as_ref())
+            .map_err(|reason| format!("{command:?}\n{reason}"))?;
+        self.coverage.note(world.now_us, before.as_ref(), &command, (&reply, &events), state.as_ref());
+        self.steps += 1;
+        world.learn(step, &command, &reply, &events);
+        Ok(())
+    }
+
+    /// Executes `command` on the server and demands the model's reply, events and state.
+    fn compare(
+        &mut self,
+        world: &World,
+        session: usize,
+        command: &Command,
+        (reply, events): (&Reply, &[Event]),
+        state: Option<&State>,
+    ) -> Result<(), String> {
+        let (now, uptime) = (world.now_us.to_string(), world.uptime_ms().to_string());
+        self.call(&["HSET", SERVER_KEY, "now_us", &now, "run_id", &world.run_id, "uptime_ms", &uptime])?;
+        let executing = self.stores[session].execute(command);
+        let got = self.runtime.block_on(executing).map_err(|error| format!("the store failed: {error}"))?;
+        same("reply", &got, reply)?;
+        for session in 0..SESSIONS {
+            let wanted: Vec<&Event> =
+                events.iter().filter(|event| event.session == World::session_id(session)).collect();
+            for wanted in wanted {
+                same("event", &self.event(session)?, wanted)?;
+            }
+        }
+        let dump = dump::read(&mut self.connection, &keys_of(PREFIX, &world.name))?;
+        if dump.state.as_ref() != state {
+            return Err(different(dump.state.as_ref(), state));
+        }
+        dump.check_expiry()
+    }
+
+    /// The next event of a session.
+    fn event(&mut self, session: usize) -> Result<Event, String> {
+        let store = &mut self.stores[session];
+        let next = async {
+            loop {
+                match store.signal().await {
+                    Some(Signal::Event(event)) => break Ok(event),
+                    Some(Signal::Up) => {}
+                    other => break Err(format!("instead of an event: {other:?}")),
+                }
+            }
+        };
+        self.runtime
+            .block_on(async { timeout(PATIENCE, next).await })
+            .unwrap_or_else(|_| Err(format!("session {session} got no event")))
+    }
+
+    /// Sends a session an event of our own, and returns what it got before.
+    fn events_until_probe(&mut self, session: usize) -> Result<Vec<Event>, String> {
+        self.probes += 1;
+        let probe = format!("probe-{}", self.probes);
+        let channel = format!("{PREFIX}:wake:s{session}");
+        self.call(&["PUBLISH", &channel, &format!("0 none\nrefused {probe} nobody")])?;
+        let mut before = Vec::new();
+        loop {
+            let event = self.event(session)?;
+            if event.request.as_str() == probe {
+                return Ok(before);
+            }
+            before.push(event);
+        }
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, wanted: &T) -> Result<(), String> {
+    if got == wanted {
+        Ok(())
+    } else {
+        Err(format!("{what} of Redis: {got:?}\n{what} of the model: {wanted:?}"))
+    }
+}
+
+/// The lines in which two states differ: whole ones are too long to read.
+fn different(got: Option<&State>, wanted: Option<&State>) -> String {
+    let (got, wanted) = (format!("{got:#?}"), format!("{wanted:#?}"));
+    let only = |one: &str, other: &str| {
+        let other: std::collections::HashSet<&str> = other.lines().collect();
+        one.lines().filter(|line| !other.contains(line)).take(40).collect::<Vec<_>>().join("\n")
+    };
+    format!("only in Redis:\n{}\nonly in the model:\n{}", only(&got, &wanted), only(&wanted, &got))
+}
+
+const FEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential-few.regressions");
+const CROWDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential-crowds.regressions");
+
+#[test]
+fn lua_equals_the_model_for_a_few_holders() {
+    let redis = RefCell::new(Redis::start());
+    cases(200, FEW, &histories(150), |history| redis.borrow_mut().run(history));
+    let redis = redis.into_inner();
+    println!("{} steps", redis.steps);
+    redis.coverage.assert_met(SMALL);
+}
+
+#[test]
+fn lua_equals_the_model_for_crowds() {
+    let redis = RefCell::new(Redis::start());
+    cases(40, CROWDS, &crowded_histories(60), |history| redis.borrow_mut().run(history));
+    let redis = redis.into_inner();
+    println!("{} steps", redis.steps);
+    redis.coverage.assert_met(CROWDED);
+}
+
+/// Runs a history written by hand, in which all of `met` must happen.
+fn written(steps: Vec<Step>, met: &[&'static str]) {
+    let mut redis = Redis::start();
+    redis.run(&History { name: 0, steps }).unwrap_or_else(|reason| panic!("{reason}"));
+    redis.coverage.assert_met(met);
+}
+
+fn limit(limit: u32) -> Step {
+    Step::plain(Action::SetLimit { limit: Some(limit), version: Version::Any })
+}
+
+fn crowd(count: usize) -> Step {
+    Step::plain(Action::Crowd { count, weight: 1, wait: true })
+}
+
+fn tick() -> Step {
+    Step::plain(Action::Renew(Vec::new()))
+}
+
+/// A renewal of a grant that nobody knows of, given a moment ago.
+fn forgotten(pick: usize, slot: u32) -> Step {
+    Step::plain(Action::Renew(vec![(Naming::Unknown(pick), Claiming::Invented { age_us: 1_000, slot })]))
+}
+
+#[test]
+fn waiters_that_expire_together_are_reaped_in_parts() {
+    let late = Step { elapse: Elapse::PastLeases, ..crowd(1) };
+    written(vec![limit(1), crowd(301), late, tick(), tick(), tick()], &["reap cut", "expiry with a queue"]);
+}
+
+#[test]
+fn a_limit_that_rises_by_a_thousand_grants_in_parts() {
+    let met = ["promotion cut", "hundreds granted at once"];
+    written(vec![limit(1), crowd(500), crowd(201), limit(1000), tick(), tick()], &met);
+}
+
+#[test]
+fn slots_far_above_those_made_are_reclaimed() {
+    let flushed = Step { fault: Some(Fault::Flush), ..limit(1000) };
+    let acquire = Step::plain(Action::Crowd { count: 3, weight: 1, wait: false });
+    let release = Step::plain(Action::ReleaseMany { every: 2, max: 2 });
+    let steps = vec![
+        flushed,
+        forgotten(0, 500),
+        forgotten(1, 700),
+        forgotten(2, 100),
+        forgotten(3, 101),
+        acquire.clone(),
+        release,
+        forgotten(4, 102),
+        acquire,
+        forgotten(5, 499),
+        crowd(200),
+    ];
+    let met =
+        ["renew: reclaimed far above the slots made", "range of slots split", "slot taken from a range"];
+    written(steps, &met);
+}

@@ -1,0 +1,396 @@
+//! The Lua where random histories do not come: its text, keys that are not permits', memory that is full, and
+//! keys of which only some are left.
+//!
+//! The headers of Lua files drift: nobody reads them but people. So what can be checked of them is, and with
+//! it the rules that keep numbers exact.
+
+mod support {
+    pub(crate) mod dump;
+}
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use permits::model::{self, Server as Told, State};
+use permits::protocol::{
+    Acquire, Answers, Command, Declaration, Grant, Holder, Id, Name, Operation, Recovery, Release, Renew,
+    Renewed, Reply,
+};
+use permits::store::StoreError;
+use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
+use permits_testkit::{Connection, Resp, Server};
+use tokio::runtime::Runtime;
+
+use support::dump;
+
+const COMMANDS: [&str; 7] = ["acquire", "inspect", "pause", "release", "renew", "revoke", "set_limit"];
+const SHARED: [&str; 6] = ["begin", "clock", "entries", "finish", "promote", "slots"];
+
+/// Where `..` joins texts, and never a number.
+const JOINED: [&str; 1] = ["redis.call('PUBLISH', channel .. to, message)"];
+
+fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "src/store/redis/lua"].iter().collect()
+}
+
+fn text(name: &str) -> String {
+    let path = folder().join(format!("{name}.lua"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The comment at the beginning of a file, and the rest.
+fn split(text: &str) -> (String, String) {
+    let is_comment = |line: &&str| line.starts_with("--");
+    let header: Vec<&str> = text.lines().take_while(is_comment).collect();
+    let code: Vec<&str> = text.lines().skip_while(is_comment).collect();
+    (header.join("\n"), code.join("\n"))
+}
+
+/// The code of a line, without its comment. No text in the Lua has two hyphens.
+fn code_of(line: &str) -> &str {
+    line.split_once("--").map_or(line, |(code, _)| code).trim()
+}
+
+#[test]
+fn every_lua_file_is_known_here() {
+    let files = fs::read_dir(folder()).expect("the folder is there").map(|file| {
+        let name = file.expect("it can be read").file_name().into_string().expect("it is UTF-8");
+        name.strip_suffix(".lua").map(str::to_owned).unwrap_or(name)
+    });
+    let known = COMMANDS.into_iter().chain(SHARED).map(str::to_owned);
+    assert_eq!(files.collect::<BTreeSet<_>>(), known.collect::<BTreeSet<_>>());
+}
+
+#[test]
+fn every_command_file_is_short_and_says_what_it_takes_returns_and_costs() {
+    for name in COMMANDS {
+        let text = text(name);
+        let (header, _) = split(&text);
+        assert!(text.lines().count() < 80, "{name} has {} lines", text.lines().count());
+        assert!(header.starts_with(&format!("-- {name}: ")), "{name} begins with {header}");
+        for part in ["KEYS ", "ARGV ", "Returns ", "Idempotent", "Cost "] {
+            let said = header.lines().filter(|line| line.starts_with(&format!("-- {part}"))).count();
+            assert_eq!(said, 1, "{name} has {said} lines for {part:?}");
+        }
+    }
+}
+
+#[test]
+fn headers_count_the_arguments_as_the_code_does() {
+    for name in COMMANDS {
+        let (header, code) = split(&text(name));
+        let argv = header.lines().find(|line| line.starts_with("-- ARGV")).expect("it has the line");
+        for line in code.lines() {
+            // `ARGV[8]`: the header names 8.
+            for part in line.split("ARGV[").skip(1) {
+                let index: String = part.chars().take_while(char::is_ascii_digit).collect();
+                assert!(argv.contains(&index), "{name} reads ARGV[{index}]: {argv}");
+            }
+            // `for i = 9, #ARGV, 5 do`: the header says that so many come for each request.
+            let Some((_, range)) = line.split_once("for i = ") else { continue };
+            let Some((first, rest)) = range.split_once(", #ARGV, ") else { continue };
+            let each = rest.strip_suffix(" do").or(rest.split_once(" do ").map(|(each, _)| each));
+            let each = each.unwrap_or_else(|| panic!("{name}: {line}"));
+            assert!(argv.contains(&format!("{each} a request")), "{name} takes {each} each: {argv}");
+            let fixed = first.parse::<u32>().expect("a number") - 1;
+            let named = argv.contains(&format!("{first}…")) || argv.contains(&format!("{fixed} the"));
+            assert!(named, "{name} begins at {first}: {argv}");
+        }
+    }
+    let (header, code) = split(&text("begin"));
+    for index in 1..8 {
+        assert!(code.contains(&format!("ARGV[{index}]")), "begin does not read ARGV[{index}]");
+        assert!(
+            header.contains(&format!("  {index} ")) || header.contains(&format!("ARGV  {index} ")),
+            "{index}"
+        );
+    }
+}
+
+#[test]
+fn headers_list_every_answer_that_the_code_gives() {
+    for name in ["acquire", "release", "renew", "revoke"] {
+        let (header, code) = split(&text(name));
+        for tag in ["granted", "held", "waiting", "lost", "again", "exceeds_limit", "unknown"] {
+            let (said, given) = (header.contains(tag), code.contains(&format!("'{tag}'")));
+            // A refused acquire is a reason, and there are many.
+            assert!(said == given || (name == "acquire" && given), "{name}, {tag}: {said} {given}");
+        }
+    }
+}
+
+#[test]
+fn numbers_never_go_through_a_text_that_rounds_them() {
+    for name in COMMANDS.into_iter().chain(SHARED) {
+        for (number, line) in text(name).lines().enumerate() {
+            let code = code_of(line);
+            for word in ["cjson", "math.random", "tostring"] {
+                assert!(!code.contains(word), "{name}:{} has {word}", number + 1);
+            }
+            // `...` passes arguments on and joins nothing.
+            let joins = code.replace("...", "").contains("..");
+            assert!(!joins || JOINED.contains(&code), "{name}:{} joins with ..: {code}", number + 1);
+            // A token or a time has 16 digits. %d is exact in no Lua of a server, and %g in none.
+            let formats = code.contains("string.format(") && (code.contains("%d ") || code.contains("%g"));
+            assert!(!formats, "{name}:{} formats a number by something else than %.0f", number + 1);
+        }
+    }
+}
+
+/// A semaphore on a real server and in the model, at one moment.
+struct Both {
+    store: ToldStore,
+    connection: Connection,
+    state: Option<State>,
+    now_us: u64,
+    keys: [String; 5],
+    // Dropped behind the store, which has tasks on it.
+    runtime: Runtime,
+    _server: Server,
+}
+
+impl Both {
+    fn start() -> Self {
+        let server = Server::start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let url = server.url();
+        let connecting = ToldStore::connect(&url, "permits-test", id("session"));
+        let store = runtime.block_on(connecting).expect("the server runs");
+        let connection = server.connect().expect("the server runs");
+        let (state, now_us, keys) = (None, 0, keys_of("permits-test", &name()));
+        let mut both = Self { store, connection, state, now_us, keys, runtime, _server: server };
+        both.set_time(4_102_444_800_000_000);
+        both
+    }
+
+    fn set_time(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        let told = ["now_us", &now_us.to_string(), "run_id", "run", "uptime_ms", "1000000000"];
+        self.call(&[&["HSET", SERVER_KEY], &told[..]].concat());
+    }
+
+    fn call(&mut self, command: &[&str]) -> Resp {
+        let reply = self.connection.call(command).expect("the server runs");
+        assert!(!matches!(reply, Resp::Error(_)), "{command:?}: {reply:?}");
+        reply
+    }
+
+    fn execute(&mut self, operation: &Operation) -> Result<Reply, StoreError> {
+        self.runtime.block_on(self.store.execute(&command(operation)))
+    }
+
+    /// Executes it on both, and demands the same.
+    fn same(&mut self, operation: &Operation) -> Answers {
+        let told = Told { now_us: self.now_us, run_id: "run", uptime_ms: 1_000_000_000 };
+        let (wanted, _) = model::apply(&mut self.state, &told, &command(operation));
+        let got = self.execute(operation).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        assert_eq!(got, wanted, "{operation:?}");
+        self.unchanged();
+        got.answers
+    }
+
+    /// The server has what the model has.
+    #[track_caller]
+    fn unchanged(&mut self) {
+        let dump = dump::read(&mut self.connection, &self.keys).expect("it can be read");
+        assert_eq!(dump.state, self.state);
+        assert_eq!(dump.check_expiry(), Ok(()));
+    }
+
+    /// A and B hold, C and D wait, and the slot of another one is free.
+    fn full() -> Self {
+        let mut both = Self::start();
+        both.same(&acquire(&["x", "a", "b"]));
+        both.same(&release("x"));
+        both.same(&Operation::SetLimit { limit: Some(2), expected_version: None });
+        both.same(&Operation::SetLimit { limit: None, expected_version: None });
+        both.same(&acquire(&["c", "d"]));
+        both
+    }
+
+    fn fill_memory(&mut self) {
+        self.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+
+    fn free_memory(&mut self) {
+        self.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+}
+
+fn id(text: &str) -> Id {
+    Id::new(text).expect("it is plain")
+}
+
+fn name() -> Name {
+    Name::new("exports").expect("it is valid")
+}
+
+fn holder(name: &str) -> Holder {
+    Holder::new(name).expect("it is valid")
+}
+
+fn command(operation: &Operation) -> Command {
+    Command {
+        semaphore: name(),
+        session: id("session"),
+        lease_ms: 3_000,
+        recovery: Recovery::Off,
+        declaration: Declaration::Fallback(3),
+        operation: operation.clone(),
+    }
+}
+
+fn acquire(holders: &[&str]) -> Operation {
+    let requests = holders.iter().map(|name| Acquire {
+        holder: holder(name),
+        request: id(name),
+        weight: 1,
+        lease_ms: 3_000,
+        wait: true,
+    });
+    Operation::Acquire { queue_max: 10, requests: requests.collect() }
+}
+
+fn release(name: &str) -> Operation {
+    Operation::Release(vec![Release { holder: holder(name), request: id(name) }])
+}
+
+fn renew(name: &str, grant: Option<Grant>) -> Operation {
+    Operation::Renew(vec![Renew {
+        holder: holder(name),
+        request: id(name),
+        weight: 1,
+        lease_ms: 3_000,
+        grant,
+    }])
+}
+
+/// One of each.
+fn every_operation() -> [Operation; 7] {
+    [
+        acquire(&["new"]),
+        release("a"),
+        renew("b", None),
+        Operation::SetLimit { limit: Some(3), expected_version: None },
+        Operation::Pause(true),
+        Operation::Revoke { holder: holder("a"), reason: "".into() },
+        Operation::Inspect { max: 10 },
+    ]
+}
+
+#[test]
+fn a_key_of_another_program_is_left_alone() {
+    let mut both = Both::start();
+    for key in both.keys.clone() {
+        both.call(&["SET", &key, "not ours"]);
+        for operation in every_operation() {
+            let error = both.execute(&operation).expect_err("the key is not ours");
+            assert!(matches!(error, StoreError::WrongType { .. }), "{key}, {operation:?}: {error:?}");
+            assert_eq!(both.call(&["GET", &key]).text(), "not ours");
+            assert_eq!(both.call(&["DBSIZE"]).int(), 2, "{key} and what the server is told");
+        }
+        both.call(&["DEL", &key]);
+    }
+    both.same(&acquire(&["a"]));
+}
+
+/// Not so for the last key, the free slots: it is looked at only when a slot comes or goes, which can be
+/// behind other writes, and a look at it in every command would cost more than it protects.
+#[test]
+fn a_key_overwritten_by_another_program_stops_everything_that_needs_it() {
+    for number in 1..4 {
+        let mut both = Both::full();
+        let key = both.keys[number].clone();
+        let others: Vec<String> = both.keys.iter().filter(|other| **other != key).cloned().collect();
+        both.call(&["DEL", &key]);
+        both.call(&["SET", &key, "not ours"]);
+        let dump = |both: &mut Both| {
+            others
+                .iter()
+                .map(|key| both.connection.call(&["DUMP", key]).expect("it runs"))
+                .collect::<Vec<_>>()
+        };
+        for operation in every_operation() {
+            let before = dump(&mut both);
+            match both.execute(&operation) {
+                Err(StoreError::WrongType { .. }) => {
+                    assert_eq!(dump(&mut both), before, "{key}, {operation:?}: failed, and wrote something");
+                }
+                Err(error) => panic!("{key}, {operation:?}: {error:?}"),
+                // It has no need of that key.
+                Ok(_) => {}
+            }
+            assert_eq!(both.call(&["GET", &key]).text(), "not ours");
+        }
+    }
+}
+
+#[test]
+fn without_memory_nothing_is_acquired_and_nothing_half_done() {
+    let mut both = Both::full();
+    both.fill_memory();
+    for operation in [acquire(&["new"]), acquire(&["a"]), acquire(&["new", "a", "c"])] {
+        let error = both.execute(&operation).expect_err("there is no memory");
+        assert!(matches!(error, StoreError::OutOfMemory { .. }), "{error:?}");
+        both.unchanged();
+    }
+    both.free_memory();
+    both.same(&acquire(&["new"]));
+}
+
+#[test]
+fn without_memory_a_new_semaphore_is_not_begun() {
+    let mut both = Both::start();
+    both.fill_memory();
+    let error = both.execute(&acquire(&["a"])).expect_err("there is no memory");
+    assert!(matches!(error, StoreError::OutOfMemory { .. }), "{error:?}");
+    both.unchanged();
+    both.free_memory();
+    both.same(&acquire(&["a"]));
+}
+
+#[test]
+fn without_memory_what_is_there_is_kept_freed_and_handed_on() {
+    let mut both = Both::full();
+    both.fill_memory();
+    both.same(&renew("b", None));
+    both.same(&renew("c", None));
+    assert_eq!(both.same(&release("a")), Answers::Release(vec![permits::protocol::Released::Held]));
+    both.same(&Operation::Pause(true));
+    both.same(&Operation::Revoke { holder: holder("b"), reason: "late".into() });
+    both.same(&Operation::Pause(false));
+    both.same(&Operation::SetLimit { limit: Some(1), expected_version: None });
+    both.same(&Operation::SetLimit { limit: None, expected_version: None });
+    both.same(&Operation::Inspect { max: 10 });
+    // Leases end as ever.
+    both.free_memory();
+    both.set_time(both.now_us + 3_500_000);
+    both.fill_memory();
+    both.same(&renew("c", None));
+    both.same(&Operation::Inspect { max: 10 });
+}
+
+#[test]
+fn without_memory_a_forgotten_permit_is_put_back() {
+    let mut both = Both::full();
+    let entry = &both.state.as_ref().expect("there is one").entries[&holder("b")];
+    let model::Place::Holding(grant) = entry.place else { panic!("b holds: {entry:?}") };
+    let now_us = both.now_us + 1_000_000;
+    both.call(&["FLUSHALL"]);
+    both.state = None;
+    both.set_time(now_us);
+    both.fill_memory();
+    assert_eq!(both.same(&renew("b", Some(grant))), Answers::Renew(vec![Renewed::Held]));
+}
+
+#[test]
+fn keys_left_over_without_a_state_are_cleared_away() {
+    for operation in every_operation() {
+        let mut both = Both::full();
+        let state = both.keys[0].clone();
+        both.call(&["DEL", &state]);
+        both.state = None;
+        both.same(&operation);
+    }
+}

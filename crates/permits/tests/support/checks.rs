@@ -1,0 +1,461 @@
+//! The properties of one command, judged from outside: the state before, what was asked, what was answered,
+//! and the state after. Each check is named by the property it is for, and says it in its message.
+//!
+//! They know nothing of how the model decides; where a bound has an exception, the exception is stated here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use permits::model::{Entry, Place, State};
+use permits::protocol::{
+    Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, News, Operation, Released, Renewed,
+    Reply,
+};
+
+/// One command, with all that it found, said and left.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) now_us: u64,
+    /// `None` also for a state that had expired.
+    pub(crate) before: Option<State>,
+    pub(crate) command: Command,
+    pub(crate) reply: Reply,
+    pub(crate) events: Vec<Event>,
+    pub(crate) after: Option<State>,
+}
+
+/// A grant that this command made. A reclaim is none.
+pub(crate) struct Fresh {
+    pub(crate) holder: Holder,
+    pub(crate) grant: Grant,
+}
+
+/// A check, and the property that it is for.
+pub(crate) type Check = fn(&Step) -> Result<(), String>;
+
+/// All checks of one command.
+pub(crate) const CHECKS: [(&str, Check); 9] = [
+    ("P1", bound),
+    ("P5", nothing_appears_unasked),
+    ("P6", first_come_first_served),
+    ("P7", what_fits_is_granted),
+    ("P9", what_left_is_gone),
+    ("P10", conservation),
+    ("P11", pinned_limit),
+    ("P13", others_are_untouched),
+    ("P15", no_herd),
+];
+
+/// Runs all checks.
+pub(crate) fn check(step: &Step) -> Result<(), String> {
+    CHECKS.iter().try_for_each(|(property, check)| {
+        check(step).map_err(|reason| format!("{property}: {reason}\n{:?}\n{:?}", step.command, step.reply))
+    })
+}
+
+impl Step {
+    fn now_ms(&self) -> u64 {
+        self.now_us / 1000
+    }
+
+    fn held_before(&self) -> u64 {
+        self.before.as_ref().map_or(0, |state| state.held)
+    }
+
+    fn entry_before(&self, holder: &Holder) -> Option<&Entry> {
+        self.before.as_ref()?.entries.get(holder)
+    }
+
+    fn entry_after(&self, holder: &Holder) -> Option<&Entry> {
+        self.after.as_ref()?.entries.get(holder)
+    }
+
+    /// Entries before, also of a state that was not there.
+    fn entries_before(&self) -> impl Iterator<Item = (&Holder, &Entry)> {
+        self.before.iter().flat_map(|state| &state.entries)
+    }
+
+    /// Whether the reply says that work is left.
+    fn is_cut(&self) -> bool {
+        self.reply.recheck_ms == Some(0)
+    }
+
+    fn is_recovering(&self) -> bool {
+        self.after.as_ref().is_some_and(|state| self.now_ms() < state.recovering_until_ms)
+    }
+
+    /// What this command granted, in order: first waiters, then newcomers.
+    pub(crate) fn fresh(&self) -> Vec<Fresh> {
+        let mut fresh: Vec<Fresh> = Vec::new();
+        for Event { holder, news, .. } in &self.events {
+            if let News::Granted(grant) = news {
+                fresh.push(Fresh { holder: holder.clone(), grant: *grant });
+            }
+        }
+        if let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+            (&self.command.operation, &self.reply.answers)
+        {
+            for (asked, answer) in requests.iter().zip(answers) {
+                let Acquired::Granted(grant) = answer else { continue };
+                // Not the earlier answer to a request known before, nor one that stands in this batch twice.
+                let place = Place::Holding(*grant);
+                let earlier = self.entry_before(&asked.holder).is_some_and(|entry| entry.place == place);
+                if !earlier && !fresh.iter().any(|fresh| fresh.grant == *grant) {
+                    fresh.push(Fresh { holder: asked.holder.clone(), grant: *grant });
+                }
+            }
+        }
+        fresh
+    }
+
+    /// What the command names: these entries may change by its word.
+    fn named(&self) -> BTreeSet<(Holder, Id)> {
+        match &self.command.operation {
+            Operation::Acquire { requests, .. } => {
+                requests.iter().map(|asked| (asked.holder.clone(), asked.request.clone())).collect()
+            }
+            Operation::Release(releases) => {
+                releases.iter().map(|release| (release.holder.clone(), release.request.clone())).collect()
+            }
+            Operation::Renew(renewals) => {
+                renewals.iter().map(|renew| (renew.holder.clone(), renew.request.clone())).collect()
+            }
+            Operation::Revoke { holder, .. } => self
+                .entry_before(holder)
+                .map(|entry| (holder.clone(), entry.request.clone()))
+                .into_iter()
+                .collect(),
+            Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Inspect { .. } => BTreeSet::new(),
+        }
+    }
+}
+
+/// P1: after every command the units held are within the limit. They may be above it only when they were
+/// before it was lowered, and then they only become fewer: nothing is granted or put back above the limit.
+/// While the server recovers nothing is granted either out of what was free when the command came, neither
+/// units nor slots.
+///
+/// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
+fn bound(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    let (held, limit) = (after.held, u64::from(after.limit));
+    if held > limit && held > step.held_before() {
+        return Err(format!("{} held before, {held} now, of {limit}", step.held_before()));
+    }
+    let fresh = step.fresh();
+    if !fresh.is_empty() {
+        if held > limit {
+            return Err(format!("granted while {held} of {limit} are held"));
+        }
+        if after.paused {
+            return Err("granted while paused".into());
+        }
+        if step.is_recovering() && held > step.held_before() {
+            return Err(format!("granted out of free capacity in a recovery window: {held} held"));
+        }
+    }
+    for Fresh { holder, grant, .. } in &fresh {
+        if grant.slot >= after.limit {
+            return Err(format!("{holder} got slot {} of {limit}", grant.slot));
+        }
+        if step.is_recovering() {
+            // Whose slot it was is known: no holder that the store forgot can come back for it.
+            let place =
+                |entry: &Entry| matches!(entry.place, Place::Holding(before) if before.slot == grant.slot);
+            if !step.entries_before().any(|(_, entry)| place(entry)) {
+                return Err(format!("{holder} got slot {}, which may be a forgotten holder's", grant.slot));
+            }
+        } else if let Some((lower, _)) = after.free.range(..u64::from(grant.slot)).next() {
+            // Everything that frees a slot comes before everything that takes one.
+            return Err(format!("{holder} got slot {}, and {lower} is free", grant.slot));
+        }
+    }
+    Ok(())
+}
+
+/// P5: an entry appears only by an acquire that is answered so, or by the reclaim of a permit from before
+/// this era, which the store does not know. Whatever is renewed besides stays gone.
+fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    for (holder, entry) in &after.entries {
+        let known = step.entry_before(holder).is_some_and(|before| before.request == entry.request);
+        if known && !matches!(step.command.operation, Operation::Renew(_)) {
+            continue;
+        }
+        let appeared = match (&step.command.operation, &step.reply.answers) {
+            (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
+                requests.iter().zip(answers).any(|(asked, answer)| {
+                    asked.holder == *holder
+                        && asked.request == entry.request
+                        && match (answer, entry.place) {
+                            (Acquired::Granted(grant), Place::Holding(held)) => *grant == held,
+                            (Acquired::Waiting { .. }, Place::Waiting(_)) => true,
+                            _ => false,
+                        }
+                })
+            }
+            (Operation::Renew(renewals), Answers::Renew(answers)) => {
+                let before = step.entry_before(holder);
+                let stays = known && before.is_some_and(|before| before.place == entry.place);
+                let promoted = step.events.iter().any(|event| event.request == entry.request);
+                let reclaimed = renewals.iter().zip(answers).any(|(renew, answer)| {
+                    let forgotten = renew.grant.is_some_and(|grant| {
+                        after.era_known < grant.token
+                            && grant.token < after.era_began_us
+                            && entry.place == Place::Holding(grant)
+                    });
+                    renew.request == entry.request && *answer == Renewed::Held && forgotten
+                });
+                stays || (known && promoted) || reclaimed
+            }
+            _ => false,
+        };
+        if !appeared {
+            return Err(format!("{holder} appeared: {entry:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// P6: waiters are granted in the order of their tickets, each only when all before it have gone, and a
+/// newcomer only when nobody waits.
+fn first_come_first_served(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    let mut tickets = Vec::new();
+    for event in step.events.iter().filter(|event| matches!(event.news, News::Granted(_))) {
+        match step.entry_before(&event.holder).map(|entry| entry.place) {
+            Some(Place::Waiting(ticket)) => tickets.push(ticket),
+            place => return Err(format!("{} did not wait and was called: {place:?}", event.holder)),
+        }
+    }
+    if !tickets.is_sorted() {
+        return Err(format!("granted in the order {tickets:?}"));
+    }
+    // A ticket is given once, so one that is still there is that of a waiter who stayed.
+    let first_left = step
+        .before
+        .iter()
+        .flat_map(|before| before.queue.keys())
+        .find(|ticket| after.queue.contains_key(ticket));
+    if let (Some(left), Some(last)) = (first_left, tickets.last())
+        && left < last
+    {
+        return Err(format!("{:?} with ticket {left} was overtaken by {last}", after.queue[left]));
+    }
+    let mut waiting = first_left.is_some();
+    if let Operation::Acquire { requests, .. } = &step.command.operation
+        && let Answers::Acquire(answers) = &step.reply.answers
+    {
+        // Newcomers are behind those called; a request may stand in the batch twice, and counts once.
+        let mut newcomers = step.fresh().into_iter().skip(tickets.len()).map(|fresh| fresh.grant).peekable();
+        for (asked, answer) in requests.iter().zip(answers) {
+            match answer {
+                Acquired::Granted(grant) if newcomers.next_if_eq(grant).is_some() && waiting => {
+                    return Err(format!("{} came last and was granted while others wait", asked.holder));
+                }
+                Acquired::Waiting { .. } => waiting = true,
+                Acquired::Granted(_) | Acquired::Refused(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// P7, P11: after every command the head of the line does not fit; so what is freed, and what a raised limit
+/// adds, is handed over at once. Not while paused, in a recovery window, or when the reply says that work is
+/// left.
+fn what_fits_is_granted(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    let Some(head) = after.queue.values().next() else { return Ok(()) };
+    if after.paused || step.is_recovering() || step.is_cut() {
+        return Ok(());
+    }
+    let (weight, limit) = (u64::from(after.entries[head].weight), u64::from(after.limit));
+    // Who is heavier than the limit is refused when anything is free.
+    let fits = if weight > limit { after.held < limit } else { after.held + weight <= limit };
+    if fits {
+        Err(format!("{head} of {weight} waits, and {} of {limit} are held", after.held))
+    } else {
+        Ok(())
+    }
+}
+
+/// P9: who was released or revoked is nowhere, and is not granted by the command that removed it.
+fn what_left_is_gone(step: &Step) -> Result<(), String> {
+    let left: Vec<(&Holder, Option<&Id>)> = match (&step.command.operation, &step.reply.answers) {
+        (Operation::Release(releases), Answers::Release(answers)) => {
+            let left = releases.iter().zip(answers).filter(|(_, was)| **was != Released::Unknown);
+            left.map(|(release, _)| (&release.holder, Some(&release.request))).collect()
+        }
+        (Operation::Revoke { holder, .. }, Answers::Revoke(_)) => vec![(holder, None)],
+        _ => return Ok(()),
+    };
+    for (holder, request) in left {
+        let granted = |event: &Event| event.holder == *holder && matches!(event.news, News::Granted(_));
+        if step.entry_after(holder).is_some() || step.events.iter().any(granted) {
+            return Err(format!("{holder} ({request:?}) left and is still there"));
+        }
+    }
+    Ok(())
+}
+
+/// P10: the parts of the state say the same: units, slots, line, leases and entries; and nothing is over.
+fn conservation(step: &Step) -> Result<(), String> {
+    let Some(state) = &step.after else { return Ok(()) };
+    conserved(state)?;
+    if state.expires_ms < step.now_ms() + 2 * state.lease_max_ms {
+        return Err(format!("it expires at {}, too early for a lease to end", state.expires_ms));
+    }
+    let sequence = step.before.as_ref().map_or(0, |state| state.sequence) + 1;
+    if (state.sequence, step.reply.sequence) != (sequence, sequence) {
+        return Err(format!("sequence {} after {sequence} commands", state.sequence));
+    }
+    Ok(())
+}
+
+/// Whether one state is whole.
+pub(crate) fn conserved(state: &State) -> Result<(), String> {
+    let mut held = 0;
+    let (mut leases, mut queue) = (BTreeSet::new(), BTreeMap::new());
+    let mut slots = BTreeSet::new();
+    for (holder, entry) in &state.entries {
+        leases.insert((entry.deadline, holder.clone()));
+        match entry.place {
+            Place::Waiting(ticket) => {
+                if entry.deadline >= 0 || ticket > state.last_ticket {
+                    return Err(format!("the waiter {holder}: {entry:?}"));
+                }
+                queue.insert(ticket, holder.clone());
+            }
+            Place::Holding(grant) => {
+                held += u64::from(entry.weight);
+                if entry.deadline <= 0 || grant.token > state.last_token {
+                    return Err(format!("the holder {holder}: {entry:?}"));
+                }
+                if !slots.insert(u64::from(grant.slot)) {
+                    return Err(format!("slot {} is held twice", grant.slot));
+                }
+            }
+        }
+    }
+    for (&first, &last) in &state.free {
+        if first > last || (first..=last).any(|slot| !slots.insert(slot)) {
+            return Err(format!("the free slots {first}-{last} are no range, or in use, or free twice"));
+        }
+    }
+    let all = slots.len() as u64 == state.slots_made
+        && slots.last().is_none_or(|last| last + 1 == state.slots_made);
+    if !all {
+        return Err(format!("of {} slots {} are accounted for", state.slots_made, slots.len()));
+    }
+    if held != state.held {
+        return Err(format!("{held} units in entries, {} in the state", state.held));
+    }
+    if held == 0 && state.slots_made > 0 {
+        return Err(format!("nothing is held, and {} slots are remembered", state.slots_made));
+    }
+    if leases != state.leases {
+        return Err(format!("leases {:?} of {:?}", state.leases, state.entries));
+    }
+    if queue != state.queue {
+        return Err(format!("queue {:?} of {:?}", state.queue, state.entries));
+    }
+    Ok(())
+}
+
+/// P11: what a program declares never changes a limit that an operator pinned, and the version tells of every
+/// change.
+fn pinned_limit(step: &Step) -> Result<(), String> {
+    let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
+    let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
+    let operator = matches!(step.command.operation, Operation::SetLimit { .. });
+    if before.pinned && !operator && !is_same {
+        return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
+    }
+    if is_same != (before.limit_version == after.limit_version) {
+        return Err(format!("version {} became {}", before.limit_version, after.limit_version));
+    }
+    let declared = match step.command.declaration {
+        Declaration::Stored => None,
+        Declaration::Declare(limit) | Declaration::Fallback(limit) | Declaration::Require(limit) => {
+            Some(limit)
+        }
+    };
+    if !operator && before.limit != after.limit && Some(after.limit) != declared {
+        return Err(format!("nobody asked for a limit of {}", after.limit));
+    }
+    Ok(())
+}
+
+/// P13, P5, P11: an entry that the command does not name keeps everything it has until its own deadline,
+/// unless it is granted or refused and told so. So no short lease ends a longer one, no late release frees
+/// another's permit, and a lowered limit revokes nobody.
+fn others_are_untouched(step: &Step) -> Result<(), String> {
+    let named = step.named();
+    for (holder, before) in step.entries_before() {
+        if named.contains(&(holder.clone(), before.request.clone())) {
+            continue;
+        }
+        let ended = before.deadline.unsigned_abs() <= step.now_ms();
+        let news =
+            step.events.iter().find(|event| event.holder == *holder && event.request == before.request);
+        let wanted = match news.map(|event| &event.news) {
+            None => Some(before.clone()),
+            Some(News::Granted(grant)) => Some(Entry {
+                place: Place::Holding(*grant),
+                deadline: (step.now_ms() + before.lease_ms).cast_signed(),
+                ..before.clone()
+            }),
+            Some(News::Refused) => None,
+            Some(News::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
+        };
+        // Where it left, another of the same name may have come.
+        let after = step.entry_after(holder).filter(|after| after.request == before.request);
+        let reaped = ended && news.is_none() && after.is_none();
+        if after != wanted.as_ref() && !reaped {
+            return Err(format!("{holder} was {before:?} and is {after:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// P15: waiters are granted only from what was free or became free, each once, and each session hears only of
+/// its own.
+fn no_herd(step: &Step) -> Result<(), String> {
+    let freed: u64 = step
+        .entries_before()
+        .filter(|(holder, before)| {
+            let stays = step.entry_after(holder).is_some_and(|after| after.place == before.place);
+            matches!(before.place, Place::Holding(_)) && !stays
+        })
+        .map(|(_, before)| u64::from(before.weight))
+        .sum();
+    let limit = step.after.as_ref().map_or(0, |after| u64::from(after.limit));
+    let room = limit.saturating_sub(step.held_before().saturating_sub(freed));
+    let named = step.named();
+    let mut told = BTreeSet::new();
+    let mut granted = 0;
+    for event in &step.events {
+        if !told.insert((&event.holder, &event.request)) {
+            return Err(format!("{} was told twice: {:?}", event.holder, step.events));
+        }
+        let before = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
+        let Some(before) = before else { return Err(format!("{} was told of nothing it had", event.holder)) };
+        // Who renews an entry in this very command is the one to hear of it.
+        let renews = matches!(step.command.operation, Operation::Renew(_))
+            && named.contains(&(event.holder.clone(), event.request.clone()));
+        let session = if renews { &step.command.session } else { &before.session };
+        if event.session != *session {
+            return Err(format!("{} is not of session {}", event.holder, event.session));
+        }
+        if let News::Granted(_) = event.news {
+            if !matches!(before.place, Place::Waiting(_)) {
+                return Err(format!("{} was granted again", event.holder));
+            }
+            granted += u64::from(before.weight);
+        }
+    }
+    if granted > room {
+        return Err(format!("{granted} units were handed to waiters, and {room} were there to give"));
+    }
+    Ok(())
+}

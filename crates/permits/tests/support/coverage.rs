@@ -1,0 +1,203 @@
+//! Proof that a random run met what it is there for: each thing of a list has happened at least once.
+
+use std::collections::BTreeMap;
+
+use permits::model::{REAP_MAX, State};
+use permits::protocol::{
+    Acquired, Answers, Command, Event, News, Operation, Refusal, Released, Renewed, Reply,
+};
+
+/// How often each thing happened.
+#[derive(Debug, Default)]
+pub(crate) struct Coverage {
+    counts: BTreeMap<&'static str, u64>,
+}
+
+/// What a history of a few holders must have met.
+pub(crate) const SMALL: &[&str] = &[
+    "acquire: granted",
+    "acquire: waiting",
+    "acquire: known, granted",
+    "acquire: known, waiting",
+    "acquire: no_permits",
+    "acquire: exceeds_limit",
+    "acquire: already_held",
+    "acquire: queue_full",
+    "acquire: no_limit",
+    "acquire: limit_mismatch",
+    "release: held",
+    "release: waiting",
+    "release: unknown",
+    "renew: held",
+    "renew: granted",
+    "renew: waiting",
+    "renew: lost",
+    "renew: again",
+    "renew: exceeds_limit",
+    "renew: reclaimed",
+    "renew: reclaimed, place in line forgotten",
+    "renew: handed to another session",
+    "set_limit: done",
+    "set_limit: another version",
+    "pause",
+    "resume",
+    "revoke: held",
+    "revoke: waiting",
+    "revoke: unknown",
+    "inspect",
+    "news: granted",
+    "news: revoked",
+    "news: refused",
+    "expiry with a queue",
+    "idle state expired",
+    "new era with its data",
+    "recovery window held back",
+    "range of slots split",
+    "slot taken from a range",
+];
+
+/// What a history of hundreds of entries must have met besides.
+pub(crate) const CROWDED: &[&str] =
+    &["reap cut", "promotion cut", "hundreds granted at once", "renew: reclaimed far above the slots made"];
+
+impl Coverage {
+    /// Counts what one command met. `before` is the state that it found, as the model has it.
+    pub(crate) fn note(
+        &mut self,
+        now_us: u64,
+        before: Option<&State>,
+        command: &Command,
+        (reply, events): (&Reply, &[Event]),
+        after: Option<&State>,
+    ) {
+        let now_ms = now_us / 1000;
+        self.add(before.is_some_and(|state| state.is_expired(now_ms)), "idle state expired");
+        let before = before.filter(|state| !state.is_expired(now_ms));
+        self.note_answers(before, command, reply);
+        for event in events {
+            self.count(match event.news {
+                News::Granted(_) => "news: granted",
+                News::Revoked(_) => "news: revoked",
+                News::Refused => "news: refused",
+            });
+        }
+        self.add(events.len() > 300, "hundreds granted at once");
+        let expired = before.map_or(0, |state| expired(state, now_ms));
+        self.add(expired >= REAP_MAX, "reap cut");
+        self.add(expired < REAP_MAX && reply.recheck_ms == Some(0), "promotion cut");
+        let Some(after) = after else { return };
+        if let Some(before) = before {
+            self.add(expired > 0 && !before.queue.is_empty(), "expiry with a queue");
+            self.add(before.server != after.server, "new era with its data");
+            self.note_slots(before, after);
+        }
+        let head = after.queue.values().next().map(|holder| u64::from(after.entries[holder].weight));
+        let held_back = now_ms < after.recovering_until_ms
+            && !after.paused
+            && head.is_some_and(|weight| after.held + weight <= after.limit.into());
+        self.add(held_back, "recovery window held back");
+    }
+
+    fn note_answers(&mut self, before: Option<&State>, command: &Command, reply: &Reply) {
+        match (&command.operation, &reply.answers) {
+            (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
+                for (request, answer) in requests.iter().zip(answers) {
+                    let known = before
+                        .and_then(|state| state.entries.get(&request.holder))
+                        .is_some_and(|entry| entry.request == request.request);
+                    self.count(match (answer, known) {
+                        (Acquired::Granted(_), false) => "acquire: granted",
+                        (Acquired::Waiting { .. }, false) => "acquire: waiting",
+                        (Acquired::Granted(_), true) => "acquire: known, granted",
+                        (Acquired::Waiting { .. }, true) => "acquire: known, waiting",
+                        (Acquired::Refused(Refusal::NoPermits), _) => "acquire: no_permits",
+                        (Acquired::Refused(Refusal::ExceedsLimit), _) => "acquire: exceeds_limit",
+                        (Acquired::Refused(Refusal::AlreadyHeld), _) => "acquire: already_held",
+                        (Acquired::Refused(Refusal::QueueFull), _) => "acquire: queue_full",
+                        (Acquired::Refused(Refusal::NoLimit), _) => "acquire: no_limit",
+                        (Acquired::Refused(Refusal::LimitMismatch), _) => "acquire: limit_mismatch",
+                    });
+                }
+            }
+            (_, Answers::Release(answers)) => {
+                for answer in answers {
+                    self.count(match answer {
+                        Released::Held => "release: held",
+                        Released::Waiting => "release: waiting",
+                        Released::Unknown => "release: unknown",
+                    });
+                }
+            }
+            (Operation::Renew(_), Answers::Renew(answers)) => self.note_renewals(before, command, answers),
+            (_, Answers::SetLimit(true)) => self.count("set_limit: done"),
+            (_, Answers::SetLimit(false)) => self.count("set_limit: another version"),
+            (Operation::Pause(paused), _) => self.count(if *paused { "pause" } else { "resume" }),
+            (_, Answers::Revoke(was)) => self.count(match was {
+                Released::Held => "revoke: held",
+                Released::Waiting => "revoke: waiting",
+                Released::Unknown => "revoke: unknown",
+            }),
+            (_, Answers::Inspect(_)) => self.count("inspect"),
+            (operation, answers) => panic!("{answers:?} is no answer to {operation:?}"),
+        }
+    }
+
+    fn note_renewals(&mut self, before: Option<&State>, command: &Command, answers: &[Renewed]) {
+        let Operation::Renew(renewals) = &command.operation else { return };
+        for (renewal, answer) in renewals.iter().zip(answers) {
+            let entry = before.and_then(|state| state.entries.get(&renewal.holder));
+            self.count(match answer {
+                Renewed::Held => "renew: held",
+                Renewed::Granted(_) => "renew: granted",
+                Renewed::Waiting { .. } => "renew: waiting",
+                Renewed::Lost => "renew: lost",
+                Renewed::Again => "renew: again",
+                Renewed::ExceedsLimit => "renew: exceeds_limit",
+            });
+            let kept = matches!(answer, Renewed::Held | Renewed::Granted(_) | Renewed::Waiting { .. });
+            let moved = entry.is_some_and(|entry| entry.session != command.session);
+            self.add(kept && moved, "renew: handed to another session");
+            let held = *answer == Renewed::Held;
+            self.add(held && entry.is_none(), "renew: reclaimed");
+            let waited = entry.is_some_and(|entry| entry.deadline < 0);
+            self.add(held && waited, "renew: reclaimed, place in line forgotten");
+            let made = before.map_or(0, |state| state.slots_made);
+            let slot = renewal.grant.map_or(0, |grant| u64::from(grant.slot));
+            self.add(
+                held && entry.is_none() && slot > made + 50,
+                "renew: reclaimed far above the slots made",
+            );
+        }
+    }
+
+    fn note_slots(&mut self, before: &State, after: &State) {
+        for (first, last) in &before.free {
+            let rest: Vec<_> = after.free.range(first..=last).collect();
+            self.add(rest.len() == 2, "range of slots split");
+            let shorter = rest.first().is_some_and(|(left, until)| *left > first && *until == last);
+            self.add(shorter, "slot taken from a range");
+        }
+    }
+
+    /// Counts something that only the test itself can see.
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn add(&mut self, happened: bool, what: &'static str) {
+        if happened {
+            self.count(what);
+        }
+    }
+
+    /// # Panics
+    /// If something of `wanted` never happened.
+    pub(crate) fn assert_met(&self, wanted: &[&'static str]) {
+        let missing: Vec<_> = wanted.iter().filter(|what| !self.counts.contains_key(*what)).collect();
+        assert!(missing.is_empty(), "never happened: {missing:?}; what did: {:#?}", self.counts);
+    }
+}
+
+fn expired(state: &State, now_ms: u64) -> usize {
+    state.leases.iter().filter(|(deadline, _)| deadline.unsigned_abs() <= now_ms).count()
+}

@@ -1,0 +1,165 @@
+//! What the five keys of a semaphore hold, read back into the model's state: the inverse of the Lua's
+//! encoding, written apart from it. Whatever does not parse exactly is an error, so a number that went
+//! through a double's text form, or a key that is left over, is seen.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use permits::model::{Entry, Place, State};
+use permits::protocol::{Grant, Holder, Id};
+use permits_testkit::{Connection, Resp};
+
+/// The keys of one semaphore: what they hold, and when they expire.
+pub(crate) struct Dump {
+    /// `None` when no key exists.
+    pub(crate) state: Option<State>,
+    /// Of each key that exists, PEXPIRETIME (-1 never); `None` from a server older than 7.0.
+    expiry: Vec<(String, Option<i64>)>,
+}
+
+impl Dump {
+    /// Whether each key expires when the model forgets the state, or never if an operator's word keeps it.
+    pub(crate) fn check_expiry(&self) -> Result<(), String> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let wanted = if state.pinned || state.paused { -1 } else { state.expires_ms.cast_signed() };
+        match self.expiry.iter().find(|(_, at)| at.is_some_and(|at| at != wanted)) {
+            Some((key, at)) => Err(format!("{key} expires at {at:?}, and should at {wanted}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads `keys` (state, entries, queue, leases, free), or says what is wrong with them.
+pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Dump, String> {
+    let [state, entries, queue, leases, free] = keys;
+    let mut asked: Vec<Vec<&str>> = vec![vec!["HGETALL", state], vec!["HGETALL", entries]];
+    asked.extend([queue, leases, free].map(|key| vec!["ZRANGE", key, "0", "-1", "WITHSCORES"]));
+    asked.extend(keys.iter().map(|key| vec!["PEXPIRETIME", key]));
+    for command in &asked {
+        connection.send(command).map_err(|error| format!("{command:?}: {error}"))?;
+    }
+    let mut replies = Vec::new();
+    for command in &asked {
+        replies.push(connection.receive().map_err(|error| format!("{command:?}: {error}"))?);
+    }
+    let pairs: Vec<Vec<(&str, &str)>> = replies[..5].iter().map(pairs).collect();
+    let mut expiry = Vec::new();
+    for ((key, reply), pairs) in keys.iter().zip(&replies[5..]).zip(&pairs) {
+        if !pairs.is_empty() {
+            expiry.push((key.clone(), if let Resp::Int(at) = reply { Some(*at) } else { None }));
+        }
+    }
+    let [state, entries, queue, leases, free] = &pairs[..] else { unreachable!("five were read") };
+    let state = match (state.is_empty(), entries.len() + queue.len() + leases.len() + free.len()) {
+        (true, 0) => None,
+        (true, left) => return Err(format!("no state, and {left} things left over in the other keys")),
+        (false, _) => Some(decode(state, entries, queue, leases, free)?),
+    };
+    Ok(Dump { state, expiry })
+}
+
+fn pairs(reply: &Resp) -> Vec<(&str, &str)> {
+    reply.array().chunks(2).map(|pair| (pair[0].text(), pair[1].text())).collect()
+}
+
+type Pairs<'a> = [(&'a str, &'a str)];
+
+fn decode(
+    state: &Pairs<'_>,
+    entries: &Pairs<'_>,
+    queue: &Pairs<'_>,
+    leases: &Pairs<'_>,
+    free: &Pairs<'_>,
+) -> Result<State, String> {
+    let mut fields: BTreeMap<&str, &str> = state.iter().copied().collect();
+    let mut text = |name: &str| fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"));
+    let server = text("server")?.to_owned();
+    let mut field = |name: &str| number::<u64>(text(name)?);
+    let decoded = State {
+        limit: u32::try_from(field("limit")?).map_err(|error| error.to_string())?,
+        limit_version: field("limit_version")?,
+        pinned: flag(field("pinned")?)?,
+        paused: flag(field("paused")?)?,
+        held: field("held")?,
+        last_token: field("last_token")?,
+        last_ticket: field("last_ticket")?,
+        slots_made: field("slots_made")?,
+        sequence: field("sequence")?,
+        server,
+        checked_us: field("checked")?,
+        era_known: field("era_known")?,
+        era_began_us: field("era_began")?,
+        recovering_until_ms: field("recovering_until")?,
+        lease_max_ms: field("lease_max")?,
+        expires_ms: field("expires")?,
+        entries: decode_entries(entries, queue, leases)?,
+        queue: queue
+            .iter()
+            .map(|(name, ticket)| Ok((number(ticket)?, holder(name)?)))
+            .collect::<Result<_, String>>()?,
+        leases: leases
+            .iter()
+            .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
+            .collect::<Result<_, String>>()?,
+        free: free.iter().map(|(range, score)| decode_range(range, score)).collect::<Result<_, String>>()?,
+    };
+    if fields.is_empty() { Ok(decoded) } else { Err(format!("fields of the state nobody knows: {fields:?}")) }
+}
+
+fn decode_entries(
+    entries: &Pairs<'_>,
+    queue: &Pairs<'_>,
+    leases: &Pairs<'_>,
+) -> Result<BTreeMap<Holder, Entry>, String> {
+    let tickets: BTreeMap<&str, &str> = queue.iter().copied().collect();
+    let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
+    let decode = |(name, value): &(&str, &str)| {
+        let parts: Vec<&str> = value.split(' ').collect();
+        let (request, session, weight, lease, place) = match (&parts[..], tickets.get(name)) {
+            (&[request, session, weight, lease], Some(ticket)) => {
+                (request, session, weight, lease, Place::Waiting(number(ticket)?))
+            }
+            (&[request, session, weight, lease, token, slot], None) => {
+                let grant = Grant { token: number(token)?, slot: number(slot)? };
+                (request, session, weight, lease, Place::Holding(grant))
+            }
+            (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
+        };
+        let deadline = deadlines.get(name).ok_or_else(|| format!("the entry {name:?} without a lease"))?;
+        let entry = Entry {
+            request: id(request)?,
+            session: id(session)?,
+            weight: number(weight)?,
+            lease_ms: number(lease)?,
+            deadline: number(deadline)?,
+            place,
+        };
+        Ok((holder(name)?, entry))
+    };
+    entries.iter().map(decode).collect()
+}
+
+/// `first-last`, with the score `first`.
+fn decode_range(range: &str, score: &str) -> Result<(u64, u64), String> {
+    let (first, last) = range.split_once('-').ok_or_else(|| format!("the range {range:?}"))?;
+    if first != score {
+        return Err(format!("the range {range:?} with the score {score}"));
+    }
+    Ok((number(first)?, number(last)?))
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a plain number"))
+}
+
+fn flag(number: u64) -> Result<bool, String> {
+    if number < 2 { Ok(number == 1) } else { Err(format!("{number} is not a flag")) }
+}
+
+fn holder(text: &str) -> Result<Holder, String> {
+    Holder::new(text).map_err(|error| format!("{text:?}: {error}"))
+}
+
+fn id(text: &str) -> Result<Id, String> {
+    Id::new(text).map_err(|error| format!("{text:?}: {error}"))
+}

@@ -1,0 +1,40 @@
+//! How random histories are run: how many, from which seed, and where the failed ones are kept.
+
+use std::env;
+use std::fmt::Debug;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
+
+/// Runs `check` on so many histories, times `PERMITS_CASES`, and on those in the file `regressions` first.
+///
+/// # Panics
+/// If one fails, with the shortest one found; its seed goes into the file.
+pub(crate) fn cases<S>(
+    count: u32,
+    regressions: &'static str,
+    strategy: &S,
+    check: impl Fn(&S::Value) -> Result<(), String>,
+) where
+    S: Strategy,
+    S::Value: Debug,
+{
+    let times = env::var("PERMITS_CASES").map_or(1, |times| {
+        times.parse().unwrap_or_else(|_| panic!("PERMITS_CASES is {times:?}, and must be a number"))
+    });
+    let config = Config {
+        cases: count * times,
+        max_shrink_iters: 4_000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
+        ..Config::default()
+    };
+    let result =
+        TestRunner::new(config).run(strategy, |history| check(&history).map_err(TestCaseError::fail));
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, history)) => {
+            panic!("{reason}\nof the history: {history:#?}\nits seed is in {regressions}")
+        }
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+    }
+}

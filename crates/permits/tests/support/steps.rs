@@ -1,0 +1,359 @@
+//! Random histories: what programs, operators, clocks and servers do to one semaphore, as plain data.
+//!
+//! A [`Step`] is abstract: it says *the third permit that anybody knows of, renewed with another token*, and
+//! `world` finds out which one that is. So a history stays meaningful when proptest takes steps out of it to
+//! find the shortest one that fails.
+
+use permits::protocol::{Declaration, Recovery};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// How many sessions there are: enough for one to hear of what another one caused.
+pub(crate) const SESSIONS: usize = 3;
+
+/// Names of semaphores, each with something that an encoding may stumble over.
+pub(crate) const NAMES: [&str; 4] = ["exports", "a b\u{e9}", "{x}:%7B", "}{"];
+
+/// Few holders, so that they meet.
+pub(crate) const HOLDERS: [&str; 6] = ["web-1", "web-2", "a b", " c ", "\u{fc}%s-1", "{7}"];
+
+/// A whole history.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    /// Which of [`NAMES`].
+    pub(crate) name: usize,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Time passes, something may go wrong, and a session sends one command.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) elapse: Elapse,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) session: usize,
+    pub(crate) lease_ms: u64,
+    pub(crate) recovery: Recovery,
+    pub(crate) declaration: Declaration,
+    pub(crate) action: Action,
+    pub(crate) hears: Hears,
+}
+
+impl Step {
+    /// A step of a history written by hand: at once, on a server long up, and everybody hears everything.
+    pub(crate) fn plain(action: Action) -> Self {
+        Self {
+            elapse: Elapse::Not,
+            fault: None,
+            session: 0,
+            lease_ms: 15_000,
+            recovery: Recovery::Off,
+            declaration: Declaration::Stored,
+            action,
+            hears: Hears::All,
+        }
+    }
+}
+
+/// How the server's clock goes on.
+#[derive(Debug, Clone)]
+pub(crate) enum Elapse {
+    Not,
+    Micros(u64),
+    /// To about a moment at which something ends: one of the deadlines, a recovery window, or the state.
+    To {
+        pick: usize,
+        off_ms: i64,
+        micros: u64,
+    },
+    /// Past all leases.
+    PastLeases,
+    /// To about the moment at which an idle state is forgotten.
+    Expiry {
+        off_ms: i64,
+    },
+    /// The clock is set back.
+    Back(u64),
+}
+
+/// What happens to the server.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// It restarts and has kept everything.
+    Restart,
+    /// It restarts and has kept nothing.
+    RestartEmpty { uptime_ms: u64 },
+    /// Its data goes, and it does not restart.
+    Flush,
+    /// The hash of the state alone is evicted.
+    EvictState,
+    /// It forgets its scripts.
+    ForgetScripts,
+    /// It has been up for so long.
+    Uptime { uptime_ms: u64 },
+}
+
+/// What clients learn of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hears {
+    All,
+    /// The messages are lost.
+    Reply,
+    /// So is the reply.
+    Nothing,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Action {
+    Acquire {
+        queue_max: u32,
+        requests: Vec<Ask>,
+    },
+    /// Requests of new holders.
+    Crowd {
+        count: usize,
+        weight: u32,
+        wait: bool,
+    },
+    Release(Vec<Naming>),
+    /// Some of what is known at once: each `every`th, at most so many.
+    ReleaseMany {
+        every: usize,
+        max: usize,
+    },
+    Renew(Vec<(Naming, Claiming)>),
+    /// All that the session knows of, as it does after a reconnect.
+    RenewAll,
+    SetLimit {
+        limit: Option<u32>,
+        version: Version,
+    },
+    Pause(bool),
+    Revoke(Naming),
+    Inspect {
+        max: u32,
+    },
+}
+
+/// One request of an acquire.
+#[derive(Debug, Clone)]
+pub(crate) enum Ask {
+    New {
+        holder: usize,
+        weight: usize,
+        lease_ms: u64,
+        wait: bool,
+    },
+    /// A request already made, by whoever made it.
+    Again {
+        pick: usize,
+        wait: bool,
+    },
+}
+
+/// Which entry is meant.
+#[derive(Debug, Clone)]
+pub(crate) enum Naming {
+    /// One that a client knows of.
+    Known(usize),
+    /// One that has ended, as far as its client knows.
+    Ended(usize),
+    /// A holder that is there, by a request that is not.
+    OtherRequest(usize),
+    /// Nobody knows of it, though the holder's name may be one that is there.
+    Unknown(usize),
+}
+
+/// What a renewal says of its grant.
+#[derive(Debug, Clone)]
+pub(crate) enum Claiming {
+    AsKnown,
+    Nothing,
+    OtherToken,
+    OtherSlot,
+    OtherWeight,
+    /// A grant of some time ago that nobody gave.
+    Invented {
+        age_us: u64,
+        slot: u32,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Version {
+    Any,
+    Right,
+    Wrong,
+}
+
+/// Histories of a few holders that meet often.
+pub(crate) fn histories(steps: usize) -> impl Strategy<Value = History> {
+    (0..NAMES.len(), vec(step(actions(), small_limit().boxed(), elapses().boxed()), 1..steps))
+        .prop_map(|(name, steps)| History { name, steps })
+}
+
+/// Histories of hundreds of entries, to reach the bounds of what one command does.
+pub(crate) fn crowded_histories(steps: usize) -> impl Strategy<Value = History> {
+    // Time mostly stands: a crowd has to come together before its leases end.
+    let elapses =
+        prop_oneof![8 => Just(Elapse::Not), 2 => (1_u64..300_000).prop_map(Elapse::Micros), 1 => elapses()];
+    (0..NAMES.len(), vec(step(crowded_actions(), large_limit().boxed(), elapses.boxed()), 1..steps))
+        .prop_map(|(name, steps)| History { name, steps })
+}
+
+fn step(
+    actions: BoxedStrategy<Action>,
+    limits: BoxedStrategy<u32>,
+    elapses: BoxedStrategy<Elapse>,
+) -> impl Strategy<Value = Step> {
+    let who = (0..SESSIONS, leases(), recoveries(), declarations(limits));
+    let hears = prop_oneof![8 => Just(Hears::All), 2 => Just(Hears::Reply), 1 => Just(Hears::Nothing)];
+    (elapses, option::weighted(0.06, faults()), who, actions, hears).prop_map(
+        |(elapse, fault, (session, lease_ms, recovery, declaration), action, hears)| Step {
+            elapse,
+            fault,
+            session,
+            lease_ms,
+            recovery,
+            declaration,
+            action,
+            hears,
+        },
+    )
+}
+
+fn leases() -> impl Strategy<Value = u64> + Clone {
+    // One lease of a day makes windows and expiry so long that little happens after it.
+    prop_oneof![40 => Just(15_000), 60 => Just(3_000), 40 => 100_u64..2_000, 1 => Just(86_400_000)]
+}
+
+fn recoveries() -> impl Strategy<Value = Recovery> {
+    prop_oneof![3 => Just(Recovery::Interval), 1 => Just(Recovery::Strict), 2 => Just(Recovery::Off)]
+}
+
+fn small_limit() -> impl Strategy<Value = u32> {
+    1_u32..=6
+}
+
+fn large_limit() -> impl Strategy<Value = u32> {
+    prop_oneof![2 => 1_u32..4, 2 => 100_u32..700, 2 => 1_000_u32..2_500]
+}
+
+fn declarations(limits: BoxedStrategy<u32>) -> impl Strategy<Value = Declaration> {
+    prop_oneof![
+        4 => Just(Declaration::Stored),
+        6 => limits.clone().prop_map(Declaration::Fallback),
+        2 => limits.clone().prop_map(Declaration::Declare),
+        1 => limits.prop_map(Declaration::Require),
+    ]
+}
+
+fn elapses() -> impl Strategy<Value = Elapse> {
+    prop_oneof![
+        8 => Just(Elapse::Not),
+        6 => (1_u64..3_000).prop_map(Elapse::Micros),
+        4 => (1_000_u64..50_000).prop_map(Elapse::Micros),
+        3 => (50_000_u64..4_000_000).prop_map(Elapse::Micros),
+        5 => (any::<u16>(), -1_i64..=1, select(vec![0, 1, 999]))
+            .prop_map(|(pick, off_ms, micros)| Elapse::To { pick: pick.into(), off_ms, micros }),
+        1 => Just(Elapse::PastLeases),
+        1 => (-1_i64..=1).prop_map(|off_ms| Elapse::Expiry { off_ms }),
+        1 => (1_u64..3_000_000).prop_map(Elapse::Back),
+    ]
+}
+
+fn uptimes() -> impl Strategy<Value = u64> {
+    select(vec![0, 20, 500, 4_000, 20_000, 1_000_000_000])
+}
+
+fn faults() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        3 => Just(Fault::Restart),
+        4 => uptimes().prop_map(|uptime_ms| Fault::RestartEmpty { uptime_ms }),
+        3 => Just(Fault::Flush),
+        1 => Just(Fault::EvictState),
+        1 => Just(Fault::ForgetScripts),
+        1 => uptimes().prop_map(|uptime_ms| Fault::Uptime { uptime_ms }),
+    ]
+}
+
+fn actions() -> BoxedStrategy<Action> {
+    let queue_max = prop_oneof![6 => Just(100_000_u32), 1 => 0_u32..4];
+    prop_oneof![
+        8 => (queue_max, vec(ask(), 1..=8))
+            .prop_map(|(queue_max, requests)| Action::Acquire { queue_max, requests }),
+        5 => vec(naming(), 1..=4).prop_map(Action::Release),
+        1 => (1_usize..3, 1_usize..10).prop_map(|(every, max)| Action::ReleaseMany { every, max }),
+        4 => vec((naming(), claiming()), 0..=6).prop_map(Action::Renew),
+        4 => Just(Action::RenewAll),
+        2 => vec(forgotten(), 1..5).prop_map(Action::Renew),
+        4 => set_limit(small_limit().boxed()),
+        2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Action::Pause),
+        2 => naming().prop_map(Action::Revoke),
+        1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
+    ]
+    .boxed()
+}
+
+fn crowded_actions() -> BoxedStrategy<Action> {
+    let weight = prop_oneof![6 => Just(1_u32), 1 => 2_u32..40];
+    prop_oneof![
+        6 => (50_usize..=500, weight, prop::bool::weighted(0.9))
+            .prop_map(|(count, weight, wait)| Action::Crowd { count, weight, wait }),
+        2 => (1_usize..4, 1_usize..=500).prop_map(|(every, max)| Action::ReleaseMany { every, max }),
+        3 => Just(Action::RenewAll),
+        3 => set_limit(large_limit().boxed()),
+        2 => Just(Action::Pause(false)),
+        1 => Just(Action::Pause(true)),
+        1 => prop_oneof![0_u32..2_000, Just(u32::MAX)].prop_map(|max| Action::Inspect { max }),
+        2 => actions(),
+    ]
+    .boxed()
+}
+
+fn set_limit(limits: BoxedStrategy<u32>) -> impl Strategy<Value = Action> {
+    let version = prop_oneof![3 => Just(Version::Any), 1 => Just(Version::Right), 1 => Just(Version::Wrong)];
+    (option::weighted(0.6, limits), version).prop_map(|(limit, version)| Action::SetLimit { limit, version })
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    // Mostly 1 unit; the rest up to one more than the limit.
+    let weight = prop_oneof![1 => Just(0_usize), 1 => 0_usize..8];
+    let wait = prop::bool::weighted(0.75);
+    prop_oneof![
+        4 => (0..HOLDERS.len(), weight, leases(), wait)
+            .prop_map(|(holder, weight, lease_ms, wait)| Ask::New { holder, weight, lease_ms, wait }),
+        1 => (any::<u16>(), wait).prop_map(|(pick, wait)| Ask::Again { pick: pick.into(), wait }),
+    ]
+}
+
+fn naming() -> impl Strategy<Value = Naming> {
+    let pick = any::<u16>().prop_map(usize::from);
+    prop_oneof![
+        8 => pick.clone().prop_map(Naming::Known),
+        1 => pick.clone().prop_map(Naming::Ended),
+        1 => pick.clone().prop_map(Naming::OtherRequest),
+        1 => pick.prop_map(Naming::Unknown),
+    ]
+}
+
+/// The renewal of a permit that the store never knew, or forgot.
+fn forgotten() -> impl Strategy<Value = (Naming, Claiming)> {
+    let pick = any::<u16>().prop_map(usize::from);
+    let naming = prop_oneof![2 => pick.clone().prop_map(Naming::Unknown), 1 => pick.prop_map(Naming::Known)];
+    (naming, 1_000_u64..100_000, 0_u32..12)
+        .prop_map(|(naming, age_us, slot)| (naming, Claiming::Invented { age_us, slot }))
+}
+
+fn claiming() -> impl Strategy<Value = Claiming> {
+    prop_oneof![
+        10 => Just(Claiming::AsKnown),
+        2 => Just(Claiming::Nothing),
+        1 => Just(Claiming::OtherToken),
+        1 => Just(Claiming::OtherSlot),
+        1 => Just(Claiming::OtherWeight),
+        2 => (1_u64..5_000_000, prop_oneof![4 => 0_u32..12, 1 => 0_u32..3_000])
+            .prop_map(|(age_us, slot)| Claiming::Invented { age_us, slot }),
+    ]
+}

@@ -1,0 +1,331 @@
+//! The clients, the operators and the server that a random history is about: what they know, and so what the
+//! abstract steps mean.
+//!
+//! Clients remember what they were told, and no more: who lost a reply retries, who lost a message renews
+//! without a grant, and after the server forgot everything they renew with the tokens they have.
+
+use permits::model::{Server, State};
+use permits::protocol::{
+    Acquire, Acquired, Answers, Command, Event, Grant, Holder, Id, MAX_BATCH, Name, News, Operation, Release,
+    Renew, Renewed, Reply,
+};
+
+use super::steps::{Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, Step, Version};
+
+/// 2100-01-01: so late that the expiry of real keys, by the real clock, never interferes.
+const EPOCH_US: u64 = 4_102_444_800_000_000;
+
+/// How many acquisitions clients remember. Crowds are larger than what anybody asks about one by one.
+const REMEMBERED: usize = 3_000;
+
+/// One acquisition as its client knows it.
+#[derive(Debug, Clone)]
+struct Known {
+    session: usize,
+    holder: Holder,
+    request: Id,
+    weight: u32,
+    lease_ms: u64,
+    grant: Option<Grant>,
+}
+
+/// Everything outside the store.
+pub(crate) struct World {
+    pub(crate) name: Name,
+    pub(crate) now_us: u64,
+    pub(crate) run_id: String,
+    runs: u64,
+    booted_us: u64,
+    made: u64,
+    known: Vec<Known>,
+    ended: Vec<Known>,
+}
+
+impl World {
+    pub(crate) fn new(name: usize) -> Self {
+        Self {
+            name: Name::new(NAMES[name]).expect("the names are valid"),
+            now_us: EPOCH_US,
+            run_id: "run0".into(),
+            runs: 0,
+            booted_us: EPOCH_US - 1_000_000_000_000,
+            made: 0,
+            known: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    pub(crate) fn session_id(session: usize) -> Id {
+        Id::new(&format!("s{session}")).expect("it is plain")
+    }
+
+    pub(crate) fn uptime_ms(&self) -> u64 {
+        self.now_us.saturating_sub(self.booted_us) / 1000
+    }
+
+    pub(crate) fn server(&self) -> Server<'_> {
+        Server { now_us: self.now_us, run_id: &self.run_id, uptime_ms: self.uptime_ms() }
+    }
+
+    /// Lets the time of `step` pass and its fault happen; the model's state goes with it.
+    pub(crate) fn pass(&mut self, step: &Step, state: &mut Option<State>) {
+        self.elapse(&step.elapse, state.as_ref());
+        if matches!(step.fault, Some(Fault::RestartEmpty { .. } | Fault::Flush | Fault::EvictState)) {
+            // A grant takes a server more than the microsecond by which it advances the token.
+            self.now_us = self.now_us.max(state.as_ref().map_or(0, |state| state.last_token + 1));
+        }
+        match step.fault {
+            None | Some(Fault::ForgetScripts) => {}
+            Some(Fault::Restart) => self.restart(0),
+            Some(Fault::RestartEmpty { uptime_ms }) => {
+                self.restart(uptime_ms);
+                *state = None;
+            }
+            Some(Fault::Flush | Fault::EvictState) => *state = None,
+            Some(Fault::Uptime { uptime_ms }) => self.booted_us = self.now_us - uptime_ms * 1000,
+        }
+    }
+
+    pub(crate) fn restart(&mut self, uptime_ms: u64) {
+        self.runs += 1;
+        self.run_id = format!("run{}", self.runs);
+        self.booted_us = self.now_us - uptime_ms * 1000;
+    }
+
+    fn elapse(&mut self, elapse: &Elapse, state: Option<&State>) {
+        let deadlines = || state.into_iter().flat_map(|state| &state.leases).map(|(at, _)| at.unsigned_abs());
+        let about = |at_ms: u64, off_ms: i64| at_ms.saturating_add_signed(off_ms) * 1000;
+        let until = match *elapse {
+            Elapse::Not => return,
+            Elapse::Micros(micros) => self.now_us + micros,
+            Elapse::Back(micros) => {
+                self.now_us -= micros;
+                return;
+            }
+            Elapse::To { pick, off_ms, micros } => {
+                let windows = state.into_iter().flat_map(|state| {
+                    [state.recovering_until_ms, state.era_began_us / 1000 + state.lease_max_ms]
+                });
+                let moments: Vec<u64> = deadlines().chain(windows).collect();
+                let Some(&at) = moments.get(pick % moments.len().max(1)) else { return };
+                about(at, off_ms) + micros
+            }
+            Elapse::PastLeases => deadlines().max().map_or(0, |last| about(last, 1)),
+            Elapse::Expiry { off_ms } => state.map_or(0, |state| about(state.expires_ms, off_ms)),
+        };
+        // What has passed cannot be waited for. A day's lease would soon lead out of what a clock can say.
+        if until < EPOCH_US * 2 {
+            self.now_us = self.now_us.max(until);
+        }
+    }
+
+    /// The command that `step` means here and now.
+    pub(crate) fn command(&mut self, step: &Step, state: Option<&State>) -> Command {
+        Command {
+            semaphore: self.name.clone(),
+            session: Self::session_id(step.session),
+            lease_ms: step.lease_ms,
+            recovery: step.recovery,
+            declaration: step.declaration,
+            operation: self.operation(step, state),
+        }
+    }
+
+    fn operation(&mut self, step: &Step, state: Option<&State>) -> Operation {
+        let limit = state.map_or(4, |state| state.limit);
+        match &step.action {
+            Action::Acquire { queue_max, requests } => {
+                let requests = requests.iter().map(|ask| self.ask(ask, step.session, limit)).collect();
+                Operation::Acquire { queue_max: *queue_max, requests }
+            }
+            Action::Crowd { count, weight, wait } => {
+                let requests = (0..*count).map(|_| {
+                    let holder = format!("crowd-{}", self.made);
+                    self.acquire(step.session, &holder, *weight, step.lease_ms, *wait)
+                });
+                Operation::Acquire { queue_max: 2_000, requests: requests.collect() }
+            }
+            Action::Release(namings) => {
+                let releases = namings.iter().map(|naming| {
+                    let Known { holder, request, .. } = self.named(naming);
+                    Release { holder, request }
+                });
+                Operation::Release(releases.collect())
+            }
+            Action::ReleaseMany { every, max } => {
+                let known = self.known.iter().step_by(*every).take((*max).min(MAX_BATCH));
+                let releases = known
+                    .map(|known| Release { holder: known.holder.clone(), request: known.request.clone() });
+                Operation::Release(releases.collect())
+            }
+            Action::Renew(renewals) => {
+                let renewals = renewals.iter().map(|(naming, claiming)| self.renewal(naming, claiming));
+                Operation::Renew(renewals.collect())
+            }
+            Action::RenewAll => {
+                let own = self.known.iter().filter(|known| known.session == step.session);
+                Operation::Renew(own.take(MAX_BATCH).map(renew).collect())
+            }
+            Action::SetLimit { limit, version } => {
+                let right = state.map_or(0, |state| state.limit_version);
+                let expected_version = match version {
+                    Version::Any => None,
+                    Version::Right => Some(right),
+                    Version::Wrong => Some(right + 1),
+                };
+                Operation::SetLimit { limit: *limit, expected_version }
+            }
+            Action::Pause(paused) => Operation::Pause(*paused),
+            Action::Revoke(naming) => {
+                Operation::Revoke { holder: self.named(naming).holder, reason: "it is late, 100 %s".into() }
+            }
+            Action::Inspect { max } => Operation::Inspect { max: *max },
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask, session: usize, limit: u32) -> Acquire {
+        match *ask {
+            Ask::New { holder, weight, lease_ms, wait } => {
+                let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
+                self.acquire(session, HOLDERS[holder], weight, lease_ms, wait)
+            }
+            Ask::Again { pick, wait } => {
+                let Known { holder, request, weight, lease_ms, .. } = self.named(&Naming::Known(pick));
+                Acquire { holder, request, weight, lease_ms, wait }
+            }
+        }
+    }
+
+    /// A new request, remembered before it is sent: its reply may be lost.
+    fn acquire(&mut self, session: usize, holder: &str, weight: u32, lease_ms: u64, wait: bool) -> Acquire {
+        let holder = Holder::new(holder).expect("holders are valid");
+        let request = self.fresh();
+        if self.known.len() < REMEMBERED {
+            let (holder, request) = (holder.clone(), request.clone());
+            self.known.push(Known { session, holder, request, weight, lease_ms, grant: None });
+        }
+        Acquire { holder, request, weight, lease_ms, wait }
+    }
+
+    fn fresh(&mut self) -> Id {
+        self.made += 1;
+        Id::new(&format!("r.{}_x-", self.made)).expect("it is plain")
+    }
+
+    fn named(&mut self, naming: &Naming) -> Known {
+        let from = |list: &[Known], pick: usize| list.get(pick % list.len().max(1)).cloned();
+        let (found, pick) = match *naming {
+            Naming::Known(pick) => (from(&self.known, pick), pick),
+            Naming::Ended(pick) => (from(&self.ended, pick), pick),
+            Naming::OtherRequest(pick) => {
+                let request = self.fresh();
+                (from(&self.known, pick).map(|known| Known { request, ..known }), pick)
+            }
+            Naming::Unknown(pick) => (None, pick),
+        };
+        found.unwrap_or_else(|| Known {
+            session: 0,
+            holder: Holder::new(HOLDERS[pick % HOLDERS.len()]).expect("holders are valid"),
+            request: self.fresh(),
+            weight: 1,
+            lease_ms: 3_000,
+            grant: None,
+        })
+    }
+
+    fn renewal(&mut self, naming: &Naming, claiming: &Claiming) -> Renew {
+        let mut renewal = renew(&self.named(naming));
+        let invented = Grant { token: self.now_us, slot: 0 };
+        let grant = renewal.grant.unwrap_or(invented);
+        match *claiming {
+            Claiming::AsKnown => {}
+            Claiming::Nothing => renewal.grant = None,
+            Claiming::OtherToken => renewal.grant = Some(Grant { token: grant.token - 1, ..grant }),
+            Claiming::OtherSlot => renewal.grant = Some(Grant { slot: grant.slot + 1, ..grant }),
+            Claiming::OtherWeight => renewal.weight += 1,
+            Claiming::Invented { age_us, slot } => {
+                renewal.grant = Some(Grant { token: self.now_us - age_us, slot });
+            }
+        }
+        renewal
+    }
+
+    /// Clients learn what reaches them.
+    pub(crate) fn learn(&mut self, step: &Step, command: &Command, reply: &Reply, events: &[Event]) {
+        if step.hears != Hears::Nothing {
+            self.learn_reply(step.session, command, reply);
+        }
+        if step.hears == Hears::All {
+            for Event { holder, request, news, .. } in events {
+                match news {
+                    News::Granted(grant) => self.holds(holder, request, *grant),
+                    News::Revoked(_) | News::Refused => self.end(holder, request),
+                }
+            }
+        }
+    }
+
+    fn learn_reply(&mut self, session: usize, command: &Command, reply: &Reply) {
+        match (&command.operation, &reply.answers) {
+            (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
+                for (request, answer) in requests.iter().zip(answers) {
+                    match answer {
+                        Acquired::Granted(grant) => self.holds(&request.holder, &request.request, *grant),
+                        Acquired::Waiting { .. } => {}
+                        Acquired::Refused(_) => self.end(&request.holder, &request.request),
+                    }
+                }
+            }
+            (Operation::Release(releases), _) => {
+                for release in releases {
+                    self.end(&release.holder, &release.request);
+                }
+            }
+            (Operation::Renew(renewals), Answers::Renew(answers)) => {
+                for (renewal, answer) in renewals.iter().zip(answers) {
+                    self.learn_renewed(session, renewal, answer);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_renewed(&mut self, session: usize, renewal: &Renew, answer: &Renewed) {
+        let Renew { holder, request, weight, lease_ms, grant } = renewal.clone();
+        match answer {
+            Renewed::Lost | Renewed::ExceedsLimit => self.end(&holder, &request),
+            Renewed::Again => {}
+            Renewed::Held | Renewed::Granted(_) | Renewed::Waiting { .. } => {
+                let grant = if let Renewed::Granted(grant) = answer { Some(*grant) } else { grant };
+                let renewed = Known { session, holder, request, weight, lease_ms, grant };
+                match self.known.iter_mut().find(|known| known.request == renewed.request) {
+                    Some(known) => *known = renewed,
+                    None => self.known.push(renewed),
+                }
+            }
+        }
+    }
+
+    fn holds(&mut self, holder: &Holder, request: &Id, grant: Grant) {
+        let known = self.known.iter_mut().find(|known| known.holder == *holder && known.request == *request);
+        if let Some(known) = known {
+            known.grant = Some(grant);
+        }
+    }
+
+    fn end(&mut self, holder: &Holder, request: &Id) {
+        let at = self.known.iter().position(|known| known.holder == *holder && known.request == *request);
+        if let Some(at) = at {
+            let known = self.known.remove(at);
+            self.ended.push(known);
+            if self.ended.len() > 16 {
+                self.ended.remove(0);
+            }
+        }
+    }
+}
+
+fn renew(known: &Known) -> Renew {
+    let Known { holder, request, weight, lease_ms, grant, .. } = known.clone();
+    Renew { holder, request, weight, lease_ms, grant }
+}
