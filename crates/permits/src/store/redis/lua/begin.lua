@@ -13,17 +13,12 @@ local longest_lease, recovery = tonumber(ARGV[4]), ARGV[5]
 local declaration, declared_limit = ARGV[6], tonumber(ARGV[7])
 
 local REAP_MAX, PROMOTE_MAX, INSPECT_MAX, IDENTITY_EVERY_US = 128, 500, 1000, 10000
-local HOT = { 'sequence', 'held', 'last_token', 'last_ticket', 'slots_made' }
-local COLD = { 'limit', 'limit_version', 'pinned', 'paused', 'checked', 'era_known', 'era_began',
-  'recovering_until', 'lease_max', 'expires' }
-local ALL = { 'server', unpack(HOT) }
-for _, field in ipairs(COLD) do ALL[#ALL + 1] = field end
 
 local now = server_clock()
 local now_ms = math.floor(now / 1000)
-local s, existed, kept = {}, false, false
-local changed = false          -- whether a cold field must be written
-local touched = {}             -- keys that may have been created
+local s, existed, kept = {}, false, false   -- the state; whether it was there; whether it was not to expire
+local changed = false   -- whether a cold field must be written
+local touched = {}      -- keys that may have been created
 local reap_cut, promote_cut, held_at_start = false, false, 0
 
 local function window()
@@ -31,25 +26,33 @@ local function window()
   return recovery == 'interval' and math.floor(s.lease_max / 3) or 0
 end
 
+-- The state hash, or a new one.
+local function load()
+  local v = redis.call('HMGET', state_key, 'sequence', 'held', 'last_token', 'last_ticket', 'slots_made', 'limit',
+    'limit_version', 'pinned', 'paused', 'checked', 'era_known', 'era_began', 'recovering_until', 'lease_max',
+    'expires', 'server')
+  existed = v[1] ~= false
+  if not existed then v = { 0, 0, 0, 0, 0, 0, 0, 0, 0, now, 0, now, 0, 0, 0, false } end
+  s = { sequence = tonumber(v[1]), held = tonumber(v[2]), last_token = tonumber(v[3]),
+    last_ticket = tonumber(v[4]), slots_made = tonumber(v[5]), limit = tonumber(v[6]),
+    limit_version = tonumber(v[7]), pinned = tonumber(v[8]), paused = tonumber(v[9]), checked = tonumber(v[10]),
+    era_known = tonumber(v[11]), era_began = tonumber(v[12]), recovering_until = tonumber(v[13]),
+    lease_max = tonumber(v[14]), expires = tonumber(v[15]), server = v[16] }
+end
+
 -- Finds the state or starts one, and notices a new era. Returns an error if a key is not ours.
 local function begin()
-  local stored = redis.call('HMGET', state_key, unpack(ALL))
-  existed = stored[2] ~= false
-  for i, field in ipairs(ALL) do s[field] = i > 1 and tonumber(stored[i] or 0) or stored[i] end
+  load()
   kept = s.pinned == 1 or s.paused == 1
   if existed and not kept and now_ms >= s.expires then
     redis.call('DEL', unpack(KEYS))
-    existed = false
+    load()
   elseif not existed and redis.call('EXISTS', entries_key, queue_key, leases_key, free_key) > 0 then
     for i, kind in ipairs({ 'hash', 'zset', 'zset', 'zset' }) do
       local found = redis.call('TYPE', KEYS[i + 1]).ok
       if found ~= kind and found ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
     end
     redis.call('DEL', entries_key, queue_key, leases_key, free_key)
-  end
-  if not existed then
-    for _, field in ipairs(ALL) do s[field] = 0 end
-    s.checked, s.era_began = now, now
   end
   s.waiting = existed and redis.call('ZCARD', queue_key) or 0
   local lease_known = s.lease_max

@@ -1,10 +1,21 @@
 -- Ends every command: writes the state, sends the news, builds the reply. And begins it, now that all is defined.
 
+local function save()
+  redis.call('HSET', state_key, 'sequence', s.sequence, 'held', s.held, 'last_token', s.last_token,
+    'last_ticket', s.last_ticket, 'slots_made', s.slots_made)
+  if changed or not existed then
+    redis.call('HSET', state_key, 'limit', s.limit, 'limit_version', s.limit_version, 'pinned', s.pinned,
+      'paused', s.paused, 'checked', s.checked, 'era_known', s.era_known, 'era_began', s.era_began,
+      'recovering_until', s.recovering_until, 'lease_max', s.lease_max, 'expires', s.expires, 'server', s.server)
+  end
+end
+
 local function write_expiry()
   if s.pinned == 1 or s.paused == 1 then
     for _, key in ipairs(kept and {} or KEYS) do redis.call('PERSIST', key) end
     return
   end
+  if next(touched) == nil then return end
   for _, key in ipairs(KEYS) do
     if touched.all or touched[key] then redis.call('PEXPIREAT', key, s.expires) end
   end
@@ -31,13 +42,8 @@ local function finish(answers, somebody_waits)
     if s.expires < now_ms + 2 * s.lease_max then
       s.expires, changed, touched.all = now_ms + 4 * s.lease_max, true, true
     end
-    touched.all = touched.all or not existed or kept
-    local fields = {}
-    for _, field in ipairs((changed or not existed) and ALL or HOT) do
-      fields[#fields + 1] = field
-      fields[#fields + 1] = s[field]
-    end
-    redis.call('HSET', state_key, unpack(fields))
+    if not existed or kept then touched.all = true end
+    save()
     write_expiry()
   end
   for _, to in ipairs(listeners) do

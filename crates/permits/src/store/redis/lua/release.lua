@@ -8,7 +8,6 @@
 local holders, answers, gone = {}, {}, {}
 for i = 8, #ARGV, 2 do holders[#holders + 1] = ARGV[i] end
 
-allow_at_maxmemory()
 local found = find(holders)
 for i = 8, #ARGV, 2 do
   local entry = found[ARGV[i]]
@@ -20,6 +19,7 @@ for i = 8, #ARGV, 2 do
     answers[#answers + 1] = 'unknown'
   end
 end
+if #gone == 0 then allow_at_maxmemory() end
 forget(gone)
 promote()
 return finish(answers)
