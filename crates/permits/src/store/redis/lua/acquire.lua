@@ -11,6 +11,7 @@ for i = 9, #ARGV, 5 do holders[#holders + 1] = ARGV[i] end
 
 local refusal = declare()
 promote()
+local capacity = capacity()
 
 local known, new, extended, tickets, answers, waits = find(holders), {}, {}, {}, {}, false
 local function answer(tag, a, b)
@@ -21,9 +22,9 @@ end
 
 for i = 9, #ARGV, 5 do
   local holder, request = ARGV[i], ARGV[i + 1]
-  local weight, lease, wait = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4] == '1'
+  local weight, wait = tonumber(ARGV[i + 2]), ARGV[i + 4] == '1'
   local entry = known[holder]
-  local fits = s.waiting == 0 and s.held + weight <= capacity() and slot_left()
+  local fits = s.waiting == 0 and s.held + weight <= capacity and slot_left()
   if entry then
     if entry.request ~= request then
       answer('already_held')
@@ -45,7 +46,7 @@ for i = 9, #ARGV, 5 do
     answer('queue_full')
   else
     touch_entries()
-    entry = { holder = holder, request = request, session = session, weight = weight, lease = lease }
+    entry = { holder = holder, request = request, session = session, weight = weight, lease = ARGV[i + 3] }
     known[holder], new[#new + 1], extended[#extended + 1] = entry, entry, entry
     if fits then
       give(entry)

@@ -2,19 +2,32 @@
 -- Its score in leases is its deadline, negative while it waits: so one range is all that has expired, and
 -- holders are listed without walking the waiters.
 
+-- `lease` stays a text: it is only ever passed on, or looked up in `deadlines`.
 local function parse(holder, value)
   local request, from, weight, lease, token, slot =
-    string.match(value, '^(%S+) (%S+) (%d+) (%d+) ?(%d*) ?(%d*)$')
-  return { holder = holder, request = request, session = from, weight = tonumber(weight),
-    lease = tonumber(lease), token = tonumber(token), slot = tonumber(slot) }
+    string.match(value, '([^ ]*) ([^ ]*) ([^ ]*) ([^ ]*) ?([^ ]*) ?([^ ]*)')
+  return { holder = holder, request = request, session = from, weight = tonumber(weight), lease = lease,
+    token = tonumber(token), slot = tonumber(slot) }
 end
 
 local function encode(entry)
   if not entry.token then
-    return string.format('%s %s %.0f %.0f', entry.request, entry.session, entry.weight, entry.lease)
+    return string.format('%s %s %.0f %s', entry.request, entry.session, entry.weight, entry.lease)
   end
-  return string.format('%s %s %.0f %.0f %.0f %.0f', entry.request, entry.session, entry.weight, entry.lease,
+  return string.format('%s %s %.0f %s %.0f %.0f', entry.request, entry.session, entry.weight, entry.lease,
     entry.token, entry.slot)
+end
+
+-- The end of a lease from now on, as a score: most entries of a batch have the same.
+local deadlines = {}
+local function deadline(lease, holds)
+  local scores = deadlines[lease]
+  if not scores then
+    local at = now_ms + tonumber(lease)
+    scores = { string.format('%.0f', at), string.format('%.0f', -at) }
+    deadlines[lease] = scores
+  end
+  return scores[holds and 1 or 2]
 end
 
 -- The entries of these holders, by holder; a holder without one is missing.
@@ -45,7 +58,7 @@ local function write(entries, extended)
   end
   for _, entry in ipairs(extended) do
     if not entry.gone then
-      scores[#scores + 1] = (now_ms + entry.lease) * (entry.token and 1 or -1)
+      scores[#scores + 1] = deadline(entry.lease, entry.token)
       scores[#scores + 1] = entry.holder
     end
   end

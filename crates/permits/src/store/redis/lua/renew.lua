@@ -17,7 +17,7 @@ local found, extended, moved, answers, waits = find(holders), {}, {}, {}, false
 -- A holder that is not in the entries was reaped, and lost it for good, or forgotten: its token tells which.
 local function reclaim(entry)
   local forgotten = s.era_known < entry.token and entry.token < s.era_began
-  if not forgotten or now_ms >= math.floor(s.era_began / 1000) + entry.lease then return 'lost' end
+  if not forgotten or now_ms >= math.floor(s.era_began / 1000) + tonumber(entry.lease) then return 'lost' end
   if s.held + entry.weight > s.limit or not take_slot(entry.slot) then return 'again' end
   -- Always: a later request of the batch may remove the last entry before this one is written.
   touched[entries_key], touched[leases_key] = true, true
@@ -50,7 +50,7 @@ end
 
 for i = 8, #ARGV, 6 do
   local claimed = { holder = ARGV[i], request = ARGV[i + 1], session = session, weight = tonumber(ARGV[i + 2]),
-    lease = tonumber(ARGV[i + 3]), token = tonumber(ARGV[i + 4]), slot = tonumber(ARGV[i + 5]) }
+    lease = ARGV[i + 3], token = tonumber(ARGV[i + 4]), slot = tonumber(ARGV[i + 5]) }
   local tag, token, slot = renew(found[claimed.holder], claimed)
   local granted = tag == 'granted'
   local n = #answers

@@ -2,7 +2,10 @@
 -- When nothing is held all slots are forgotten, so a mutex never touches the set.
 
 local given_back, sorted = {}, true   -- slots that this command freed; whether the highest are first
-local consumed, range = {}, nil   -- ranges that it took from the set; the one it is taking from
+local lowest, taken = {}, 0   -- the set's lowest ranges, as far as they were read; how many of them it took
+local range                   -- the range that it is taking from; false when there is none
+
+local LOWEST = 16   -- how many ranges are read at once
 
 local function recovering() return now_ms < s.recovering_until end
 
@@ -23,11 +26,14 @@ local function take_lowest_slot()
   local back = lowest_given_back()
   if recovering() then return table.remove(given_back) end
   if range == nil then
-    local lowest = redis.call('ZRANGE', free_key, #consumed, #consumed)[1]
+    if taken == #lowest then
+      local more = redis.call('ZRANGE', free_key, taken, taken + LOWEST - 1)
+      for _, member in ipairs(more) do lowest[#lowest + 1] = member end
+    end
     range = false
-    if lowest then
-      consumed[#consumed + 1] = lowest
-      local first, last = string.match(lowest, '^(%d+)-(%d+)$')
+    if taken < #lowest then
+      taken = taken + 1
+      local first, last = string.match(lowest[taken], '^(%d+)-(%d+)$')
       range = { first = tonumber(first), last = tonumber(last) }
     end
   end
@@ -69,7 +75,7 @@ end
 
 -- Writes the slots that this command gave back or split.
 local function put_slots_back()
-  if #consumed > 0 then redis.call('ZREM', free_key, unpack(consumed)) end
+  if taken > 0 then redis.call('ZREM', free_key, unpack(lowest, 1, taken)) end
   local members = {}
   local function keep(first, last)
     members[#members + 1] = first
@@ -77,7 +83,7 @@ local function put_slots_back()
   end
   if range then keep(range.first, range.last) end
   for _, slot in ipairs(given_back) do keep(slot, slot) end
-  given_back, consumed, range = {}, {}, nil
+  given_back, lowest, taken, range = {}, {}, 0, nil
   if #members > 0 then
     redis.call('ZADD', free_key, unpack(members))
     touched[free_key] = true
@@ -86,6 +92,6 @@ end
 
 local function write_slots()
   if s.held > 0 then return put_slots_back() end
-  if #consumed > 0 or s.slots_made > #given_back then redis.call('DEL', free_key) end
+  if taken > 0 or s.slots_made > #given_back then redis.call('DEL', free_key) end
   s.slots_made = 0
 end
