@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use crate::error::{AdoptError, CloseError, ConnectError};
 use crate::handle::Handle;
 use crate::permit::Permit;
-use crate::protocol::{Holder, Id, Invalid, Recovery, check_lease};
+use crate::protocol::{Holder, Id, Invalid, Recovery, check_lease, check_prefix};
 use crate::semaphore::Semaphore;
 use crate::session::held::Held;
 use crate::session::message::Message;
@@ -236,7 +236,7 @@ impl ClientBuilder {
 
     fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let address = Address::parse(&self.url)?;
-        address.check_prefix(&self.prefix)?;
+        check_prefix(&self.prefix)?;
         check_lease(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))?;
         let label = self.label.unwrap_or_else(default_label);
         if label.len() > MAX_LABEL {

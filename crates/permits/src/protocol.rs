@@ -99,6 +99,20 @@ pub fn check_lease(lease_ms: u64) -> Result<u64, Invalid> {
     }
 }
 
+/// Checks the first part of every key: 1 to 64 printable ASCII characters without braces and spaces, so that it
+/// can stand before a hash tag.
+///
+/// # Errors
+/// [`Invalid::Prefix`] if it is anything else.
+pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+    if (1..=64).contains(&prefix.len()) && prefix.bytes().all(plain) {
+        Ok(())
+    } else {
+        Err(Invalid::Prefix { prefix: prefix.to_owned() })
+    }
+}
+
 fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, Invalid> {
     if text.is_empty() {
         return Err(Invalid::Empty { what, max });

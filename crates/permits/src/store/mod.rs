@@ -76,23 +76,16 @@ impl Address {
                 .map(|address| Self::Redis(Box::new(address)))
                 .map_err(|reason| ConnectError::Url { reason });
         }
-        let mut known = vec!["memory:".to_owned()];
         #[cfg(feature = "redis")]
-        known.extend(redis::Address::SCHEMES.iter().map(|scheme| format!("{scheme}://")));
+        let others = redis::Address::SCHEMES.map(|scheme| format!(" {scheme}://")).concat();
+        #[cfg(not(feature = "redis"))]
+        let others = "";
+        let known = format!("memory:{others}");
         if !url.contains(':') || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') {
-            let reason = format!("it does not begin with one of {}", known.join(" "));
+            let reason = format!("it does not begin with one of {known}");
             return Err(ConnectError::Url { reason });
         }
-        Err(ConnectError::UnknownScheme { scheme: scheme.to_owned(), known: known.join(" ") })
-    }
-
-    /// Checks what the store cannot: that a prefix can be part of its keys.
-    pub(crate) fn check_prefix(&self, prefix: &str) -> Result<(), ConnectError> {
-        match self {
-            Self::Memory(_) => Ok(()),
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => Ok(redis::keys::check_prefix(prefix)?),
-        }
+        Err(ConnectError::UnknownScheme { scheme: scheme.to_owned(), known })
     }
 }
 

@@ -5,13 +5,10 @@
 
 use std::fmt::Write as _;
 
-use crate::protocol::{Id, Invalid, Name};
+use crate::protocol::{Id, Name};
 
 /// The last parts of the keys, in the order in which the scripts take them.
 pub(crate) const PARTS: [&str; 5] = ["state", "entries", "queue", "leases", "free"];
-
-/// The longest prefix, in bytes.
-const MAX_PREFIX: usize = 64;
 
 /// The keys of one semaphore, in the order in which the scripts take them.
 pub(crate) fn keys(prefix: &str, name: &Name) -> [String; PARTS.len()] {
@@ -27,16 +24,6 @@ pub(crate) fn channel_prefix(prefix: &str) -> String {
 /// The channel on which a session hears of grants.
 pub(crate) fn channel(prefix: &str, session: &Id) -> String {
     channel_prefix(prefix) + session.as_str()
-}
-
-/// Checks a key prefix.
-pub(crate) fn check_prefix(prefix: &str) -> Result<(), Invalid> {
-    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
-    if (1..=MAX_PREFIX).contains(&prefix.len()) && prefix.bytes().all(plain) {
-        Ok(())
-    } else {
-        Err(Invalid::Prefix { prefix: prefix.to_owned() })
-    }
 }
 
 fn encode(name: &str) -> String {
@@ -70,13 +57,5 @@ mod tests {
             ["%7B", "{", "%257B", "%"].map(|name| keys("p", &Name::new(name).expect("valid"))[0].clone());
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());
-    }
-
-    #[test]
-    fn prefixes_with_braces_spaces_or_nothing_are_refused() {
-        for prefix in ["", "a{b", "a b", "é", &"x".repeat(65)] {
-            assert!(check_prefix(prefix).is_err(), "{prefix:?}");
-        }
-        assert!(check_prefix("team-a:permits").is_ok());
     }
 }

@@ -1,0 +1,199 @@
+//! Acquiring and releasing: what a permit says of itself, who is refused, and that units come back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, Standing};
+use tokio::time::sleep;
+
+use crate::scene::{Scene, Waiter};
+
+pub(crate) async fn a_permit_says_what_it_is(scene: &Scene) {
+    let client = scene.connect(scene.builder().label("exporter-7").lease(Duration::from_secs(30))).await;
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    assert_eq!(permit.semaphore(), scene.name());
+    assert!(permit.holder().starts_with("exporter-7/"), "holders are named after the label: {permit:?}");
+    assert_eq!((permit.weight(), permit.lease()), (1, Duration::from_secs(30)));
+    assert!(permit.slot() < scene.limit(1), "{permit:?}");
+    assert!(permit.is_held());
+    assert_eq!(permit.standing(), Standing::Held);
+    let remaining = permit.remaining();
+    assert!(!remaining.is_zero() && remaining < permit.lease(), "{remaining:?}");
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_released_permit_can_be_had_again(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    for _ in 0..3 {
+        let permit = semaphore.try_acquire().await.expect("it is free");
+        permit.release().await.expect("it is held");
+    }
+}
+
+pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    for semaphore in [scene.semaphore(&client, 1), scene.semaphore(&other, 1)] {
+        let error = semaphore.try_acquire().await.expect_err("it is full");
+        assert_eq!(error, AcquireError::NoPermits);
+        assert!(error.is_not_now());
+        let no_wait = AcquireOptions::new().wait(Duration::ZERO);
+        let error = semaphore.acquire_with(no_wait).await.expect_err("it is full");
+        assert_eq!(error, AcquireError::NoPermits, "a wait of zero is a try");
+    }
+    permit.release().await.expect("it is held");
+    drop(scene.semaphore(&other, 1).try_acquire().await.expect("it is free"));
+}
+
+pub(crate) async fn dropped_permits_come_back(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    scene.settles(&semaphore, 1, 0).await;
+    drop(permit);
+    scene.settles(&semaphore, 0, 0).await;
+}
+
+pub(crate) async fn a_holder_has_one_permit_at_a_time(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+    let named = |holder: &str| AcquireOptions::new().holder(holder);
+
+    let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
+    assert_eq!(permit.holder(), "web-3");
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!(seen.holders.iter().map(|holder| holder.holder.as_str()).collect::<Vec<_>>(), ["web-3"]);
+
+    let waiter = scene.in_line(&others, named("web-4")).await;
+    for (semaphore, holder) in
+        [(&semaphore, "web-3"), (&others, "web-3"), (&semaphore, "web-4"), (&others, "web-4")]
+    {
+        let error = semaphore.acquire_with(named(holder)).await.expect_err("it holds or waits already");
+        assert_eq!(error, AcquireError::AlreadyHeld { holder: holder.into() });
+        assert!(error.is_not_now());
+    }
+
+    permit.release().await.expect("the refusals did not touch it");
+    waiter.permit().await.release().await.expect("the refusals did not touch it");
+    let again = others.try_acquire().await.expect("all is free");
+    again.release().await.expect("it is held");
+    let again = others.acquire_with(named("web-3")).await.expect("the name is free again");
+    again.release().await.expect("it is held");
+}
+
+pub(crate) async fn tokens_strictly_increase(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        for semaphore in [&semaphore, &others] {
+            let permit = semaphore.acquire().await.expect("it is free");
+            tokens.push(permit.token());
+            let waiter = scene.in_line(semaphore, AcquireOptions::new()).await;
+            permit.release().await.expect("it is held");
+            let permit = waiter.permit().await;
+            tokens.push(permit.token());
+            permit.release().await.expect("it is held");
+        }
+    }
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
+}
+
+pub(crate) async fn slots_are_distinct_and_the_lowest_free(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (semaphore, others) = (scene.semaphore(&client, 5), scene.semaphore(&other, 5));
+    let mut permits = Vec::new();
+    for semaphore in [&semaphore, &others, &semaphore, &others, &semaphore] {
+        permits.push(semaphore.acquire().await.expect("it is free"));
+    }
+    let slots: BTreeSet<u32> = permits.iter().map(|permit| permit.slot()).collect();
+    assert_eq!(slots, (0..5).collect());
+
+    for freed in [[3, 1], [0, 4]] {
+        for slot in freed {
+            let at = permits.iter().position(|permit| permit.slot() == slot).expect("it is held");
+            permits.swap_remove(at).release().await.expect("it is held");
+        }
+        for expected in [freed[0].min(freed[1]), freed[0].max(freed[1])] {
+            let permit = others.acquire().await.expect("it is free");
+            assert_eq!(permit.slot(), expected);
+            permits.push(permit);
+        }
+    }
+}
+
+pub(crate) async fn weights_are_units(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 4);
+    let weighing = |weight| AcquireOptions::new().weight(weight).wait(Duration::ZERO);
+    let three = semaphore.acquire_with(weighing(3)).await.expect("4 are free");
+    assert_eq!(three.weight(), 3);
+    let error = semaphore.acquire_with(weighing(2)).await.expect_err("1 is free");
+    assert_eq!(error, AcquireError::NoPermits);
+    let one = semaphore.acquire_with(weighing(1)).await.expect("1 is free");
+    assert_eq!(scene.inspect(&semaphore).await.held, 4);
+    three.release().await.expect("it is held");
+    assert_eq!(scene.inspect(&semaphore).await.held, 1);
+    one.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let limit = scene.limit(1);
+    for options in [AcquireOptions::new(), AcquireOptions::new().wait(Duration::ZERO)] {
+        let error = semaphore.acquire_with(options.weight(limit + 1)).await.expect_err("it can never fit");
+        assert_eq!(error, AcquireError::ExceedsLimit { weight: limit + 1, limit });
+        assert!(!error.is_not_now());
+    }
+    scene.settles(&semaphore, 0, 0).await;
+}
+
+pub(crate) async fn semaphores_of_other_names_are_apart(scene: &Scene) {
+    let client = scene.client().await;
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    // What could break out of a key, or be taken for another's.
+    for name in ["exports:state", "a}b{c%d", "exports%", "ünï çødé ☂", "*", &"x".repeat(200)] {
+        let other = client.semaphore(name, 1);
+        let here = other.try_acquire().await.expect("it is another semaphore");
+        assert_eq!(here.semaphore(), name);
+        let error = other.try_acquire().await.expect_err("it is full");
+        assert_eq!(error, AcquireError::NoPermits);
+        let seen = other.inspect().await.expect("the store is up");
+        assert_eq!((seen.name.as_str(), seen.held), (name, 1));
+        here.release().await.expect("it is held");
+    }
+    assert!(permit.is_held());
+}
+
+pub(crate) async fn under_contention_the_limit_holds_and_everybody_is_served(scene: &Scene) {
+    const REQUESTS: u32 = 60;
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (inside, served) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let tasks: Vec<_> = (0..REQUESTS)
+        .map(|number| {
+            let semaphore = scene.semaphore(if number % 2 == 0 { &client } else { &other }, 1);
+            let (inside, served) = (inside.clone(), served.clone());
+            tokio::spawn(async move {
+                let permit = Waiter::start(&semaphore, AcquireOptions::new()).permit().await;
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+                sleep(Duration::from_millis(1)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                served.fetch_add(1, Ordering::SeqCst);
+                if number % 3 == 0 {
+                    drop(permit);
+                } else {
+                    permit.release().await.expect("it is held");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no task panics");
+    }
+    assert_eq!(served.load(Ordering::SeqCst), REQUESTS);
+}

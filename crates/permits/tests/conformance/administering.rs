@@ -1,0 +1,107 @@
+//! What an operator does: look, stop and resume, take away.
+
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, Lost, ReleaseError, RenewError, Standing};
+
+use crate::scene::{LIMIT, Scene};
+
+fn named(holder: &str) -> AcquireOptions {
+    AcquireOptions::new().holder(holder)
+}
+
+pub(crate) async fn inspection_shows_who_holds_and_who_waits(scene: &Scene) {
+    let (client, observer) = (scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 3);
+    let lease = Duration::from_secs(40);
+    let long = semaphore.acquire_with(named("long").weight(2).lease(lease)).await.expect("it is free");
+    let short = semaphore.acquire_with(named("short")).await.expect("it is free");
+    let waiting = [
+        scene.in_line(&semaphore, named("next").weight(3)).await,
+        scene.in_line(&semaphore, named("last")).await,
+    ];
+
+    let seen = scene.inspect(&observer.open(scene.name())).await;
+    assert_eq!((seen.name.as_str(), seen.limit, seen.held, seen.waiting), (scene.name(), Some(3), 3, 2));
+    assert!(!seen.pinned && !seen.paused && seen.recovering.is_zero(), "{seen:?}");
+    let holders: Vec<_> = seen
+        .holders
+        .iter()
+        .map(|holder| (&*holder.holder, holder.weight, holder.slot, holder.token))
+        .collect();
+    let expected = [("short", 1, short.slot(), short.token()), ("long", 2, long.slot(), long.token())];
+    assert_eq!(holders, expected, "soonest end of lease first");
+    let remaining = seen.holders[1].lease_remaining;
+    assert!(remaining > Duration::from_secs(15) && remaining <= lease, "{remaining:?}");
+    let line: Vec<_> =
+        seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.weight, waiter.position)).collect();
+    assert_eq!(line, [("next", 3, 0), ("last", 1, 1)]);
+
+    drop((long, short));
+    for waiter in waiting {
+        waiter.permit().await.release().await.expect("it is held");
+    }
+}
+
+pub(crate) async fn looking_leaves_nothing_behind(scene: &Scene) {
+    let client = scene.client().await;
+    let nobodys = client.open("nobody's");
+    let seen = nobodys.inspect().await.expect("the store is up");
+    assert_eq!((seen.limit, seen.limit_version, seen.held, seen.waiting), (None, 0, 0, 0));
+    assert!(seen.holders.is_empty() && seen.waiters.is_empty(), "{seen:?}");
+    assert_eq!(nobodys.revoke("nobody", "").await, Ok(false));
+    nobodys.resume().await.expect("the store is up");
+    let again = nobodys.inspect().await.expect("the store is up");
+    assert_eq!(again, seen);
+    scene.knows_no_key_of("nobody's");
+}
+
+pub(crate) async fn a_paused_semaphore_grants_nothing(scene: &Scene) {
+    let (client, operator) = (scene.client().await, scene.client().await);
+    let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));
+    let permit = semaphore.acquire().await.expect("it is free");
+    administered.pause().await.expect("the store is up");
+    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    permit.renew().await.expect("holders keep what they hold");
+    permit.release().await.expect("holders keep what they hold");
+    let error = semaphore.try_acquire().await.expect_err("granting is stopped");
+    assert_eq!(error, AcquireError::NoPermits);
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.paused, seen.held, seen.waiting), (true, 0, 1));
+    assert!(!waiter.is_answered());
+    administered.resume().await.expect("the store is up");
+    waiter.permit().await.release().await.expect("it is held");
+    assert!(!scene.inspect(&semaphore).await.paused);
+}
+
+pub(crate) async fn a_revoked_holder_is_told_why(scene: &Scene) {
+    let (client, operator) = (scene.client().await, scene.client().await);
+    let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));
+    let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
+    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let reason = "maintenance: \"disk\" 90 % full, siehe ☎ 112";
+    assert_eq!(administered.revoke("web-3", reason).await, Ok(true));
+    assert_eq!(scene.inspect(&semaphore).await.waiting, 0, "its units are granted at once");
+
+    let why = Lost::Revoked { reason: reason.into() };
+    assert_eq!(permit.lost_within(LIMIT).await, Some(why.clone()));
+    assert_eq!((permit.is_held(), permit.standing()), (false, Standing::Lost));
+    assert!(permit.remaining().is_zero());
+    assert_eq!(permit.renew().await, Err(RenewError::Lost(why.clone())));
+    assert_eq!(permit.release().await, Err(ReleaseError::Lost(why)));
+    assert_eq!(administered.revoke("web-3", reason).await, Ok(false), "there is nothing left to take");
+    waiter.permit().await.release().await.expect("the late release of another did not free it");
+}
+
+pub(crate) async fn a_revoked_waiter_is_told_why(scene: &Scene) {
+    let (client, operator) = (scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let first = scene.in_line(&semaphore, named("web-4")).await;
+    let second = scene.in_line(&semaphore, named("web-5")).await;
+    assert_eq!(operator.open(scene.name()).revoke("web-4", "").await, Ok(true));
+    let error = first.outcome().await.expect_err("its place is gone");
+    assert_eq!(error, AcquireError::Revoked { reason: "".into() });
+    permit.release().await.expect("it is held");
+    second.permit().await.release().await.expect("it is held");
+}

@@ -1,0 +1,72 @@
+//! The end of a client: what is out is lost, who waits is told, and nothing stays in the store.
+
+use std::time::Duration;
+
+use permits::{
+    AcquireError, AcquireOptions, AdminError, AdoptError, Lost, ReleaseError, RenewError, Standing,
+};
+
+use crate::scene::{LIMIT, Scene};
+
+pub(crate) async fn closing_ends_permits_and_waits(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+    let permit = semaphore.acquire().await.expect("it is free");
+    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let next = scene.in_line(&others, AcquireOptions::new()).await;
+    client.clone().close().await.expect("the store is up");
+
+    assert_eq!(waiter.outcome().await.expect_err("its client is closed"), AcquireError::Closed);
+    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Closed));
+    assert_eq!((permit.is_held(), permit.standing()), (false, Standing::Lost));
+    assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Closed)));
+    assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Closed)));
+    let next = next.permit().await;
+    let seen = scene.inspect(&others).await;
+    assert_eq!((seen.held, seen.waiting), (1, 0), "all that the closed one had was given back");
+
+    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Closed));
+    assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::Closed));
+    assert_eq!(semaphore.inspect().await, Err(AdminError::Closed));
+    assert_eq!(semaphore.set_limit(9).await, Err(AdminError::Closed));
+    let handle = next.hand_over().await.expect("it is held");
+    assert_eq!(client.adopt(&handle).await.map(drop), Err(AdoptError::Closed));
+    client.close().await.expect("it is closed already");
+    let adopted = other.adopt(&handle).await.expect("the refusal did not touch it");
+    adopted.release().await.expect("it is held");
+}
+
+pub(crate) async fn closing_with_nothing_out_leaves_nothing(scene: &Scene) {
+    let client = scene.client().await;
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    permit.release().await.expect("it is held");
+    client.close().await.expect("the store is up");
+}
+
+pub(crate) async fn clones_are_one_client(scene: &Scene) {
+    let client = scene.client().await;
+    let clone = client.clone();
+    let semaphore = scene.semaphore(&client, 1);
+    drop(client);
+    let permit = semaphore.acquire().await.expect("a clone keeps the client");
+    let error = scene.semaphore(&clone, 1).try_acquire().await.expect_err("it is full for both");
+    assert_eq!(error, AcquireError::NoPermits);
+    clone.close().await.expect("the store is up");
+    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Closed), "what one closes is closed for all");
+    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Closed));
+}
+
+pub(crate) async fn permits_outlive_the_client_that_was_dropped(scene: &Scene) {
+    let lease = Duration::from_millis(600);
+    let (client, other) = (scene.connect(scene.builder().lease(lease)).await, scene.client().await);
+    let others = scene.semaphore(&other, 1);
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    drop(client);
+    scene.sees_a_renewal(&others).await;
+    assert!(permit.is_held(), "it is renewed as long as it is out");
+    permit.renew().await.expect("it is held");
+    let error = others.try_acquire().await.expect_err("it is full");
+    assert_eq!(error, AcquireError::NoPermits);
+    drop(permit);
+    others.acquire().await.expect("it came back").release().await.expect("it is held");
+}

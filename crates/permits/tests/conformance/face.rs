@@ -1,0 +1,248 @@
+//! The two faces of the library behind one: a case is written once, against the types here, and runs over the
+//! async API and over the blocking one.
+//!
+//! A call of the blocking API runs on a plain thread that no runtime knows, as in the programs it is made for;
+//! the case awaits the end of that thread. Nothing else is added: a method here is the method of that name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use permits::{
+    AcquireError, AcquireOptions, AdminError, AdoptError, ClientBuilder, CloseError, ConnectError, Handle,
+    Inspection, Lost, ReleaseError, RenewError, Standing, blocking,
+};
+use tokio::sync::oneshot;
+
+crate::listed! {
+    /// Which API a case runs over.
+    pub(crate) enum Face {
+        Async,
+        Blocking,
+    }
+}
+
+/// Runs `call` on a thread of its own.
+async fn on_a_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        // A case that has ended does not mind.
+        let _ = sender.send(call());
+    });
+    receiver.await.expect("the call does not panic")
+}
+
+/// A client.
+#[derive(Debug, Clone)]
+pub(crate) enum Client {
+    Async(permits::Client),
+    Blocking(blocking::Client),
+}
+
+impl Client {
+    pub(crate) async fn connect(face: Face, builder: ClientBuilder) -> Result<Self, ConnectError> {
+        Ok(match face {
+            Face::Async => Self::Async(builder.connect().await?),
+            Face::Blocking => {
+                Self::Blocking(on_a_thread(move || blocking::Client::connect_with(builder)).await?)
+            }
+        })
+    }
+
+    pub(crate) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
+        match self {
+            Self::Async(client) => Semaphore::Async(client.semaphore(name, limit)),
+            Self::Blocking(client) => Semaphore::Blocking(client.semaphore(name, limit)),
+        }
+    }
+
+    pub(crate) fn open(&self, name: &str) -> Semaphore {
+        match self {
+            Self::Async(client) => Semaphore::Async(client.open(name)),
+            Self::Blocking(client) => Semaphore::Blocking(client.open(name)),
+        }
+    }
+
+    pub(crate) async fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
+        match self.clone() {
+            Self::Async(client) => client.adopt(handle).await.map(Permit::Async),
+            Self::Blocking(client) => {
+                let handle = handle.clone();
+                on_a_thread(move || client.adopt(&handle)).await.map(Permit::from)
+            }
+        }
+    }
+
+    pub(crate) async fn close(self) -> Result<(), CloseError> {
+        match self {
+            Self::Async(client) => client.close().await,
+            Self::Blocking(client) => on_a_thread(move || client.close()).await,
+        }
+    }
+}
+
+/// A semaphore.
+#[derive(Debug, Clone)]
+pub(crate) enum Semaphore {
+    Async(permits::Semaphore),
+    Blocking(blocking::Semaphore),
+}
+
+/// Calls the same method of either face.
+macro_rules! call {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self.clone() {
+            Self::Async(semaphore) => semaphore.$method($($argument),*).await,
+            Self::Blocking(semaphore) => on_a_thread(move || semaphore.$method($($argument),*)).await,
+        }
+    };
+}
+
+impl Semaphore {
+    pub(crate) fn require_limit(self) -> Self {
+        match self {
+            Self::Async(semaphore) => Self::Async(semaphore.require_limit()),
+            Self::Blocking(semaphore) => Self::Blocking(semaphore.require_limit()),
+        }
+    }
+
+    pub(crate) async fn acquire(&self) -> Result<Permit, AcquireError> {
+        match self.clone() {
+            Self::Async(semaphore) => semaphore.acquire().await.map(Permit::Async),
+            Self::Blocking(semaphore) => on_a_thread(move || semaphore.acquire()).await.map(Permit::from),
+        }
+    }
+
+    pub(crate) async fn try_acquire(&self) -> Result<Permit, AcquireError> {
+        match self.clone() {
+            Self::Async(semaphore) => semaphore.try_acquire().await.map(Permit::Async),
+            Self::Blocking(semaphore) => on_a_thread(move || semaphore.try_acquire()).await.map(Permit::from),
+        }
+    }
+
+    pub(crate) async fn acquire_with(&self, options: AcquireOptions) -> Result<Permit, AcquireError> {
+        match self.clone() {
+            Self::Async(semaphore) => semaphore.acquire_with(options).await.map(Permit::Async),
+            Self::Blocking(semaphore) => {
+                on_a_thread(move || semaphore.acquire_with(options)).await.map(Permit::from)
+            }
+        }
+    }
+
+    pub(crate) async fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
+        call!(self.set_limit(limit))
+    }
+
+    pub(crate) async fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
+        call!(self.set_limit_at(limit, version))
+    }
+
+    pub(crate) async fn unpin(&self) -> Result<u64, AdminError> {
+        call!(self.unpin())
+    }
+
+    pub(crate) async fn pause(&self) -> Result<(), AdminError> {
+        call!(self.pause())
+    }
+
+    pub(crate) async fn resume(&self) -> Result<(), AdminError> {
+        call!(self.resume())
+    }
+
+    pub(crate) async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
+        let (holder, reason) = (holder.to_owned(), reason.to_owned());
+        call!(self.revoke(&holder, &reason))
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Inspection, AdminError> {
+        call!(self.inspect())
+    }
+}
+
+/// A permit.
+#[derive(Debug)]
+pub(crate) enum Permit {
+    Async(permits::Permit),
+    /// Shared with the thread that a call to it runs on, for as long as the call lasts.
+    Blocking(Arc<blocking::Permit>),
+}
+
+impl From<blocking::Permit> for Permit {
+    fn from(permit: blocking::Permit) -> Self {
+        Self::Blocking(Arc::new(permit))
+    }
+}
+
+/// Reads the same thing of either face.
+macro_rules! read {
+    ($($method:ident: $of:ty,)*) => {
+        $(pub(crate) fn $method(&self) -> $of {
+            match self {
+                Self::Async(permit) => permit.$method(),
+                Self::Blocking(permit) => permit.$method(),
+            }
+        })*
+    };
+}
+
+impl Permit {
+    read! {
+        semaphore: &str,
+        holder: &str,
+        weight: u32,
+        lease: Duration,
+        token: u64,
+        slot: u32,
+        is_held: bool,
+        remaining: Duration,
+        standing: Standing,
+    }
+
+    /// Waits for its loss, at most so long.
+    pub(crate) async fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        match self {
+            Self::Async(permit) => tokio::time::timeout(limit, permit.lost()).await.ok(),
+            Self::Blocking(permit) => {
+                let permit = permit.clone();
+                on_a_thread(move || permit.lost_within(limit)).await
+            }
+        }
+    }
+
+    pub(crate) async fn renew(&self) -> Result<(), RenewError> {
+        match self {
+            Self::Async(permit) => permit.renew().await,
+            Self::Blocking(permit) => {
+                let permit = permit.clone();
+                on_a_thread(move || permit.renew()).await
+            }
+        }
+    }
+
+    pub(crate) async fn release(self) -> Result<(), ReleaseError> {
+        match self {
+            Self::Async(permit) => permit.release().await,
+            Self::Blocking(permit) => {
+                let permit = Arc::into_inner(permit).expect("no other call is made with it");
+                on_a_thread(move || permit.release()).await
+            }
+        }
+    }
+
+    pub(crate) async fn hand_over(self) -> Result<Handle, RenewError> {
+        match self {
+            Self::Async(permit) => permit.hand_over().await,
+            Self::Blocking(permit) => {
+                let permit = Arc::into_inner(permit).expect("no other call is made with it");
+                on_a_thread(move || permit.hand_over()).await
+            }
+        }
+    }
+
+    /// The permit of the async API, for what only that has.
+    pub(crate) fn as_async(&self) -> &permits::Permit {
+        match self {
+            Self::Async(permit) => permit,
+            Self::Blocking(_) => panic!("the blocking API has no such method: mark the case `asynchronous`"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The limit: who says what it is, and what a change of it does to those who hold and wait.
+
+use permits::{AcquireError, AcquireOptions, AdminError};
+
+use crate::scene::Scene;
+
+pub(crate) async fn a_raised_limit_grants_at_once(scene: &Scene) {
+    let (client, operator) = (scene.client().await, scene.client().await);
+    let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));
+    let first = semaphore.acquire().await.expect("it is free");
+    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    administered.set_limit(scene.limit(1) + 1).await.expect("the store is up");
+    assert_eq!(scene.inspect(&semaphore).await.waiting, 0);
+    let second = waiter.permit().await;
+    assert!(first.is_held() && second.is_held());
+    assert_ne!(first.slot(), second.slot());
+    administered.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn a_lowered_limit_revokes_nobody_and_grants_when_it_fits(scene: &Scene) {
+    let (client, operator) = (scene.client().await, scene.client().await);
+    let (semaphore, administered) = (scene.semaphore(&client, 2), operator.open(scene.name()));
+    let first = semaphore.acquire().await.expect("it is free");
+    let second = semaphore.acquire().await.expect("it is free");
+    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    administered.set_limit(1).await.expect("the store is up");
+    assert_eq!(scene.inspect(&semaphore).await.held, 2);
+
+    first.release().await.expect("lowering took nothing away");
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.held, seen.waiting), (1, 1), "1 of 1 is held, so nothing is granted");
+    second.renew().await.expect("lowering took nothing away");
+    second.release().await.expect("lowering took nothing away");
+    let third = waiter.permit().await;
+    let error = semaphore.try_acquire().await.expect_err("1 of 1 is held");
+    assert_eq!(error, AcquireError::NoPermits);
+    third.release().await.expect("it is held");
+    administered.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(scene: &Scene) {
+    let (client, other, operator) = (scene.client().await, scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 3);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let heavy = scene.in_line(&scene.semaphore(&other, 3), AcquireOptions::new().weight(3)).await;
+    let light = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let administered = operator.open(scene.name());
+    administered.set_limit(2).await.expect("the store is up");
+    let error = heavy.outcome().await.expect_err("it can never fit");
+    assert_eq!(error, AcquireError::ExceedsLimit { weight: 3, limit: 2 });
+    light.permit().await.release().await.expect("it is held");
+    permit.release().await.expect("it is held");
+    administered.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn the_last_declaration_counts(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let limit = scene.limit(1);
+    let semaphore = client.semaphore(scene.name(), limit);
+    let first = semaphore.acquire().await.expect("it is free");
+    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit));
+    // The next version of the program.
+    let second = other.semaphore(scene.name(), limit + 1).try_acquire().await.expect("it is free now");
+    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit + 1));
+    // The old one does not set it back: it has declared already.
+    second.release().await.expect("it is held");
+    let second = semaphore.try_acquire().await.expect("the new limit is in force");
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.limit, seen.pinned, seen.held), (Some(limit + 1), false, 2));
+    first.release().await.expect("it is held");
+    second.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(scene: &Scene) {
+    let (client, operator) = (scene.client().await, scene.client().await);
+    let (limit, administered) = (scene.limit(1), operator.open(scene.name()));
+    let version = administered.set_limit(limit + 1).await.expect("the store is up");
+    let semaphore = scene.semaphore(&client, 1);
+    let first = semaphore.try_acquire().await.expect("it is free");
+    let second = semaphore.try_acquire().await.expect("the pinned limit is higher");
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.limit, seen.limit_version, seen.pinned), (Some(limit + 1), version, true));
+    drop((first, second));
+    scene.settles(&semaphore, 0, 0).await;
+
+    let version = administered.unpin().await.expect("the store is up");
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.limit, seen.limit_version, seen.pinned), (Some(limit + 1), version, false));
+    let permit = scene.semaphore(&client, 1).try_acquire().await.expect("it is free");
+    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit), "a declaration counts again");
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_limit_changed_meanwhile_is_a_version_mismatch(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let limit = scene.limit(1);
+    semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+    let read = scene.inspect(&semaphore).await.limit_version;
+    let version = semaphore.set_limit_at(limit + 1, read).await.expect("nobody changed it");
+    assert!(version > read);
+    let error = semaphore.set_limit_at(limit + 2, read).await.expect_err("it was changed");
+    assert_eq!(error, AdminError::VersionMismatch { expected: read, version, limit: limit + 1 });
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.limit, seen.limit_version), (Some(limit + 1), version));
+    assert_eq!(semaphore.set_limit_at(limit + 1, read).await, Ok(version), "what is so already is done");
+    semaphore.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let limit = scene.limit(1);
+    let permit = client.semaphore(scene.name(), limit).require_limit().acquire().await.expect("it is free");
+    let demanding = other.semaphore(scene.name(), limit + 1).require_limit();
+    let error = demanding.acquire().await.expect_err("another limit is in force");
+    let semaphore = scene.name().to_owned();
+    assert_eq!(error, AcquireError::LimitMismatch { semaphore, required: limit + 1, stored: limit });
+    assert!(!error.is_not_now());
+    let seen = scene.inspect(&demanding).await;
+    assert_eq!((seen.limit, seen.held, seen.waiting), (Some(limit), 1, 0), "it changed nothing");
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn without_a_limit_nothing_is_granted(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let opened = client.open("unheard of");
+    for _ in 0..2 {
+        let error = opened.acquire().await.expect_err("nobody has given a limit");
+        assert_eq!(error, AcquireError::NoLimit { semaphore: "unheard of".into() });
+        assert!(!error.is_not_now());
+    }
+    let permit = other.semaphore("unheard of", 2).acquire().await.expect("it is free");
+    let second = opened.acquire().await.expect("now it has a limit");
+    let error = opened.try_acquire().await.expect_err("that is 2");
+    assert_eq!(error, AcquireError::NoPermits);
+    second.release().await.expect("it is held");
+    permit.release().await.expect("it is held");
+}

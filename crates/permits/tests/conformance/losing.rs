@@ -1,0 +1,133 @@
+//! Leases: what ends without renewal, what goes on with it, and how a holder hears of its loss.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, Lost, ReleaseError, RenewError, Standing};
+use tokio::time::sleep;
+
+use crate::face::{Permit, Semaphore};
+use crate::scene::{LIMIT, Scene};
+
+const SHORT: Duration = Duration::from_millis(250);
+
+/// A permit that ends with its lease.
+async fn unrenewed(semaphore: &Semaphore, lease: Duration) -> Permit {
+    let options = AcquireOptions::new().lease(lease).no_renewal();
+    semaphore.acquire_with(options).await.expect("it is free")
+}
+
+pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+    let permit = unrenewed(&semaphore, SHORT).await;
+    assert_eq!(permit.lease(), SHORT);
+    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
+    assert_eq!((permit.is_held(), permit.standing()), (false, Standing::Lost));
+    assert!(permit.remaining().is_zero());
+    assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Expired)));
+    let next = others.acquire().await.expect("its units come back");
+    assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Expired)));
+    let error = semaphore.try_acquire().await.expect_err("a late release frees nobody else's permit");
+    assert_eq!(error, AcquireError::NoPermits);
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_late_drop_frees_nobody_elses_permit(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+    // The same name, so that only the request tells the two apart.
+    let named = || AcquireOptions::new().holder("web-3");
+    let permit = semaphore.acquire_with(named().lease(SHORT).no_renewal()).await.expect("it is free");
+    let next = loop {
+        match others.acquire_with(named().wait(Duration::ZERO)).await {
+            Ok(next) => break next,
+            Err(error) => assert_eq!(error, AcquireError::AlreadyHeld { holder: "web-3".into() }),
+        }
+        sleep(Duration::from_millis(5)).await;
+    };
+    drop(permit);
+    // What a client looks at comes after what it has dropped.
+    assert_eq!(scene.inspect(&semaphore).await.held, 1);
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn renewal_keeps_a_permit_for_many_leases(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let lease = Duration::from_millis(600);
+    let options = AcquireOptions::new().lease(lease);
+    let permit = semaphore.acquire_with(options).await.expect("it is free");
+    let token = permit.token();
+    sleep(2 * lease).await;
+    assert!(permit.is_held());
+    assert!(permit.remaining() < lease);
+    let seen = scene.inspect(&semaphore).await;
+    assert_eq!((seen.held, seen.holders[0].token), (1, token));
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn an_explicit_renewal_extends(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = unrenewed(&semaphore, Duration::from_secs(60)).await;
+    let fresh = permit.remaining();
+    while permit.remaining() > fresh - Duration::from_millis(100) {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let before = permit.remaining();
+    permit.renew().await.expect("it is held");
+    assert!(permit.remaining() > before, "{:?} after {before:?}", permit.remaining());
+    assert_eq!(permit.standing(), Standing::Held);
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_lost_permit_stops_the_work_it_runs(scene: &Scene) {
+    struct Told(Arc<AtomicBool>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = unrenewed(&semaphore, SHORT).await;
+    let dropped = Arc::new(AtomicBool::new(false));
+    let told = Told(dropped.clone());
+    let work = async move {
+        let _told = told;
+        std::future::pending::<()>().await;
+    };
+    let ran = tokio::time::timeout(LIMIT, permit.as_async().run(work)).await.expect("the lease ends");
+    assert_eq!(ran, Err(Lost::Expired));
+    assert!(dropped.load(Ordering::SeqCst), "the work is dropped where it stood");
+    assert_eq!(permit.as_async().run(async { 7 }).await, Err(Lost::Expired), "and none is begun");
+}
+
+pub(crate) async fn work_that_ends_in_time_has_its_result(scene: &Scene) {
+    let client = scene.client().await;
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    assert_eq!(permit.as_async().run(async { 7 }).await, Ok(7));
+    assert!(permit.is_held());
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = unrenewed(&semaphore, SHORT).await;
+    let (token, own) = (permit.as_async().cancellation_token(), permit.as_async().cancellation_token());
+    own.cancel();
+    assert!(permit.is_held() && !token.is_cancelled(), "cancelling one's own token does nothing else");
+    tokio::time::timeout(LIMIT, token.cancelled()).await.expect("the lease ends");
+    assert!(!permit.is_held());
+}
+
+pub(crate) async fn a_release_is_no_loss(scene: &Scene) {
+    let client = scene.client().await;
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    let token = permit.as_async().cancellation_token();
+    permit.release().await.expect("it is held");
+    assert!(!token.is_cancelled());
+}

@@ -1,0 +1,278 @@
+//! What a case runs in: a store, a semaphore of its own, and what strangers hold there.
+//!
+//! A [`Scene`] is laid for each test and taken down by [`Scene::end`], which is also the last word of every
+//! case: all units can be had at once, nobody waits, and on a server nothing but idle state is left, which
+//! expires.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Recovery};
+use permits_testkit::{Resp, Server};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::face::{Client, Face, Permit, Semaphore};
+
+/// More than anything here should take on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// How long to sleep between two looks at what can only be observed.
+const INTERVAL: Duration = Duration::from_millis(2);
+
+crate::listed! {
+    /// Where a case finds its semaphore, and how much of it.
+    pub(crate) enum Provider {
+        /// The memory store.
+        Memory,
+        /// A server of its own.
+        Redis,
+        /// The same under another key prefix, while a stranger holds all of the same name under the usual one.
+        OtherPrefix,
+        /// A limit of 1: a mutex.
+        Mutex,
+        /// A limit of 5, of which a stranger holds 4: what is left must do all that a mutex does.
+        Drained,
+    }
+}
+
+impl Provider {
+    /// Whether a case may have as many units as it asks for. Otherwise it has one.
+    pub(crate) fn is_roomy(self) -> bool {
+        match self {
+            Self::Memory | Self::Redis | Self::OtherPrefix => true,
+            Self::Mutex | Self::Drained => false,
+        }
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::OtherPrefix => "team-b:permits",
+            _ => "permits",
+        }
+    }
+
+    /// How many units strangers hold of the semaphore under test.
+    fn taken(self) -> u32 {
+        if self == Self::Drained { 4 } else { 0 }
+    }
+}
+
+/// See the module.
+pub(crate) struct Scene {
+    provider: Provider,
+    face: Face,
+    name: String,
+    url: String,
+    server: Option<Server>,
+    stranger: Option<(permits::Client, permits::Permit)>,
+}
+
+impl Scene {
+    /// Lays it. Blocks while the server starts.
+    pub(crate) fn new(provider: Provider, face: Face) -> Self {
+        static MEMORIES: AtomicU64 = AtomicU64::new(0);
+        let server = (provider != Provider::Memory).then(Server::start);
+        let url = match &server {
+            Some(server) => server.url(),
+            None => format!("memory:conformance-{}", MEMORIES.fetch_add(1, Ordering::Relaxed)),
+        };
+        Self { provider, face, name: "exports".into(), url, server, stranger: None }
+    }
+
+    /// Lets the strangers of the provider take their units.
+    pub(crate) async fn enter_strangers(&mut self) {
+        let (prefix, limit, weight) = match self.provider {
+            Provider::Drained => (self.provider.prefix(), 5, 4),
+            Provider::OtherPrefix => ("permits", 1, 1),
+            Provider::Memory | Provider::Redis | Provider::Mutex => return,
+        };
+        let client = self.plain_builder().prefix(prefix).label("stranger").connect().await.expect("it is up");
+        let options = AcquireOptions::new().weight(weight).holder("stranger");
+        let permit = client.semaphore(&self.name, limit).acquire_with(options).await.expect("it is free");
+        self.stranger = Some((client, permit));
+    }
+
+    fn plain_builder(&self) -> ClientBuilder {
+        // The server is younger than a recovery window, and remembers all there was.
+        permits::Client::builder(&self.url).recovery(Recovery::Off)
+    }
+
+    /// The settings of a client for the case.
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        self.plain_builder().prefix(self.provider.prefix())
+    }
+
+    /// A client of the case's own.
+    pub(crate) async fn client(&self) -> Client {
+        self.connect(self.builder()).await
+    }
+
+    /// A client with settings of the case's own, from [`Scene::builder`].
+    pub(crate) async fn connect(&self, builder: ClientBuilder) -> Client {
+        Client::connect(self.face, builder).await.expect("the store is up")
+    }
+
+    /// The name of the semaphore.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The limit of a semaphore of which the case can have so many units.
+    pub(crate) fn limit(&self, units: u32) -> u32 {
+        assert!(units == 1 || self.provider.is_roomy(), "mark the case `units`");
+        self.provider.taken() + units
+    }
+
+    /// How many units strangers hold now.
+    fn taken(&self) -> u32 {
+        if self.stranger.is_some() { self.provider.taken() } else { 0 }
+    }
+
+    /// The semaphore, of which the case can have so many units.
+    pub(crate) fn semaphore(&self, client: &Client, units: u32) -> Semaphore {
+        client.semaphore(&self.name, self.limit(units))
+    }
+
+    /// What the case itself holds of `semaphore`, and who waits.
+    pub(crate) async fn inspect(&self, semaphore: &Semaphore) -> Inspection {
+        let mut inspection = semaphore.inspect().await.expect("the store is up");
+        inspection.holders.retain(|holder| holder.holder != "stranger");
+        inspection.held -= u64::from(self.taken());
+        inspection
+    }
+
+    /// Sends a request and returns when it stands in line.
+    #[track_caller]
+    pub(crate) fn in_line<'a>(
+        &'a self,
+        semaphore: &'a Semaphore,
+        options: AcquireOptions,
+    ) -> impl Future<Output = Waiter> + 'a {
+        let caller = std::panic::Location::caller();
+        async move {
+            let before = self.inspect(semaphore).await.waiting;
+            let waiter = Waiter::start(semaphore, options);
+            let deadline = tokio::time::Instant::now() + LIMIT;
+            while self.inspect(semaphore).await.waiting == before {
+                assert!(tokio::time::Instant::now() < deadline, "{caller}: it does not get in line");
+                sleep(INTERVAL).await;
+            }
+            waiter
+        }
+    }
+
+    /// Waits until somebody renews the only holder: until its lease has become longer by itself.
+    pub(crate) async fn sees_a_renewal(&self, semaphore: &Semaphore) {
+        let mut before = Duration::MAX;
+        let renewed = async {
+            loop {
+                let seen = self.inspect(semaphore).await;
+                let [holder] = &seen.holders[..] else { panic!("not one holder: {seen:?}") };
+                if holder.lease_remaining > before {
+                    return;
+                }
+                before = holder.lease_remaining;
+                sleep(INTERVAL).await;
+            }
+        };
+        timeout(LIMIT, renewed).await.expect("it is renewed");
+    }
+
+    /// Waits until the case holds so many units and so many wait.
+    #[track_caller]
+    pub(crate) fn settles<'a>(
+        &'a self,
+        semaphore: &'a Semaphore,
+        held: u64,
+        waiting: u64,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = std::panic::Location::caller();
+        async move {
+            let deadline = tokio::time::Instant::now() + LIMIT;
+            loop {
+                let seen = self.inspect(semaphore).await;
+                if (seen.held, seen.waiting) == (held, waiting) {
+                    return;
+                }
+                let late = tokio::time::Instant::now() >= deadline;
+                assert!(!late, "{caller}: not {held} held and {waiting} waiting, but {seen:?}");
+                sleep(INTERVAL).await;
+            }
+        }
+    }
+
+    /// On a server, there is no key of the semaphore of this name.
+    #[track_caller]
+    pub(crate) fn knows_no_key_of(&self, name: &str) {
+        if let Some(server) = &self.server {
+            let pattern = format!("*{{{name}}}*");
+            assert_eq!(server.command(&["KEYS", &pattern]).array(), []);
+        }
+    }
+
+    /// The end of every case: what was dropped has come back, what was closed left nothing.
+    pub(crate) async fn end(mut self) {
+        if let Some((client, permit)) = self.stranger.take() {
+            assert!(permit.is_held(), "the stranger lost its permit: {:?}", permit.standing());
+            permit.release().await.expect("the stranger still held it");
+            client.close().await.expect("the store is up");
+        }
+        let client = self.client().await;
+        let semaphore = client.open(&self.name);
+        self.settles(&semaphore, 0, 0).await;
+        let left = self.inspect(&semaphore).await;
+        assert!(!left.pinned && !left.paused, "the case left it pinned or paused: {left:?}");
+        if let Some(limit) = left.limit {
+            let all = AcquireOptions::new().weight(limit).wait(LIMIT);
+            let permit = semaphore.acquire_with(all).await.expect("all units are free");
+            assert_eq!(permit.slot(), 0, "all slots are free");
+            permit.release().await.expect("it is held");
+        }
+        client.close().await.expect("the store is up");
+        if let Some(server) = &self.server {
+            only_idle_state_is_left(server);
+        }
+    }
+}
+
+/// Of all keys only `state` is left, of any semaphore, and it expires.
+fn only_idle_state_is_left(server: &Server) {
+    let mut connection = server.connect().expect("the server is up");
+    let keys = connection.call(&["KEYS", "*"]).expect("the server is up");
+    for key in keys.array().iter().map(Resp::text) {
+        assert!(key.ends_with(":state"), "{key} is left");
+        let expiry = connection.call(&["PTTL", key]).expect("the server is up").int();
+        assert!(expiry > 0, "{key} does not expire: {expiry}");
+    }
+}
+
+/// A request in progress.
+pub(crate) struct Waiter {
+    task: JoinHandle<Result<Permit, AcquireError>>,
+}
+
+impl Waiter {
+    /// Sends a request; it may be granted at once.
+    pub(crate) fn start(semaphore: &Semaphore, options: AcquireOptions) -> Self {
+        let semaphore = semaphore.clone();
+        Self { task: tokio::spawn(async move { semaphore.acquire_with(options).await }) }
+    }
+
+    /// Its outcome.
+    pub(crate) async fn outcome(self) -> Result<Permit, AcquireError> {
+        let outcome = timeout(LIMIT, self.task).await.expect("it is answered in time");
+        outcome.expect("acquiring does not panic")
+    }
+
+    /// Its permit.
+    pub(crate) async fn permit(self) -> Permit {
+        self.outcome().await.expect("it is granted")
+    }
+
+    /// Whether it has been answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.task.is_finished()
+    }
+}
