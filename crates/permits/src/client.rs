@@ -96,8 +96,10 @@ impl Client {
 
     /// Takes over a permit that another process handed over with [`Permit::hand_over`].
     ///
+    /// A handle is good once: whoever adopts first has the permit.
+    ///
     /// # Errors
-    /// [`AdoptError::Gone`] if its lease has ended or it was released.
+    /// [`AdoptError::Gone`] if its lease has ended, or it was released or adopted already.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
@@ -108,7 +110,8 @@ impl Client {
 
     pub(crate) fn start_adopting(&self, handle: &Handle) -> oneshot::Receiver<Result<Held, AdoptError>> {
         let (answer, receiver) = oneshot::channel();
-        self.session.send(Message::Adopt { handle: Box::new(handle.clone()), answer });
+        let request = self.session.new_request();
+        self.session.send(Message::Adopt { handle: Box::new(handle.clone()), request, answer });
         receiver
     }
 

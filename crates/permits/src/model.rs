@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{
-    Acquire, Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder,
+    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder,
     InspectedWaiter, Inspection, MAX_BATCH, News, Operation, Refusal, Release, Released, Renew, Renewed,
     Reply,
 };
@@ -126,6 +126,7 @@ pub fn apply(state: &mut Option<State>, server: &Server<'_>, command: &Command) 
         Operation::Acquire { queue_max, requests } => run.acquire(*queue_max, requests),
         Operation::Release(requests) => run.release(requests),
         Operation::Renew(requests) => run.renew(requests),
+        Operation::Adopt(adopt) => run.adopt(adopt),
         Operation::SetLimit { limit, expected_version } => run.set_limit(*limit, *expected_version),
         Operation::Pause(paused) => run.pause(*paused),
         Operation::Revoke { holder, reason } => run.revoke(holder, reason),
@@ -412,14 +413,12 @@ impl<'a> Run<'a> {
     }
 
     fn renew_one(&mut self, renew: &Renew) -> Renewed {
-        let Some(entry) = self.state.entries.get_mut(&renew.holder) else {
+        let Some(entry) = self.state.entries.get(&renew.holder) else {
             return renew.grant.map_or(Renewed::Lost, |grant| self.reclaim(renew, grant));
         };
         if entry.request != renew.request {
             return Renewed::Lost;
         }
-        // Whoever renews an entry owns it from now on: so is a permit handed to another session.
-        entry.session = self.command.session.clone();
         match (entry.place, renew.grant) {
             (Place::Holding(grant), None) => {
                 self.extend(&renew.holder);
@@ -472,6 +471,25 @@ impl<'a> Run<'a> {
         state.hold(&holder, grant);
         self.extend(&holder);
         Renewed::Held
+    }
+
+    /// Gives a permit to another session. Asked again, with the name that it has now, it is done already.
+    fn adopt(&mut self, adopt: &Adopt) -> Answers {
+        let adopted = match self.state.entries.get_mut(&adopt.holder) {
+            Some(entry)
+                if (entry.request == adopt.request || entry.request == adopt.new_request)
+                    && (entry.weight, entry.lease_ms) == (adopt.weight, adopt.lease_ms)
+                    && entry.place == Place::Holding(adopt.grant) =>
+            {
+                entry.request = adopt.new_request.clone();
+                entry.session = self.command.session.clone();
+                self.extend(&adopt.holder);
+                true
+            }
+            _ => false,
+        };
+        self.promote();
+        Answers::Adopt(adopted)
     }
 
     fn set_limit(&mut self, limit: Option<u32>, expected_version: Option<u64>) -> Answers {

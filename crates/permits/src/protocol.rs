@@ -277,6 +277,7 @@ impl Command {
         let requested = match &self.operation {
             Operation::Acquire { requests, .. } => requests.iter().map(|request| request.lease_ms).max(),
             Operation::Renew(requests) => requests.iter().map(|renew| renew.lease_ms).max(),
+            Operation::Adopt(adopt) => Some(adopt.lease_ms),
             _ => None,
         };
         self.lease_ms.max(requested.unwrap_or(0))
@@ -297,6 +298,8 @@ pub enum Operation {
     Release(Vec<Release>),
     /// Extend leases, and hear how each entry stands. An empty list only lets time take effect.
     Renew(Vec<Renew>),
+    /// Give a permit to this session, under a new request id: whoever had it can do nothing with it any more.
+    Adopt(Adopt),
     /// Set and pin the limit (`Some`), or let programs declare it again (`None`).
     SetLimit {
         /// The new limit.
@@ -359,6 +362,23 @@ pub struct Renew {
     pub grant: Option<Grant>,
 }
 
+/// A request to take over a permit that another session lets go of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adopt {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition, as it was named so far.
+    pub request: Id,
+    /// What it has, which must be so.
+    pub weight: u32,
+    /// Its lease, in milliseconds, which must be so.
+    pub lease_ms: u64,
+    /// Its token and slot, which must be so.
+    pub grant: Grant,
+    /// What it is named from now on.
+    pub new_request: Id,
+}
+
 /// What a holder has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
@@ -396,6 +416,8 @@ pub enum Answers {
     Release(Vec<Released>),
     /// To [`Operation::Renew`].
     Renew(Vec<Renewed>),
+    /// To [`Operation::Adopt`]: whether there was such a permit.
+    Adopt(bool),
     /// To [`Operation::SetLimit`]: whether it was done. If not, the version was another.
     SetLimit(bool),
     /// To [`Operation::Pause`].

@@ -118,6 +118,8 @@ macro_rules! every_case {
             handing_over {
                 a_permit_handed_over_goes_on_with_another_client: anything,
                 what_was_released_cannot_be_adopted: anything,
+                a_handle_is_good_once: anything,
+                a_handle_that_says_more_than_the_store_is_refused: anything,
                 a_handle_is_good_for_one_lease: anything,
                 an_adopted_permit_can_be_revoked: anything,
             }

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 use permits::model::{self, Server as Told, State};
 use permits::protocol::{
-    Acquire, Answers, Command, Declaration, Grant, Holder, Id, Name, Operation, Recovery, Release, Renew,
-    Renewed, Reply,
+    Acquire, Adopt, Answers, Command, Declaration, Grant, Holder, Id, Name, Operation, Recovery, Release,
+    Renew, Renewed, Reply,
 };
 use permits::store::StoreError;
 use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
@@ -24,8 +24,12 @@ use tokio::runtime::Runtime;
 
 use support::dump;
 
-const COMMANDS: [&str; 7] = ["acquire", "inspect", "pause", "release", "renew", "revoke", "set_limit"];
+const COMMANDS: [&str; 8] =
+    ["acquire", "adopt", "inspect", "pause", "release", "renew", "revoke", "set_limit"];
 const SHARED: [&str; 6] = ["begin", "clock", "entries", "finish", "promote", "slots"];
+
+/// Executed when a connection is made.
+const CHECK: &str = "check";
 
 /// Where `..` joins texts, and never a number.
 const JOINED: [&str; 1] = ["redis.call('PUBLISH', channel .. to, message)"];
@@ -58,7 +62,7 @@ fn every_lua_file_is_known_here() {
         let name = file.expect("it can be read").file_name().into_string().expect("it is UTF-8");
         name.strip_suffix(".lua").map(str::to_owned).unwrap_or(name)
     });
-    let known = COMMANDS.into_iter().chain(SHARED).map(str::to_owned);
+    let known = COMMANDS.into_iter().chain(SHARED).chain([CHECK]).map(str::to_owned);
     assert_eq!(files.collect::<BTreeSet<_>>(), known.collect::<BTreeSet<_>>());
 }
 
@@ -74,6 +78,24 @@ fn every_command_file_is_short_and_says_what_it_takes_returns_and_costs() {
             assert_eq!(said, 1, "{name} has {said} lines for {part:?}");
         }
     }
+}
+
+#[test]
+fn the_check_of_rights_knows_every_command_that_the_scripts_run() {
+    let mut run = BTreeSet::new();
+    for name in COMMANDS.into_iter().chain(SHARED) {
+        for part in text(name).split("redis.call('").skip(1) {
+            run.insert(part.split('\'').next().expect("it is closed").to_owned());
+        }
+    }
+    // Besides what runs the scripts, hears of grants, and asks whether the server is there.
+    run.extend(["EVALSHA", "PING", "SUBSCRIBE"].map(str::to_owned));
+    let check = text(CHECK);
+    let quoted = check.split('\'').skip(1).step_by(2);
+    let checked =
+        quoted.filter(|word| word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase()));
+    let checked: BTreeSet<_> = checked.filter(|word| *word != "LIMIT").map(str::to_owned).collect();
+    assert_eq!(checked, run);
 }
 
 #[test]
@@ -267,11 +289,19 @@ fn renew(name: &str, grant: Option<Grant>) -> Operation {
 }
 
 /// One of each.
-fn every_operation() -> [Operation; 7] {
+fn every_operation() -> [Operation; 8] {
     [
         acquire(&["new"]),
         release("a"),
         renew("b", None),
+        Operation::Adopt(Adopt {
+            holder: holder("b"),
+            request: id("b"),
+            weight: 1,
+            lease_ms: 3_000,
+            grant: Grant { token: 1, slot: 0 },
+            new_request: id("c"),
+        }),
         Operation::SetLimit { limit: Some(3), expected_version: None },
         Operation::Pause(true),
         Operation::Revoke { holder: holder("a"), reason: "".into() },

@@ -53,7 +53,7 @@ pub(crate) enum Purpose {
     Acquire(Vec<Id>),
     Release(Vec<(Moment, Leaving)>),
     Renew(Vec<Id>),
-    Errand(Errand),
+    Errand(Box<Errand>),
 }
 
 /// Alarms that the engine sets for itself.
@@ -143,7 +143,9 @@ impl Engine {
                     None => drop(answer),
                 }
             }
-            Message::Adopt { handle, answer } => self.run(Errand::adopt(*handle, answer), now),
+            Message::Adopt { handle, request, answer } => {
+                self.run(Errand::adopt(*handle, request, answer), now)
+            }
             Message::Admin { semaphore, operation, answer } => {
                 self.run(Errand::admin(semaphore, operation, answer), now);
             }
@@ -239,7 +241,10 @@ impl Engine {
             told_us: 0,
             alarm: None,
         };
-        self.lanes.entry(semaphore).or_default().entries.insert(request, entry);
+        let lane = self.lanes.entry(semaphore).or_default();
+        let lease = entry.ask.lease;
+        lane.shortest = Some(lane.shortest.map_or(lease, |shortest| shortest.min(lease)));
+        lane.entries.insert(request, entry);
     }
 
     /// The caller does not wait any more: whatever stage it is in, nothing stays behind.
@@ -504,7 +509,7 @@ impl Engine {
             for errand in self.errands.take_ready(now) {
                 let command = self.command(&errand.semaphore, errand.declaration, errand.operation.clone());
                 let patience = patience(self.config.lease);
-                calls.push(Call { command, patience, sent_at: now, purpose: Purpose::Errand(errand) });
+                calls.push(Call { command, patience, sent_at: now, purpose: Purpose::Errand(Box::new(errand)) });
             }
             self.timers.remove(self.errand_alarm.take());
             self.errand_alarm = self.errands.next_time().map(|at| self.timers.set(at, Alarm::Errand));
@@ -550,8 +555,7 @@ impl Engine {
             // A renewal that cannot be sent is as good as one that failed.
             lane.doubt();
         }
-        let shortest = lane.entries.values().map(|entry| entry.ask.lease).min();
-        let patience = patience(shortest.unwrap_or(self.config.lease));
+        let patience = patience(lane.shortest.unwrap_or(self.config.lease));
         if lane.alarm.map(|(at, _)| at) != lane.next_time() {
             let (old, next) = (lane.alarm.take(), lane.next_time());
             self.timers.remove(old);

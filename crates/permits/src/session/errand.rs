@@ -10,7 +10,7 @@ use super::message::Answer;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
 use crate::handle::Handle;
-use crate::protocol::{Declaration, Name, Operation, Renew, Reply};
+use crate::protocol::{Adopt, Declaration, Id, Name, Operation, Renew, Reply};
 use crate::store::StoreError;
 
 /// The first and the last delay before another try.
@@ -31,7 +31,7 @@ pub(crate) struct Errand {
 pub(crate) enum Kind {
     Admin(Answer<Reply, AdminError>),
     Renew(Answer<(), RenewError>),
-    Adopt(Box<Handle>, Answer<Held, AdoptError>),
+    Adopt(Adopt, Answer<Held, AdoptError>),
 }
 
 impl Errand {
@@ -52,18 +52,11 @@ impl Errand {
         Self::new(semaphore, fallback, Operation::Renew(vec![renewal]), Kind::Renew(answer))
     }
 
-    /// Asks as a waiter would: then the store answers with what it has, and puts nothing back that it forgot.
-    pub(crate) fn adopt(handle: Handle, answer: Answer<Held, AdoptError>) -> Self {
-        let renewal = Renew {
-            holder: handle.holder.clone(),
-            request: handle.request.clone(),
-            weight: handle.weight,
-            lease_ms: handle.lease_ms,
-            grant: None,
-        };
-        let operation = Operation::Renew(vec![renewal]);
-        let semaphore = handle.semaphore.clone();
-        Self::new(semaphore, Declaration::Stored, operation, Kind::Adopt(Box::new(handle), answer))
+    pub(crate) fn adopt(handle: Handle, new_request: Id, answer: Answer<Held, AdoptError>) -> Self {
+        let Handle { semaphore, holder, request, weight, lease_ms, grant } = handle;
+        let adopt = Adopt { holder, request, weight, lease_ms, grant, new_request };
+        let kind = Kind::Adopt(adopt.clone(), answer);
+        Self::new(semaphore, Declaration::Stored, Operation::Adopt(adopt), kind)
     }
 
     /// Answers with a failure. Whoever is gone does not mind.

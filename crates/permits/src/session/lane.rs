@@ -37,6 +37,8 @@ pub(crate) struct Lane {
     pub(crate) alarm: Option<timers::Key>,
     /// It stands in the engine's list of lanes to look at.
     pub(crate) dirty: bool,
+    /// The shortest lease that anything in it has had.
+    pub(crate) shortest: Option<Duration>,
     /// The limit, as the store last told.
     pub(crate) limit: Option<u32>,
     /// The limit that was last warned about.

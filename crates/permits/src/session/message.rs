@@ -26,8 +26,8 @@ pub(crate) enum Message {
     Renew { semaphore: Name, request: Id, answer: Answer<(), RenewError> },
     /// Another process takes over: neither renew nor release any more.
     HandOver { semaphore: Name, request: Id },
-    /// Take over from another process.
-    Adopt { handle: Box<Handle>, answer: Answer<Held, AdoptError> },
+    /// Take over from another process, under a new request id.
+    Adopt { handle: Box<Handle>, request: Id, answer: Answer<Held, AdoptError> },
     /// An operation on the semaphore itself.
     Admin { semaphore: Name, operation: Operation, answer: Answer<Reply, AdminError> },
     /// Give everything back, and end.

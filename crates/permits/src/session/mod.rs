@@ -88,11 +88,16 @@ impl Session {
         let _ = self.shared.inbox.send(message);
     }
 
-    /// Asks for a permit.
-    pub(crate) fn acquire(&self, semaphore: Name, wanted: Wanted) -> Pending {
+    /// The name of another acquisition.
+    pub(crate) fn new_request(&self) -> Id {
         let number = self.shared.asked.fetch_add(1, Ordering::Relaxed);
         let session = &self.shared.config.session;
-        let request = Id::new(&format!("{session}.{number}")).expect("ids are made of ids and digits");
+        Id::new(&format!("{session}.{number}")).expect("ids are made of ids and digits")
+    }
+
+    /// Asks for a permit.
+    pub(crate) fn acquire(&self, semaphore: Name, wanted: Wanted) -> Pending {
+        let request = self.new_request();
         let holder = wanted.holder.unwrap_or_else(|| {
             let label = &self.shared.config.label;
             Holder::new(&format!("{label}/{request}")).expect("labels are checked")

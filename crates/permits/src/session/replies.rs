@@ -13,8 +13,7 @@ use super::lane::{Entry, Stage};
 use super::message::{Answer, Ask, Leaving, Opening, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost, ReleaseError, RenewError};
-use crate::handle::Handle;
-use crate::protocol::{Acquired, Answers, Id, Name, Refusal, Released, Renewed, Reply};
+use crate::protocol::{Acquired, Adopt, Answers, Id, Name, Refusal, Released, Renewed, Reply};
 use crate::store::StoreError;
 
 /// The first and the last delay before a lane whose call failed sends another.
@@ -69,7 +68,7 @@ impl Engine {
                     self.on_renewed(&semaphore, request, renewed, told, now);
                 }
             }
-            (Purpose::Errand(errand), Ok(reply)) => self.on_errand(errand, reply, call.sent_at, now),
+            (Purpose::Errand(errand), Ok(reply)) => self.on_errand(*errand, reply, call.sent_at, now),
             (purpose, result) => {
                 let nonsense = || StoreError::Malformed { reason: "an answer to another question".into() };
                 let error = result.err().unwrap_or_else(nonsense);
@@ -235,13 +234,11 @@ impl Engine {
                 }
                 // Otherwise the permit is lost, and knows why.
             }
-            (Kind::Adopt(handle, answer), Reply { answers: Answers::Renew(answers), .. }) => {
-                match answers.first() {
-                    Some(Renewed::Granted(grant)) if *grant == handle.grant => {
-                        self.adopt(*handle, answer, sent_at, now);
-                    }
-                    _ => drop(answer.send(Err(AdoptError::Gone))),
-                }
+            (Kind::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
+                self.adopt(&errand.semaphore, adopt, answer, sent_at, now);
+            }
+            (Kind::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
+                drop(answer.send(Err(AdoptError::Gone)));
             }
             // An answer to another question: whoever waits sees the channel close.
             (Kind::Renew(_) | Kind::Adopt(..), _) => {}
@@ -249,27 +246,34 @@ impl Engine {
     }
 
     /// Makes an entry of a permit that another process acquired. It is granted to whoever asked to adopt.
-    fn adopt(&mut self, handle: Handle, to: Answer<Held, AdoptError>, sent_at: Moment, now: Moment) {
+    fn adopt(
+        &mut self,
+        semaphore: &Name,
+        adopt: Adopt,
+        to: Answer<Held, AdoptError>,
+        sent_at: Moment,
+        now: Moment,
+    ) {
         let (sender, mut receiver) = oneshot::channel();
-        let (semaphore, request, grant) = (handle.semaphore.clone(), handle.request.clone(), handle.grant);
+        let Adopt { holder, weight, lease_ms, grant, new_request: request, .. } = adopt;
         let ask = Ask {
             semaphore: semaphore.clone(),
-            holder: handle.holder,
+            holder,
             request: request.clone(),
-            weight: handle.weight,
-            lease: Duration::from_millis(handle.lease_ms),
+            weight,
+            lease: Duration::from_millis(lease_ms),
             wait: Wait::No,
             renew: true,
             opening: Arc::new(Opening { limit: None, require: false, declared: AtomicBool::new(true) }),
             answer: sender,
         };
         self.insert_asked(ask, sent_at);
-        self.grant(&semaphore, &request, grant, now);
+        self.grant(semaphore, &request, grant, now);
         let held = match receiver.try_recv() {
             Ok(Ok(held)) => Ok(held),
             _ => {
                 // The answer took longer than the lease.
-                self.remove(&semaphore, &request);
+                self.remove(semaphore, &request);
                 Err(AdoptError::Gone)
             }
         };
@@ -303,7 +307,7 @@ impl Engine {
                 }
             }
             Purpose::Errand(errand) if retry && !matches!(errand.kind, Kind::Renew(_)) => {
-                self.errands.again(errand, now);
+                self.errands.again(*errand, now);
             }
             Purpose::Errand(errand) => errand.fail(error),
         }

@@ -43,6 +43,30 @@ pub(crate) async fn what_was_released_cannot_be_adopted(scene: &Scene) {
     next.release().await.expect("it is held");
 }
 
+pub(crate) async fn a_handle_is_good_once(scene: &Scene) {
+    let (client, other, third) = (scene.client().await, scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 1);
+    let handle = semaphore.acquire().await.expect("it is free").hand_over().await.expect("it is held");
+    let adopted = other.adopt(&handle).await.expect("its lease runs");
+    for late in [&third, &other, &client] {
+        assert_eq!(late.adopt(&handle).await.map(drop), Err(AdoptError::Gone));
+    }
+    adopted.renew().await.expect("nobody else has it");
+    adopted.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 1);
+    let options = AcquireOptions::new().lease(Duration::from_secs(20));
+    let handle =
+        semaphore.acquire_with(options).await.expect("it is free").hand_over().await.expect("it is held");
+    let forged = handle.to_string().replace(":20000:", ":86400000:");
+    let forged: Handle = forged.parse().expect("it looks like a handle");
+    assert_eq!(other.adopt(&forged).await.map(drop), Err(AdoptError::Gone), "a longer lease");
+    other.adopt(&handle).await.expect("the true one is still good").release().await.expect("it is held");
+}
+
 pub(crate) async fn a_handle_is_good_for_one_lease(scene: &Scene) {
     let (client, other) = (scene.client().await, scene.client().await);
     let semaphore = scene.semaphore(&client, 1);

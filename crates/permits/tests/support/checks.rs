@@ -119,6 +119,9 @@ impl Step {
             Operation::Renew(renewals) => {
                 renewals.iter().map(|renew| (renew.holder.clone(), renew.request.clone())).collect()
             }
+            Operation::Adopt(adopt) => [&adopt.request, &adopt.new_request]
+                .map(|request| (adopt.holder.clone(), request.clone()))
+                .into(),
             Operation::Revoke { holder, .. } => self
                 .entry_before(holder)
                 .map(|entry| (holder.clone(), entry.request.clone()))
@@ -172,8 +175,8 @@ fn bound(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P5: an entry appears only by an acquire that is answered so, or by the reclaim of a permit from before
-/// this era, which the store does not know. Whatever is renewed besides stays gone.
+/// P5: an entry appears only by an acquire that is answered so, by an adoption that changes nothing but its
+/// name and session, or by the reclaim of a permit from before this era, which the store does not know. Whatever is renewed besides stays gone.
 fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for (holder, entry) in &after.entries {
@@ -206,6 +209,17 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                     renew.request == entry.request && *answer == Renewed::Held && forgotten
                 });
                 stays || (known && promoted) || reclaimed
+            }
+            (Operation::Adopt(adopt), Answers::Adopt(adopted)) => {
+                let before = step.entry_before(holder);
+                let same = before.is_some_and(|before| {
+                    (before.place, before.weight, before.lease_ms)
+                        == (entry.place, entry.weight, entry.lease_ms)
+                });
+                *adopted
+                    && same
+                    && adopt.new_request == entry.request
+                    && Place::Holding(adopt.grant) == entry.place
             }
             _ => false,
         };
@@ -431,7 +445,6 @@ fn no_herd(step: &Step) -> Result<(), String> {
         .sum();
     let limit = step.after.as_ref().map_or(0, |after| u64::from(after.limit));
     let room = limit.saturating_sub(step.held_before().saturating_sub(freed));
-    let named = step.named();
     let mut told = BTreeSet::new();
     let mut granted = 0;
     for event in &step.events {
@@ -440,11 +453,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
         }
         let before = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
         let Some(before) = before else { return Err(format!("{} was told of nothing it had", event.holder)) };
-        // Who renews an entry in this very command is the one to hear of it.
-        let renews = matches!(step.command.operation, Operation::Renew(_))
-            && named.contains(&(event.holder.clone(), event.request.clone()));
-        let session = if renews { &step.command.session } else { &before.session };
-        if event.session != *session {
+        if event.session != before.session {
             return Err(format!("{} is not of session {}", event.holder, event.session));
         }
         if let News::Granted(_) = event.news {

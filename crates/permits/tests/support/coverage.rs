@@ -36,7 +36,8 @@ pub(crate) const SMALL: &[&str] = &[
     "renew: exceeds_limit",
     "renew: reclaimed",
     "renew: reclaimed, place in line forgotten",
-    "renew: handed to another session",
+    "adopt: done",
+    "adopt: no such permit",
     "set_limit: done",
     "set_limit: another version",
     "pause",
@@ -129,6 +130,8 @@ impl Coverage {
                 }
             }
             (Operation::Renew(_), Answers::Renew(answers)) => self.note_renewals(before, command, answers),
+            (_, Answers::Adopt(true)) => self.count("adopt: done"),
+            (_, Answers::Adopt(false)) => self.count("adopt: no such permit"),
             (_, Answers::SetLimit(true)) => self.count("set_limit: done"),
             (_, Answers::SetLimit(false)) => self.count("set_limit: another version"),
             (Operation::Pause(paused), _) => self.count(if *paused { "pause" } else { "resume" }),
@@ -154,9 +157,6 @@ impl Coverage {
                 Renewed::Again => "renew: again",
                 Renewed::ExceedsLimit => "renew: exceeds_limit",
             });
-            let kept = matches!(answer, Renewed::Held | Renewed::Granted(_) | Renewed::Waiting { .. });
-            let moved = entry.is_some_and(|entry| entry.session != command.session);
-            self.add(kept && moved, "renew: handed to another session");
             let held = *answer == Renewed::Held;
             self.add(held && entry.is_none(), "renew: reclaimed");
             let waited = entry.is_some_and(|entry| entry.deadline < 0);

@@ -125,6 +125,8 @@ pub(crate) enum Action {
     Renew(Vec<(Naming, Claiming)>),
     /// All that the session knows of, as it does after a reconnect.
     RenewAll,
+    /// Another session takes over, with what it knows of the permit or something else.
+    Adopt(Naming, Claiming),
     SetLimit {
         limit: Option<u32>,
         version: Version,
@@ -290,6 +292,7 @@ fn actions() -> BoxedStrategy<Action> {
         2 => vec(forgotten(), 1..5).prop_map(Action::Renew),
         4 => set_limit(small_limit().boxed()),
         2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Action::Pause),
+        2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => naming().prop_map(Action::Revoke),
         1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
     ]

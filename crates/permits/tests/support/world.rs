@@ -6,8 +6,8 @@
 
 use permits::model::{Server, State};
 use permits::protocol::{
-    Acquire, Acquired, Answers, Command, Event, Grant, Holder, Id, MAX_BATCH, Name, News, Operation, Release,
-    Renew, Renewed, Reply,
+    Acquire, Acquired, Adopt, Answers, Command, Event, Grant, Holder, Id, MAX_BATCH, Name, News, Operation,
+    Release, Renew, Renewed, Reply,
 };
 
 use super::steps::{Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, Step, Version};
@@ -166,6 +166,12 @@ impl World {
                 let own = self.known.iter().filter(|known| known.session == step.session);
                 Operation::Renew(own.take(MAX_BATCH).map(renew).collect())
             }
+            Action::Adopt(naming, claiming) => {
+                let Renew { holder, request, weight, lease_ms, grant } = self.renewal(naming, claiming);
+                let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
+                let new_request = self.fresh();
+                Operation::Adopt(Adopt { holder, request, weight, lease_ms, grant, new_request })
+            }
             Action::SetLimit { limit, version } => {
                 let right = state.map_or(0, |state| state.limit_version);
                 let expected_version = match version {
@@ -285,6 +291,12 @@ impl World {
                 for (renewal, answer) in renewals.iter().zip(answers) {
                     self.learn_renewed(session, renewal, answer);
                 }
+            }
+            (Operation::Adopt(adopt), Answers::Adopt(true)) => {
+                let Adopt { holder, request, weight, lease_ms, grant, new_request } = adopt.clone();
+                self.end(&holder, &request);
+                let grant = Some(grant);
+                self.known.push(Known { session, holder, request: new_request, weight, lease_ms, grant });
             }
             _ => {}
         }

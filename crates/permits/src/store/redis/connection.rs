@@ -62,6 +62,8 @@ struct Current {
 struct Plan {
     address: Address,
     channel: String,
+    /// A key such as semaphores have.
+    some_key: String,
     session: Id,
     signals: Signals,
     backoff_max: Duration,
@@ -75,6 +77,7 @@ impl Supervisor {
         let plan = Plan {
             address: address.clone(),
             channel: keys::channel(&opening.prefix, &opening.session),
+            some_key: keys::some_key(&opening.prefix),
             session: opening.session,
             signals: opening.signals,
             backoff_max: (lease / 30).clamp(2 * BACKOFF.0, BACKOFF.1),
@@ -244,8 +247,15 @@ impl Plan {
             let memory: String = redis::cmd("INFO").arg("memory").query_async(&mut connection).await?;
             Ok((connection, server, memory))
         };
-        let (connection, server, memory) = self.patiently(connecting).await?;
+        let (mut connection, server, memory) = self.patiently(connecting).await?;
         check_version(&server)?;
+        let mut check = redis::cmd("EVAL");
+        check.arg(scripts::CHECK).arg(1).arg(&self.some_key).arg(&self.channel);
+        let denied: Vec<String> = self.patiently(check.query_async(&mut connection)).await?;
+        if !denied.is_empty() {
+            let reason = format!("this user may not run {}: allow it with ACL SETUSER", denied.join(", "));
+            return Err(StoreError::Denied { reason });
+        }
         if let Some(policy) = evicting_policy(&memory) {
             tracing::warn!(
                 server = %self.address,

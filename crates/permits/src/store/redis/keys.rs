@@ -16,6 +16,11 @@ pub(crate) fn keys(prefix: &str, name: &Name) -> [String; PARTS.len()] {
     PARTS.map(|part| format!("{prefix}:{{{tag}}}:{part}"))
 }
 
+/// A key such as semaphores have, to see whether they may be used. No semaphore has it: names are not empty.
+pub(crate) fn some_key(prefix: &str) -> String {
+    format!("{prefix}:{{}}:{}", PARTS[0])
+}
+
 /// The channel of a session, without its id.
 pub(crate) fn channel_prefix(prefix: &str) -> String {
     format!("{prefix}:wake:")

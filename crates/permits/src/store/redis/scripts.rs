@@ -22,6 +22,9 @@ const SHARED: [&str; 5] = [
     include_str!("lua/finish.lua"),
 ];
 
+/// Tells which commands the user may not run; executes none of them.
+pub(crate) const CHECK: &str = include_str!("lua/check.lua");
+
 /// A script: its text, and the hash by which a server that has it knows it.
 pub(crate) struct Script {
     pub(crate) code: String,
@@ -33,6 +36,7 @@ pub(crate) struct Scripts {
     acquire: Script,
     release: Script,
     renew: Script,
+    adopt: Script,
     set_limit: Script,
     pause: Script,
     revoke: Script,
@@ -55,6 +59,7 @@ impl Scripts {
             acquire: script(include_str!("lua/acquire.lua")),
             release: script(include_str!("lua/release.lua")),
             renew: script(include_str!("lua/renew.lua")),
+            adopt: script(include_str!("lua/adopt.lua")),
             set_limit: script(include_str!("lua/set_limit.lua")),
             pause: script(include_str!("lua/pause.lua")),
             revoke: script(include_str!("lua/revoke.lua")),
@@ -68,6 +73,7 @@ impl Scripts {
             Operation::Acquire { .. } => &self.acquire,
             Operation::Release(_) => &self.release,
             Operation::Renew(_) => &self.renew,
+            Operation::Adopt(_) => &self.adopt,
             Operation::SetLimit { .. } => &self.set_limit,
             Operation::Pause(_) => &self.pause,
             Operation::Revoke { .. } => &self.revoke,
@@ -133,6 +139,15 @@ fn encode_operation(cmd: &mut Cmd, operation: &Operation) {
                     .arg(slot);
             }
         }
+        Operation::Adopt(adopt) => {
+            cmd.arg(adopt.holder.as_str())
+                .arg(adopt.request.as_str())
+                .arg(adopt.weight)
+                .arg(adopt.lease_ms)
+                .arg(adopt.grant.token)
+                .arg(adopt.grant.slot)
+                .arg(adopt.new_request.as_str());
+        }
         Operation::SetLimit { limit, expected_version } => {
             cmd.arg(limit.unwrap_or(0));
             match expected_version {
@@ -170,6 +185,7 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
         }
         Operation::Release(requests) => Answers::Release(fields.each(requests.len(), Fields::released)?),
         Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), Fields::renewed)?),
+        Operation::Adopt(_) => Answers::Adopt(fields.flag()?),
         Operation::SetLimit { .. } => Answers::SetLimit(fields.flag()?),
         Operation::Pause(_) => Answers::Pause,
         Operation::Revoke { .. } => Answers::Revoke(fields.released()?),

@@ -41,9 +41,6 @@ local function renew(entry, claimed)
     return forgot_grant and reclaim(claimed) or waits_too_heavy and 'exceeds_limit' or 'lost'
   end
   extended[#extended + 1] = entry
-  if entry.session ~= session then
-    entry.session, moved[#moved + 1] = session, entry
-  end
   if not entry.token then return 'waiting' end
   return claimed.token > 0 and 'held' or 'granted', entry.token, entry.slot
 end

@@ -1,0 +1,27 @@
+-- check: which of the commands that the others use this user may not run. Nothing is executed.
+-- KEYS      1 a key such as the others use
+-- ARGV      1 a channel such as they publish on
+-- Returns   what is denied, with its first argument; nothing before Redis 7.0, which cannot tell
+-- Idempotent.
+-- Cost      no calls
+
+local KEYED = { 'HMGET', 'HSET', 'HDEL', 'ZADD', 'ZREM', 'ZRANGE', 'ZRANGEBYSCORE', 'ZREVRANGEBYSCORE', 'ZCARD',
+  'ZRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
+local denied = {}
+local function check(command, ...)
+  if redis.acl_check_cmd and not redis.acl_check_cmd(command, ...) then
+    denied[#denied + 1] = string.format('%s %s', command, ...)
+  end
+end
+
+check('EVALSHA', '', '0')
+check('PING', '')
+check('TIME', '')
+check('INFO', 'server')
+check('SUBSCRIBE', ARGV[1])
+check('PUBLISH', ARGV[1], '')
+check('EXISTS', KEYS[1])
+check('DEL', KEYS[1])
+-- Enough arguments for each of them: only its name and its key count.
+for _, command in ipairs(KEYED) do check(command, KEYS[1], '0', '0', 'LIMIT', '0', '1') end
+return denied
