@@ -1,1 +1,53 @@
-fn main() {}
+//! `permits`: a distributed semaphore on the command line.
+//!
+//! One file a verb, each over the public interface of the library alone. Here the arguments are parsed, the
+//! verb is called, and its end becomes an exit code; [`exit`] says which. Everything the command itself has
+//! to say goes to standard error through [`report`], so that standard output belongs to the verb, and to the
+//! program that `permits run` runs.
+//!
+//! The runtime lives on the main thread, and that matters: the kernel ties the wish of a child to die with
+//! its parent to the *thread* that forked it, and the main thread lives as long as the process.
+
+#[cfg(not(unix))]
+compile_error!("the permits command needs Unix: process groups, signals, and a terminal with job control");
+
+mod args;
+mod connect;
+mod exit;
+mod report;
+mod run;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Args, Verb};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return ExitCode::from(exit::of_parsing(&error)),
+    };
+    report::install(args.verbose);
+    match runtime().and_then(|runtime| runtime.block_on(dispatch(args))) {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { code, message }) => {
+            report::say(message);
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::of_system)
+}
+
+async fn dispatch(args: Args) -> Result<u8, Failure> {
+    let url = args.url.as_deref();
+    match args.verb {
+        Verb::Run(options) => run::run(url, options, args.verbose).await,
+        Verb::Status(options) => status::status(url, &options).await,
+    }
+}

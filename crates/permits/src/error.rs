@@ -92,7 +92,7 @@ pub enum AcquireError {
         stored: u32,
     },
     /// An operator took the place in line away.
-    #[error("the place in line was revoked: {reason}")]
+    #[error("the place in line was revoked{}", because(reason))]
     Revoked {
         /// Why.
         reason: Arc<str>,
@@ -129,7 +129,7 @@ pub enum Lost {
     #[error("the permit was lost: the store does not have it any more")]
     Gone,
     /// An operator revoked it.
-    #[error("the permit was revoked: {reason}")]
+    #[error("the permit was revoked{}", because(reason))]
     Revoked {
         /// Why.
         reason: Arc<str>,
@@ -208,10 +208,17 @@ pub enum AdminError {
 
 /// What a closing client could not give back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{permits} permits could not be released and come back when their leases end: {source}")]
+#[error(
+    "{permits} of what was held or waited for could not be given back, and ends with its lease: {source}"
+)]
 pub struct CloseError {
     /// How many permits and places in line.
     pub permits: usize,
     /// Why.
     pub source: StoreError,
+}
+
+/// A reason as the end of a sentence; nothing if none was given.
+fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }

@@ -309,6 +309,7 @@ impl Engine {
         let ask = &entry.ask;
         let (holder, weight) = (ask.holder.clone(), ask.weight);
         let core = Core::new(semaphore.clone(), holder, request.clone(), weight, lease, grant, deadline);
+        tracing::debug!(%semaphore, holder = %core.holder, token = grant.token, slot = grant.slot, "granted");
         let core = std::sync::Arc::new(core);
         entry.stage = Stage::Held(core.clone());
         self.timers.remove(entry.alarm.take());
@@ -450,8 +451,9 @@ impl Engine {
                 None => drop(self.remove(semaphore, request)),
             },
             _ => {
-                let waited = now.since(entry.created);
-                self.fail(semaphore, request, AcquireError::TimedOut { waited }, now);
+                if let Wait::AtMost(waited) = entry.ask.wait {
+                    self.fail(semaphore, request, AcquireError::TimedOut { waited }, now);
+                }
             }
         }
     }
@@ -509,7 +511,12 @@ impl Engine {
             for errand in self.errands.take_ready(now) {
                 let command = self.command(&errand.semaphore, errand.declaration, errand.operation.clone());
                 let patience = patience(self.config.lease);
-                calls.push(Call { command, patience, sent_at: now, purpose: Purpose::Errand(Box::new(errand)) });
+                calls.push(Call {
+                    command,
+                    patience,
+                    sent_at: now,
+                    purpose: Purpose::Errand(Box::new(errand)),
+                });
             }
             self.timers.remove(self.errand_alarm.take());
             self.errand_alarm = self.errands.next_time().map(|at| self.timers.set(at, Alarm::Errand));

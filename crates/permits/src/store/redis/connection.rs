@@ -188,7 +188,7 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
     loop {
         let connected = Instant::now();
         let mut reason = link.until_down(&plan).await;
-        tracing::warn!(server = %plan.address, %reason, "connection lost");
+        tracing::warn!(server = %plan.address, "{reason}; connecting again");
         // A server that lets us in and then refuses everything, a replica say, is not to be stormed.
         let mut pause = !link.has_served() && connected.elapsed() < plan.backoff_max;
         if !pause {

@@ -1,0 +1,118 @@
+//! Exit codes: what a script may rely on.
+//!
+//! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
+//! sorted by what its caller should do about it: correct the call (64), see to the store (69), try again
+//! later (75), or find out what its command did without a permit (76).
+
+use std::io::{self, Write as _};
+
+use permits::{AcquireError, AdminError, ConnectError};
+
+use crate::report;
+
+/// All is well.
+pub(crate) const SUCCESS: u8 = 0;
+/// The call is wrong, and will be wrong next time.
+pub(crate) const USAGE: u8 = 64;
+/// The store cannot be reached, denies access, or is not able to.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The system refuses something that is needed, such as a thread.
+pub(crate) const SYSTEM: u8 = 71;
+/// Not now: there was no permit in time.
+pub(crate) const NOT_NOW: u8 = 75;
+/// The permit was lost; the command was ended, or may have gone on without it for a moment.
+pub(crate) const LOST: u8 = 76;
+/// The command was found and cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The code of what ended by a signal, as a shell gives it.
+pub(crate) fn of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// An end that is not the verb's success: a code, and what to say on standard error.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    pub(crate) fn of_system(error: io::Error) -> Self {
+        Self::new(SYSTEM, format!("the system refuses: {error}"))
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = match error {
+            ConnectError::UnknownScheme { .. } | ConnectError::Url { .. } | ConnectError::Invalid(_) => USAGE,
+            ConnectError::Thread { .. } => SYSTEM,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        let code = match error {
+            AdminError::Invalid(_) => USAGE,
+            AdminError::VersionMismatch { .. } => NOT_NOW,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let code = match error {
+            AcquireError::ExceedsLimit { .. }
+            | AcquireError::NoLimit { .. }
+            | AcquireError::LimitMismatch { .. }
+            | AcquireError::Invalid(_) => USAGE,
+            // An operator took the place in line: the same call may succeed, now or later.
+            AcquireError::Revoked { .. } => NOT_NOW,
+            ref error if error.is_not_now() => NOT_NOW,
+            _ => UNAVAILABLE,
+        };
+        let message = match error {
+            AcquireError::NoLimit { semaphore } => {
+                let how = "give one with --limit N, or set one with: permits limit NAME N";
+                format!("semaphore {semaphore:?} has no limit yet: {how}")
+            }
+            error => error.to_string(),
+        };
+        Self::new(code, message)
+    }
+}
+
+/// Says what the parser has to say: help and version are an answer, everything else is wrong usage.
+pub(crate) fn of_parsing(error: &clap::Error) -> u8 {
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        text.lines().filter(|line| !line.trim().is_empty()).for_each(report::say);
+        return USAGE;
+    }
+    print(&text)
+}
+
+/// Prints on standard output. A reader that has seen enough is no failure.
+pub(crate) fn print(text: &str) -> u8 {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            report::say(format_args!("cannot write to standard output: {error}"));
+            SYSTEM
+        }
+        _ => SUCCESS,
+    }
+}

@@ -1,0 +1,210 @@
+//! `permits run`: waits in line, runs a command while the permit is held, gives it back.
+//!
+//! What happens, in this order: listen to signals; connect; wait, leaving the line at once if a signal says
+//! so; start the command; watch over it until it has ended or the permit is lost, in which case it is ended;
+//! give the permit back, which takes a bounded time even if the store is gone. The command is never alive
+//! when the permit is given back.
+
+mod child;
+mod posix;
+mod signals;
+mod supervisor;
+mod terminal;
+mod waiting;
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, Client, Permit};
+use rustix::process::Signal;
+use tokio::time::timeout;
+
+use crate::args::Run;
+use crate::exit::{self, Failure};
+use crate::{connect, report};
+use child::{Child, Ended};
+use signals::Signals;
+use supervisor::{Interrupt, Supervisor};
+use terminal::Terminal;
+
+/// How long giving the permit back may take: a little longer than the library tries.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long leaving the line may take, for one who was told to do it at once.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the store may take to hear that the command of a lost permit has ended. It is but a courtesy.
+const LOST_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Runs the command. The exit code is the command's, unless something kept it from ending in its own way.
+pub(crate) async fn run(url: Option<&str>, options: Run, verbose: u8) -> Result<u8, Failure> {
+    let mut signals = Signals::listen().map_err(Failure::of_system)?;
+    let connecting = connect::client(url)?.lease(options.lease).connect();
+    let client = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return left(signal),
+        client = connecting => client?,
+    };
+    let permit = match acquire(&client, &options, verbose, &mut signals).await {
+        Ok(permit) => permit,
+        Err(reason) => {
+            close(client, LEAVE_PATIENCE).await;
+            return match reason {
+                NoPermit::Signal(signal) => left(signal),
+                NoPermit::Failure(failure) => Err(failure),
+            };
+        }
+    };
+    let finished = hold(&permit, &options.command, signals).await;
+    // The command has ended. Whether the permit was held all the time is decided now.
+    let lost = if permit.is_held() { None } else { Some(permit.lost().await) };
+    drop(permit);
+    if lost.is_some() {
+        let _ = timeout(LOST_PATIENCE, client.close()).await;
+    } else {
+        close(client, RELEASE_PATIENCE).await;
+    }
+    let Finished { ended, interrupt, told } = finished?;
+    match (lost, ended) {
+        (None, Some(ended)) => {
+            supervisor::die_of(interrupt).map_err(Failure::of_system)?;
+            Ok(ended.code())
+        }
+        (Some(lost), Some(ended)) if !told => {
+            let message = format!("{lost}, which was noticed when the command had ended: {ended}");
+            Err(Failure::new(exit::LOST, message))
+        }
+        (Some(lost), _) if !told => Err(Failure::new(exit::LOST, format!("{lost}, before the command ran"))),
+        _ => Ok(exit::LOST),
+    }
+}
+
+/// Why there is no permit.
+enum NoPermit {
+    Signal(Signal),
+    Failure(Failure),
+}
+
+/// Waits in line.
+async fn acquire(
+    client: &Client,
+    options: &Run,
+    verbose: u8,
+    signals: &mut Signals,
+) -> Result<Permit, NoPermit> {
+    let semaphore = match options.limit {
+        Some(limit) => client.semaphore(&options.name, limit),
+        None => client.open(&options.name),
+    };
+    // Named here, so that the place in line can be found while waiting.
+    let holder = options.holder.clone().unwrap_or_else(unique_holder);
+    let wait = if options.no_wait { Some(Duration::ZERO) } else { options.wait };
+    let mut how = AcquireOptions::new().weight(options.weight).holder(&holder);
+    if let Some(wait) = wait {
+        how = how.wait(wait);
+    }
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
+        acquired = semaphore.acquire_with(how) => {
+            acquired.map_err(|error| NoPermit::Failure(not_acquired(error, wait)))
+        }
+        never = waiting::show(&semaphore, &holder, verbose > 0) => match never {},
+    };
+    report::erase();
+    let permit = acquired?;
+    if verbose > 0 {
+        let (holder, token, slot) = (permit.holder(), permit.token(), permit.slot());
+        report::say(format_args!("{:?} granted to {holder:?}, token {token}, slot {slot}", options.name));
+    }
+    Ok(permit)
+}
+
+/// A holder that nobody else is: what the library would call it, as far as that tells people something.
+fn unique_holder() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
+    let host: String = host.chars().filter(plain).take(64).collect();
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{host}:{}/{random:016x}", std::process::id())
+}
+
+fn not_acquired(error: AcquireError, wait: Option<Duration>) -> Failure {
+    let message = match (&error, wait) {
+        (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
+        (AcquireError::NoPermits, _) => "no permits are free now, or others wait for them".to_owned(),
+        _ => return Failure::from(error),
+    };
+    Failure::new(exit::NOT_NOW, message)
+}
+
+/// A signal ended the waiting.
+fn left(signal: Signal) -> Result<u8, Failure> {
+    let from_terminal = || Terminal::controlling().is_some_and(|terminal| terminal.is_ours());
+    if signal == Signal::INT && from_terminal() {
+        supervisor::die_of(Interrupt::Own).map_err(Failure::of_system)?;
+    }
+    Ok(exit::of_signal(signal.as_raw()))
+}
+
+/// What has come of the command.
+struct Finished {
+    /// How it ended. `None` if it never ran, or did not end even when it was killed.
+    ended: Option<Ended>,
+    interrupt: Interrupt,
+    /// That the permit is lost has been said.
+    told: bool,
+}
+
+/// Runs the command while the permit is held. When this returns, the command has ended.
+async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Result<Finished, Failure> {
+    if !permit.is_held() {
+        return Ok(Finished { ended: None, interrupt: Interrupt::None, told: false });
+    }
+    signals.listen_to_child().map_err(Failure::of_system)?;
+    let terminal = Terminal::controlling();
+    // One that does not read from the terminal gets it when it asks: it may run beside others that read.
+    let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
+    let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
+    let environment = [
+        ("PERMITS_NAME", permit.semaphore().to_owned()),
+        ("PERMITS_HOLDER", permit.holder().to_owned()),
+        ("PERMITS_TOKEN", permit.token().to_string()),
+        ("PERMITS_SLOT", permit.slot().to_string()),
+    ];
+    let child = Child::spawn(command, &environment, in_front.clone()).map_err(|error| {
+        // The child may have put itself there before it failed.
+        if let Some(terminal) = in_front {
+            terminal.take_back();
+        }
+        not_started(&command[0], &error)
+    })?;
+    let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
+    let watched = supervisor.watch(permit).await;
+    if let Err(lost) = &watched {
+        report::say(format_args!("{lost}; ending the command"));
+        supervisor.end_child().await;
+    }
+    let (ended, interrupt) = supervisor.settle();
+    Ok(Finished { ended, interrupt, told: watched.is_err() })
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("command not found: {program:?}")),
+        _ => Failure::new(exit::NOT_EXECUTABLE, format!("cannot execute {program:?}: {error}")),
+    }
+}
+
+/// Gives everything back, in bounded time.
+async fn close(client: Client, patience: Duration) {
+    match timeout(patience, client.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => report::say(error),
+        Err(_) => {
+            report::say("the store does not answer; what it still counts comes back when the lease ends")
+        }
+    }
+}

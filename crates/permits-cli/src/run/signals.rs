@@ -1,0 +1,85 @@
+//! The signals that concern `permits run`, one after the other.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::timeout;
+
+use super::posix;
+
+/// What ends the waiting, and is passed on to the command.
+const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// What else is passed on. It would end a process that does not expect it, so it is listened to from the
+/// beginning, and means nothing before the command runs.
+const OTHER: [Signal; 2] = [Signal::USR1, Signal::USR2];
+
+/// What matters only while the command runs. Before that, Ctrl-Z suspends this process as any other.
+const WITH_CHILD: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
+
+/// Listens from when it is made until the process ends, except to what is ignored on purpose.
+pub(super) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+impl Signals {
+    /// Listens to what can be sent to this process by others.
+    pub(super) fn listen() -> io::Result<Self> {
+        let mut signals = Self { streams: Vec::new() };
+        signals.add(&ENDING)?;
+        signals.add(&OTHER)?;
+        Ok(signals)
+    }
+
+    /// Listens also to what comes of having a child.
+    pub(super) fn listen_to_child(&mut self) -> io::Result<()> {
+        self.add(&WITH_CHILD)
+    }
+
+    fn add(&mut self, signals: &[Signal]) -> io::Result<()> {
+        for &signal in signals {
+            // An ignored SIGCHLD would have the system forget how the child ended.
+            if signal == Signal::CHILD || !posix::is_ignored(signal) {
+                self.streams.push((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next signal. Cancel safe.
+    pub(super) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (signal, stream) in &mut self.streams {
+                if stream.poll_recv(context).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next signal that ends the waiting. Cancel safe.
+    pub(super) async fn next_ending(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if ENDING.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+
+    /// Waits until this process is continued, at most `limit` of the time that it runs. Other
+    /// signals stay to be seen.
+    pub(super) async fn continued(&mut self, limit: Duration) {
+        let stream = self.streams.iter_mut().find(|(signal, _)| *signal == Signal::CONT);
+        match stream {
+            Some((_, stream)) => drop(timeout(limit, stream.recv()).await),
+            None => tokio::time::sleep(limit).await,
+        }
+    }
+}

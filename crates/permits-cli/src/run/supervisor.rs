@@ -1,0 +1,230 @@
+//! Stands between the command and everybody who wants something of it: those who send signals, the terminal,
+//! and the store that may take the permit away.
+//!
+//! Invariant: the command runs only while the permit is held. When that is lost the command is ended before
+//! anything else is done; and whenever this process may have been standing still itself, it is asked for
+//! before the command is continued.
+
+use std::io;
+use std::time::Duration;
+
+use permits::{Lost, Permit};
+use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::child::{self, Change, Child, Ended};
+use super::posix::ByDefault;
+use super::signals::Signals;
+use super::terminal::Terminal;
+use crate::report;
+
+/// How long a command may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long the system may take to end what it was told to kill.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often to look whether the rest of the group has ended. The system does not tell.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How soon this process stops when it has told itself to. It does not where nobody could continue it: as the
+/// first process of a container or of a session.
+const STOP_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A command under supervision.
+pub(super) struct Supervisor {
+    child: Child,
+    signals: Signals,
+    terminal: Option<Terminal>,
+    /// The command wants the terminal whenever this process could have it.
+    wants_terminal: bool,
+    /// A SIGTSTP came to this process, and was passed on.
+    asked_to_stop: bool,
+    /// A SIGINT came to this process, and was passed on.
+    interrupted: bool,
+}
+
+/// Who else has to hear of a Ctrl-C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// It was none.
+    None,
+    /// Only whoever waits for this process.
+    Own,
+    /// The whole group of this process, since the terminal told the command alone.
+    Group,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        child: Child,
+        signals: Signals,
+        terminal: Option<Terminal>,
+        wants_terminal: bool,
+    ) -> Self {
+        Self { child, signals, terminal, wants_terminal, asked_to_stop: false, interrupted: false }
+    }
+
+    /// Watches over the command until it has ended, or the permit is lost.
+    pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, Lost> {
+        loop {
+            tokio::select! {
+                biased;
+                lost = permit.lost() => return Err(lost),
+                signal = self.signals.next() => {
+                    if let Some(ended) = self.on_signal(signal, permit).await? {
+                        return Ok(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn on_signal(&mut self, signal: Signal, permit: &Permit) -> Result<Option<Ended>, Lost> {
+        match signal {
+            Signal::CHILD => {
+                while let Some(change) = self.child.change() {
+                    match change {
+                        Change::Ended(ended) => return Ok(Some(ended)),
+                        Change::Stopped(signal) => self.on_stop(signal, permit).await?,
+                    }
+                }
+            }
+            Signal::CONT => self.go_on(permit).await?,
+            _ => self.pass_on(signal),
+        }
+        Ok(None)
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        self.asked_to_stop |= signal == Signal::TSTP;
+        self.interrupted |= signal == Signal::INT;
+        if let Err(error) = self.child.signal(signal) {
+            report::say(format_args!("signal {} could not be passed on: {error}", signal.as_raw()));
+        }
+    }
+
+    /// The command is stopped. Under job control this process stops, too, for the shell looks at nobody else.
+    async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), Lost> {
+        let group = self.child.group();
+        let in_front = self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(group));
+        let by = |wanted: Signal| signal == wanted.as_raw();
+        if let Some(terminal) = &self.terminal
+            && (by(Signal::TTIN) || by(Signal::TTOU))
+            && terminal.is_ours()
+        {
+            // It wants to use the terminal after all, and it is our turn.
+            self.wants_terminal = true;
+            return self.go_on(permit).await;
+        }
+        // Somebody looks into the command, say, with a debugger: the permit is renewed meanwhile.
+        let not_ours = by(Signal::STOP) && !in_front;
+        if not_ours || (self.terminal.is_none() && !self.asked_to_stop) {
+            return Ok(());
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back_from(group);
+        }
+        self.stop_ourselves(signal).await;
+        self.go_on(permit).await
+    }
+
+    async fn stop_ourselves(&mut self, signal: i32) {
+        let signal = Signal::from_named_raw(signal).filter(|signal| *signal != Signal::STOP);
+        let signal = signal.unwrap_or(Signal::TSTP);
+        let Ok(_by_default) = ByDefault::set(signal) else { return };
+        // What the terminal or the kernel told the command would have been for our whole group; what we were
+        // told is for us, and the others have been told as well.
+        let stopped = if std::mem::take(&mut self.asked_to_stop) {
+            kill_process(getpid(), signal)
+        } else {
+            kill_current_process_group(signal)
+        };
+        if stopped.is_ok() {
+            self.signals.continued(STOP_PATIENCE).await;
+        }
+    }
+
+    /// Continues the command, and lets it have the terminal if it is ours. Nothing was renewed while we stood
+    /// still, so the permit may be lost.
+    async fn go_on(&mut self, permit: &Permit) -> Result<(), Lost> {
+        if !permit.is_held() {
+            return Err(permit.lost().await);
+        }
+        if let Some(terminal) = &self.terminal
+            && self.wants_terminal
+            && terminal.is_ours()
+        {
+            // Refused only if the group has ended, of which we shall hear.
+            let _ = terminal.give_to(self.child.group());
+        }
+        let _ = self.child.signal(Signal::CONT);
+        Ok(())
+    }
+
+    /// Ends the command and all of its process group: asks, and after a while insists.
+    pub(super) async fn end_child(&mut self) {
+        child::adopt_orphans();
+        if let Err(error) = self.child.signal(Signal::TERM) {
+            report::say(format_args!("the command could not be signalled: {error}"));
+        }
+        // A stopped one would not hear it.
+        let _ = self.child.signal(Signal::CONT);
+        let asked_at = Instant::now();
+        let mut killed = false;
+        while self.child.ended().is_none() || self.child.group_lives() {
+            let deadline = asked_at + if killed { GRACE + KILL_PATIENCE } else { GRACE };
+            tokio::select! {
+                biased;
+                () = sleep_until(deadline) => {
+                    if killed {
+                        if self.child.ended().is_none() {
+                            report::say("the command was killed and has not ended yet");
+                        }
+                        return;
+                    }
+                    killed = true;
+                    // Nobody is left, or nobody whom we may signal.
+                    let _ = self.child.signal(Signal::KILL);
+                }
+                signal = self.signals.next() => match signal {
+                    Signal::CHILD => while self.child.change().is_some() {},
+                    Signal::CONT | Signal::TSTP => {}
+                    _ => drop(self.child.signal(signal)),
+                },
+                () = sleep(LOOK_EVERY), if self.child.ended().is_some() => {}
+            }
+        }
+    }
+
+    /// The command has ended: the terminal is ours again. Says how it ended, and who else has to hear of it.
+    pub(super) fn settle(&self) -> (Option<Ended>, Interrupt) {
+        let ended = self.child.ended();
+        let Some(terminal) = &self.terminal else { return (ended, Interrupt::None) };
+        let in_front = terminal.is_of(self.child.group());
+        terminal.take_back_from(self.child.group());
+        let interrupted = ended.is_some_and(|ended| ended.is_by(Signal::INT));
+        let interrupt = match interrupted {
+            true if in_front => Interrupt::Group,
+            true if self.interrupted && terminal.is_ours() => Interrupt::Own,
+            _ => Interrupt::None,
+        };
+        (ended, interrupt)
+    }
+}
+
+/// Ends this process by SIGINT. A shell that was told of a Ctrl-C goes on with its script if the program it
+/// waited for ended otherwise, be it with code 130: it takes it that the program knew what to do about it.
+/// Returns if that has no effect.
+pub(super) fn die_of(interrupt: Interrupt) -> io::Result<()> {
+    if interrupt == Interrupt::None {
+        return Ok(());
+    }
+    let _by_default = ByDefault::set(Signal::INT)?;
+    if interrupt == Interrupt::Group {
+        kill_current_process_group(Signal::INT)?;
+    } else {
+        kill_process(getpid(), Signal::INT)?;
+    }
+    Ok(())
+}

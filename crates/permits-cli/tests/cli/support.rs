@@ -1,0 +1,193 @@
+//! Starting the command, and looking at what it does, in bounded time.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::PipeWriter;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use permits_testkit::{Guard, Server, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// More than anything here should take, on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A URL where nobody listens.
+pub(crate) const NOBODY: &str = "redis://127.0.0.1:1/";
+
+/// A server, and a semaphore in it that grants at once.
+#[track_caller]
+pub(crate) fn fresh() -> (Server, String) {
+    let (server, name) = (Server::start(), "semaphore".to_owned());
+    prepare(&server, &name);
+    (server, name)
+}
+
+/// Uses a semaphore, so that it grants at once. Otherwise nothing is granted for a while, for all it knows
+/// because the server has just lost its state.
+#[track_caller]
+pub(crate) fn prepare(server: &Server, name: &str) {
+    let builder = permits::Client::builder(server.url()).recovery(permits::Recovery::Off);
+    let client = permits::blocking::Client::connect_with(builder).expect("the server is up");
+    let permit = client.semaphore(name, 1).try_acquire().expect("nobody holds it");
+    permit.release().expect("it is held");
+    client.close().expect("nothing is left");
+}
+
+/// The command with some arguments.
+pub(crate) fn permits<S: AsRef<OsStr>>(url: &str, arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_permits"));
+    command.args(arguments).env("PERMITS_URL", url).env_remove("TERM").stdin(Stdio::null());
+    command
+}
+
+/// `permits run NAME OPTIONS -- sh -c SCRIPT`. The script knows a directory as `$DIR` if one is set.
+pub(crate) fn run(server: &Server, name: &str, options: &str, script: &str) -> Command {
+    let mut command = permits(&server.url(), ["run", name]);
+    command.args(options.split_whitespace()).args(["--", "sh", "-c", script]);
+    command
+}
+
+/// A command under way. Its output goes to files, which nobody has to read for it to go on.
+pub(crate) struct Running {
+    pub(crate) guard: Guard,
+    stdout: File,
+    stderr: File,
+}
+
+/// What a command has done.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// As a shell gives it.
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Running {
+    #[track_caller]
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let [stdout, stderr] = [(), ()].map(|()| tempfile::tempfile().expect("a temporary file"));
+        let stdio = |file: &File| Stdio::from(file.try_clone().expect("a file can be shared"));
+        let guard = Guard::spawn(command.stdout(stdio(&stdout)).stderr(stdio(&stderr)));
+        Self { guard, stdout, stderr }
+    }
+
+    /// Starts it, and waits until it has printed `text`.
+    #[track_caller]
+    pub(crate) fn until(command: &mut Command, text: &str) -> Self {
+        let running = Self::start(command);
+        running.prints(text);
+        running
+    }
+
+    /// Waits until it has printed `text`.
+    #[track_caller]
+    pub(crate) fn prints(&self, text: &str) {
+        let printed = wait::until(LIMIT, || contents(&self.stdout).contains(text));
+        assert!(printed, "no {text:?}: {:?}, {:?}", contents(&self.stdout), contents(&self.stderr));
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        contents(&self.stdout)
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        contents(&self.stderr)
+    }
+
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(self.guard.pid(), signal);
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Output {
+        let Some(status) = self.guard.wait_timeout(LIMIT) else {
+            panic!("it goes on: {:?}, {:?}", self.stdout(), self.stderr());
+        };
+        Output { code: code(status), stdout: self.stdout(), stderr: self.stderr() }
+    }
+}
+
+/// Read by position: the writer's place is the same file's.
+fn contents(file: &File) -> String {
+    let mut bytes = vec![0; usize::try_from(file.metadata().expect("a file of ours").len()).expect("small")];
+    let read = file.read_at(&mut bytes, 0).expect("a file can be read");
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
+}
+
+/// Gives the command an input that goes on until the writer is dropped.
+pub(crate) fn gate(command: &mut Command) -> PipeWriter {
+    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+    command.stdin(reader);
+    writer
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub(crate) fn output(command: &mut Command) -> Output {
+    Running::start(command).finish()
+}
+
+/// The code as a shell gives it.
+pub(crate) fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().expect("it has ended"))
+}
+
+/// Signals a process that is ours, and alive or not yet waited for.
+#[track_caller]
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(pid, signal).expect("a process of ours");
+}
+
+/// Whether a process runs. A zombie does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// `permits status --json`.
+#[track_caller]
+pub(crate) fn status(server: &Server, name: &str) -> Value {
+    let output = output(&mut permits(&server.url(), ["status", "--json", "--", name]));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    serde_json::from_str(&output.stdout).expect("it is JSON")
+}
+
+/// How many hold and how many wait.
+#[track_caller]
+pub(crate) fn counts(server: &Server, name: &str) -> (usize, usize) {
+    let status = status(server, name);
+    let count = |what: &str| status[what].as_array().expect("a list").len();
+    (count("holders"), count("waiters"))
+}
+
+/// Waits until so many hold and so many wait.
+#[track_caller]
+pub(crate) fn until_counts(server: &Server, name: &str, expected: (usize, usize)) {
+    let reached = wait::until(LIMIT, || counts(server, name) == expected);
+    assert!(reached, "{:?} instead of {expected:?}", counts(server, name));
+}
+
+/// Takes away what `holder` has, as an operator would.
+#[track_caller]
+pub(crate) fn revoke(server: &Server, name: &str, holder: &str, reason: &str) {
+    let client = permits::blocking::Client::connect(&server.url()).expect("the server is up");
+    assert_eq!(client.open(name).revoke(holder, reason), Ok(true));
+}
+
+/// Every line is the command's own.
+#[track_caller]
+pub(crate) fn assert_own_lines(stderr: &str) {
+    assert!(!stderr.is_empty());
+    for line in stderr.lines() {
+        assert!(line.starts_with("permits: "), "{stderr}");
+    }
+}
