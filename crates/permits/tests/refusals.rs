@@ -370,7 +370,7 @@ async fn a_password_is_shown_nowhere() {
     keeps_the_secret(&in_time(client.adopt(&handle)).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(client.close()).await.expect_err("the server cannot be told"));
     let lines = log.about(&proxy.address());
-    assert!(lines.iter().any(|line| line.contains("connection lost")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("connecting again")), "{lines:?}");
     lines.iter().for_each(|line| assert_secret(line));
 }
 
