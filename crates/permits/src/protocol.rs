@@ -217,16 +217,22 @@ impl fmt::Display for Id {
     }
 }
 
+/// The shortest recovery window, in milliseconds. A store that has lost its state knows no longer lease than that
+/// of the first who comes; holders with longer ones must have time to reconnect all the same.
+pub const MIN_WINDOW_MS: u64 = 1000;
+
 /// How long a new era holds back free capacity, for holders that the store may have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Recovery {
     /// Not at all: after a restart that lost state, more than the limit may be held for up to a lease.
     Off,
-    /// One renewal interval (a third of the longest lease): every connected holder has renewed by then.
+    /// One renewal interval (a third of the longest lease that the store has seen), at least 1 s: every connected
+    /// holder has renewed by then, for it tries to reconnect twice a second at least, and renews at once.
     #[default]
     Interval,
-    /// The longest lease: also a holder that cannot reach the store has stopped by then.
+    /// The longest lease that the store has seen, at least 1 s: also a holder that cannot reach the store has
+    /// stopped by then, unless its lease is longer than that of all who came before it.
     Strict,
 }
 
@@ -235,8 +241,8 @@ impl Recovery {
     pub fn window_ms(self, lease_max_ms: u64) -> u64 {
         match self {
             Self::Off => 0,
-            Self::Interval => lease_max_ms / 3,
-            Self::Strict => lease_max_ms,
+            Self::Interval => MIN_WINDOW_MS.max(lease_max_ms / 3),
+            Self::Strict => MIN_WINDOW_MS.max(lease_max_ms),
         }
     }
 }

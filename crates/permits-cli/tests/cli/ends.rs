@@ -109,7 +109,7 @@ fn no_password_is_shown_when_the_server_goes_away() {
     server.kill();
     let output = running.finish();
     assert_eq!(output.code, 76, "{}", output.stderr);
-    assert!(output.stderr.contains("connection lost"), "{}", output.stderr);
+    assert!(output.stderr.contains("connecting again"), "{}", output.stderr);
     assert!(!output.stderr.contains("t0p-secret"), "{}", output.stderr);
 }
 

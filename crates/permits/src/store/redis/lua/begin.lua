@@ -12,7 +12,7 @@ local name, channel, session = ARGV[1], ARGV[2], ARGV[3]
 local longest_lease, recovery = tonumber(ARGV[4]), ARGV[5]
 local declaration, declared_limit = ARGV[6], tonumber(ARGV[7])
 
-local REAP_MAX, PROMOTE_MAX, INSPECT_MAX, IDENTITY_EVERY_US = 128, 500, 1000, 10000
+local REAP_MAX, PROMOTE_MAX, INSPECT_MAX, IDENTITY_EVERY_US, MIN_WINDOW_MS = 128, 500, 1000, 10000, 1000
 
 local now = server_clock()
 local now_ms = math.floor(now / 1000)
@@ -22,8 +22,8 @@ local touched = {}      -- keys that may have been created
 local reap_cut, promote_cut, held_at_start = false, false, 0
 
 local function window()
-  if recovery == 'strict' then return s.lease_max end
-  return recovery == 'interval' and math.floor(s.lease_max / 3) or 0
+  if recovery == 'off' then return 0 end
+  return math.max(MIN_WINDOW_MS, recovery == 'strict' and s.lease_max or math.floor(s.lease_max / 3))
 end
 
 -- The state hash, or a new one.

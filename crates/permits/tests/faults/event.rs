@@ -1,0 +1,150 @@
+//! What a worker tells: a line an event, written and read here alone.
+//!
+//! A line begins with a mark, because the harness in which a worker runs prints too.
+
+use std::fmt;
+use std::io::Write as _;
+
+/// What the lines of workers begin with.
+const MARK: &str = "@";
+
+/// Something that happened to one acquisition, or (with the tag `-`) to the worker itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// When, by [`now`].
+    pub(crate) at: u64,
+    pub(crate) tag: String,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Connected,
+    /// An acquisition is about to be asked for.
+    Asked,
+    /// It returned a permit, which says that it is held `until` then.
+    Acquired {
+        token: u64,
+        slot: u32,
+        until: u64,
+    },
+    /// The holder looked before its next step: it holds, until then.
+    Held {
+        until: u64,
+    },
+    /// The holder looked before its next step: it does not hold any more.
+    NotHeld,
+    /// The loss was signalled.
+    Lost(String),
+    /// The release is about to be called.
+    Releasing,
+    /// It has returned: `ok` or why not.
+    Released(String),
+    /// The acquisition has failed.
+    Failed(String),
+    Inspected {
+        held: u64,
+        waiting: u64,
+        recovering_ms: u64,
+    },
+    /// All loops have ended.
+    Stopped,
+    /// The client was closed: `ok` or why not.
+    Closed(String),
+}
+
+/// Microseconds by a clock that all processes of this host share, and that counts on while they are paused.
+pub(crate) fn now() -> u64 {
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(clock);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.expect("the clock began at 0") * 1_000_000 + nanoseconds.expect("it counts upwards") / 1000
+}
+
+/// Tells that `what` happens now.
+pub(crate) fn tell(tag: &str, what: What) {
+    tell_at(now(), tag, what);
+}
+
+/// Tells that `what` happened at `at`.
+pub(crate) fn tell_at(at: u64, tag: &str, what: What) {
+    let event = Event { at, tag: tag.to_owned(), what };
+    let mut stdout = std::io::stdout().lock();
+    // One write, so that a worker killed in the middle leaves no half line. With nobody to read, the test is
+    // over.
+    let _ = stdout.write_all(format!("{event}\n").as_bytes());
+    let _ = stdout.flush();
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, tag, what } = self;
+        write!(f, "{MARK} {at} {tag} ")?;
+        match what {
+            What::Connected => write!(f, "connected"),
+            What::Asked => write!(f, "asked"),
+            What::Acquired { token, slot, until } => write!(f, "acquired {token} {slot} {until}"),
+            What::Held { until } => write!(f, "held {until}"),
+            What::NotHeld => write!(f, "not_held"),
+            What::Lost(reason) => write!(f, "lost {reason}"),
+            What::Releasing => write!(f, "releasing"),
+            What::Released(outcome) => write!(f, "released {outcome}"),
+            What::Failed(error) => write!(f, "failed {error}"),
+            What::Inspected { held, waiting, recovering_ms } => {
+                write!(f, "inspected {held} {waiting} {recovering_ms}")
+            }
+            What::Stopped => write!(f, "stopped"),
+            What::Closed(outcome) => write!(f, "closed {outcome}"),
+        }
+    }
+}
+
+impl Event {
+    /// Reads a line; `None` if it is not a worker's.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix(MARK)?.trim_start().splitn(4, ' ');
+        let (at, tag, kind) = (words.next()?.parse().ok()?, words.next()?.to_owned(), words.next()?);
+        let text = words.next().unwrap_or_default();
+        let numbers: Vec<u64> = text.split(' ').map_while(|word| word.parse().ok()).collect();
+        let what = match (kind, &numbers[..]) {
+            ("connected", _) => What::Connected,
+            ("asked", _) => What::Asked,
+            ("acquired", &[token, slot, until]) => {
+                What::Acquired { token, slot: u32::try_from(slot).ok()?, until }
+            }
+            ("held", &[until]) => What::Held { until },
+            ("not_held", _) => What::NotHeld,
+            ("lost", _) => What::Lost(text.to_owned()),
+            ("releasing", _) => What::Releasing,
+            ("released", _) => What::Released(text.to_owned()),
+            ("failed", _) => What::Failed(text.to_owned()),
+            ("inspected", &[held, waiting, recovering_ms]) => {
+                What::Inspected { held, waiting, recovering_ms }
+            }
+            ("stopped", _) => What::Stopped,
+            ("closed", _) => What::Closed(text.to_owned()),
+            _ => return None,
+        };
+        Some(Self { at, tag, what })
+    }
+}
+
+#[test]
+fn events_survive_the_line() {
+    for what in [
+        What::Connected,
+        What::Acquired { token: 1 << 52, slot: 3, until: 17 },
+        What::Held { until: 18 },
+        What::Lost("the permit was lost: why".to_owned()),
+        What::Inspected { held: 1, waiting: 2, recovering_ms: 3 },
+    ] {
+        let event = Event { at: 5, tag: "a.1".to_owned(), what };
+        assert_eq!(Event::parse(&event.to_string()), Some(event));
+    }
+    for foreign in ["", "running 1 test", "@", "@ 5", "@ 5 a unknown", "@ 5 a acquired 1 2"] {
+        assert_eq!(Event::parse(foreign), None, "{foreign:?}");
+    }
+}

@@ -1,0 +1,61 @@
+//! A long line under load, without faults: the same judges, and what it costs.
+
+use std::time::Duration;
+
+use crate::event::What;
+use crate::history::check_order;
+use crate::stage::{Stage, Worker, calls};
+use crate::worker::Told;
+
+#[test]
+fn two_hundred_waiters_of_four_processes_are_served_in_order() {
+    const PROCESSES: usize = 4;
+    const EACH: usize = 50;
+    let stage = Stage::new(2, Duration::from_secs(6));
+    let mut gate = stage.worker("gate");
+    gate.acquire("left");
+    gate.acquire("right");
+    let mut workers: Vec<Worker> =
+        (0..PROCESSES).map(|number| stage.worker(&format!("worker-{number}"))).collect();
+    // In turns, so that the line changes between the processes: 10 of one, then 10 of the next.
+    let mut enqueued = 0;
+    for turn in 0..EACH / 10 {
+        for worker in &mut workers {
+            for number in 0..10 {
+                let (tag, hold) = (format!("w{turn}.{number}"), Some(Duration::from_millis(3)));
+                worker.tell(&Told::Acquire { tag, hold });
+            }
+            enqueued += 10;
+            stage.await_waiting(enqueued);
+        }
+    }
+    let before = ["evalsha", "publish"].map(|command| calls(&stage.server, command));
+    gate.release("left");
+    gate.release("right");
+    for (turn, number) in (0..EACH / 10).flat_map(|turn| (0..10).map(move |number| (turn, number))) {
+        for worker in &workers {
+            worker.released(&format!("w{turn}.{number}"));
+        }
+    }
+    let after = ["evalsha", "publish"].map(|command| calls(&stage.server, command));
+
+    let grants = stage.grants();
+    let waiters = &grants[2..];
+    assert_eq!(waiters.len(), PROCESSES * EACH, "nobody starved");
+    check_order(waiters).unwrap_or_else(|violation| panic!("{violation}"));
+    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::Failed(_))), 0);
+    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few.
+    // Whoever wakes all waiters, or confirms each grant, needs more.
+    let [calls, messages] = [after[0] - before[0], after[1] - before[1]];
+    let granted = waiters.len() as u64;
+    eprintln!("{calls} calls and {messages} messages for {granted} grants");
+    assert!(calls * 10 <= granted * 15, "{calls} calls for {granted} grants");
+    assert!(messages <= granted, "{messages} messages for {granted} grants");
+
+    gate.close();
+    for worker in workers {
+        worker.close();
+    }
+    stage.assert_safe();
+    stage.assert_at_rest();
+}
