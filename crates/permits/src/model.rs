@@ -15,13 +15,18 @@
 //!
 //! Newcomers are decided on after the promotion, so a newcomer never overtakes.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod state;
+
+use std::collections::BTreeSet;
 
 use crate::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder,
+    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, InspectedHolder,
     InspectedWaiter, Inspection, MAX_BATCH, News, Operation, Refusal, Release, Released, Renew, Renewed,
     Reply,
 };
+
+use self::state::signed;
+pub use self::state::{Entry, Place, State};
 
 /// The most expired entries that one command reaps.
 pub const REAP_MAX: usize = 128;
@@ -44,78 +49,6 @@ pub struct Server<'a> {
     pub run_id: &'a str,
     /// How long it has been up, in milliseconds.
     pub uptime_ms: u64,
-}
-
-/// All that a store knows of one semaphore.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
-    /// Units that may be held at once; 0 while none is declared.
-    pub limit: u32,
-    /// Rises with every change of the limit or its pin.
-    pub limit_version: u64,
-    /// Whether an operator set the limit, so that declarations are ignored.
-    pub pinned: bool,
-    /// Whether granting is stopped.
-    pub paused: bool,
-    /// Units held now.
-    pub held: u64,
-    /// The highest token granted.
-    pub last_token: u64,
-    /// The last place given in line.
-    pub last_ticket: u64,
-    /// Slots `0..slots_made` are in use or in `free`.
-    pub slots_made: u64,
-    /// Counts the commands that left this state.
-    pub sequence: u64,
-    /// The server's identity when last looked up, and when that was, in microseconds.
-    pub server: String,
-    /// When the server's identity was last looked up, in microseconds.
-    pub checked_us: u64,
-    /// The highest token known when the era began.
-    pub era_known: u64,
-    /// When the era began, in microseconds.
-    pub era_began_us: u64,
-    /// Until when free capacity is held back, in milliseconds.
-    pub recovering_until_ms: u64,
-    /// The longest lease seen, in milliseconds.
-    pub lease_max_ms: u64,
-    /// When an idle state is forgotten, in milliseconds. A pinned or paused one is not.
-    pub expires_ms: u64,
-    /// Everybody who holds or waits.
-    pub entries: BTreeMap<Holder, Entry>,
-    /// Waiters in line: ticket → holder.
-    pub queue: BTreeMap<u64, Holder>,
-    /// Everybody by deadline. A waiter's deadline is negative, so that one range, `-now..=now`, is all the
-    /// expired, and holders can be listed without walking the waiters.
-    pub leases: BTreeSet<(i64, Holder)>,
-    /// Slots given back, as ranges: first → last.
-    pub free: BTreeMap<u64, u64>,
-}
-
-/// One who holds or waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The acquisition.
-    pub request: Id,
-    /// The session that hears of it.
-    pub session: Id,
-    /// Units.
-    pub weight: u32,
-    /// How long a renewal lasts, in milliseconds.
-    pub lease_ms: u64,
-    /// Its score in `leases`.
-    pub deadline: i64,
-    /// Where it stands.
-    pub place: Place,
-}
-
-/// Where an entry stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// In line, with this ticket.
-    Waiting(u64),
-    /// Granted.
-    Holding(Grant),
 }
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore that nobody uses.
@@ -580,116 +513,6 @@ impl<'a> Run<'a> {
         };
         (stays.then_some(self.state), reply, self.events)
     }
-}
-
-impl State {
-    fn new(server: &Server<'_>) -> Self {
-        Self {
-            limit: 0,
-            limit_version: 0,
-            pinned: false,
-            paused: false,
-            held: 0,
-            last_token: 0,
-            last_ticket: 0,
-            slots_made: 0,
-            sequence: 0,
-            server: server.run_id.to_owned(),
-            checked_us: server.now_us,
-            era_known: 0,
-            era_began_us: server.now_us,
-            recovering_until_ms: 0,
-            lease_max_ms: 0,
-            expires_ms: 0,
-            entries: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            leases: BTreeSet::new(),
-            free: BTreeMap::new(),
-        }
-    }
-
-    /// Whether nobody has used it for so long that it is forgotten.
-    pub fn is_expired(&self, now_ms: u64) -> bool {
-        !self.pinned && !self.paused && now_ms >= self.expires_ms
-    }
-
-    fn remove(&mut self, holder: &Holder) -> Released {
-        let Some(entry) = self.entries.remove(holder) else { return Released::Unknown };
-        self.leases.remove(&(entry.deadline, holder.clone()));
-        match entry.place {
-            Place::Waiting(ticket) => {
-                self.queue.remove(&ticket);
-                Released::Waiting
-            }
-            Place::Holding(grant) => {
-                self.held -= u64::from(entry.weight);
-                self.free.insert(grant.slot.into(), grant.slot.into());
-                Released::Held
-            }
-        }
-    }
-
-    fn hold(&mut self, holder: &Holder, grant: Grant) {
-        if let Some(entry) = self.entries.get_mut(holder) {
-            entry.place = Place::Holding(grant);
-            self.held += u64::from(entry.weight);
-        }
-    }
-
-    fn set_deadline(&mut self, holder: &Holder, deadline_ms: u64) {
-        if let Some(entry) = self.entries.get_mut(holder) {
-            self.leases.remove(&(entry.deadline, holder.clone()));
-            let deadline = signed(deadline_ms);
-            entry.deadline = if matches!(entry.place, Place::Holding(_)) { deadline } else { -deadline };
-            self.leases.insert((entry.deadline, holder.clone()));
-        }
-    }
-
-    fn lowest_slot(&self) -> u64 {
-        self.free.first_key_value().map_or(self.slots_made, |(first, _)| *first)
-    }
-
-    /// Takes this very slot, if it is free.
-    fn take_slot(&mut self, slot: u64) -> bool {
-        if slot >= self.slots_made {
-            if slot > self.slots_made {
-                self.free.insert(self.slots_made, slot - 1);
-            }
-            self.slots_made = slot + 1;
-            return true;
-        }
-        match self.free.range(..=slot).next_back() {
-            Some((&first, &last)) if slot <= last => {
-                self.free.remove(&first);
-                if first < slot {
-                    self.free.insert(first, slot - 1);
-                }
-                if slot < last {
-                    self.free.insert(slot + 1, last);
-                }
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// How many waiters stand before this ticket.
-    fn position(&self, ticket: u64) -> u64 {
-        self.queue.range(..ticket).count() as u64
-    }
-
-    /// When time alone will next change something: the earliest deadline, or the end of a recovery window.
-    fn next_change_ms(&self, now_ms: u64) -> u64 {
-        let holder = self.leases.range((0, Holder::lowest())..).next();
-        let waiter = self.leases.range(..(0, Holder::lowest())).next_back();
-        let deadlines = [holder, waiter].into_iter().flatten().map(|(deadline, _)| deadline.unsigned_abs());
-        let window = Some(self.recovering_until_ms).filter(|until| *until > now_ms);
-        deadlines.chain(window).min().unwrap_or(now_ms)
-    }
-}
-
-fn signed(milliseconds: u64) -> i64 {
-    i64::try_from(milliseconds).expect("times stay below 2^53")
 }
 
 fn somebody_waits(answers: &Answers) -> bool {

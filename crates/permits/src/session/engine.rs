@@ -28,14 +28,14 @@ use super::timers::{self, Timers};
 use super::{Config, Map, Session, Shared};
 use crate::clock::Moment;
 use crate::error::{AcquireError, CloseError, Lost, ReleaseError};
-use crate::protocol::{Command, Declaration, Event, Grant, Id, MAX_BATCH, Name, News, Operation};
+use crate::protocol::{Command, Event, Grant, Id, Name, News};
 use crate::store::{Signal, StoreError};
 
 /// How long a closing session tries to give back what it has.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often, while the store cannot be reached, to look for what has run out of patience.
-const SWEEP_EVERY: Duration = Duration::from_millis(100);
+pub(super) const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// Renewals are spread over this part of their interval, so that sessions started together drift apart.
 const RENEWAL_SPREAD: f64 = 0.05;
@@ -74,15 +74,15 @@ pub(crate) struct Engine {
     session: Weak<Shared>,
     pub(super) lanes: Map<Name, Lane>,
     /// Lanes that may have something to send.
-    dirty: Vec<Name>,
+    pub(super) dirty: Vec<Name>,
     pub(super) errands: Errands,
     pub(super) timers: Timers<Alarm>,
     asked: u64,
-    connected: bool,
+    pub(super) connected: bool,
     /// Since when nothing has succeeded, and the last reason.
     pub(super) trouble: Option<(Moment, StoreError)>,
-    sweep_alarm: Option<timers::Key>,
-    errand_alarm: Option<timers::Key>,
+    pub(super) sweep_alarm: Option<timers::Key>,
+    pub(super) errand_alarm: Option<timers::Key>,
     closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
     finished: bool,
 }
@@ -397,7 +397,7 @@ impl Engine {
         }
     }
 
-    fn finish_closing(&mut self, out_of_patience: bool) {
+    pub(super) fn finish_closing(&mut self, out_of_patience: bool) {
         let Some(answers) = &mut self.closing else { return };
         let left: usize =
             self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len()).sum::<usize>();
@@ -500,118 +500,11 @@ impl Engine {
         self.errands.sweep(now, since, patience, &error);
     }
 
-    /// The calls to make now.
-    pub(crate) fn calls(&mut self, now: Moment) -> Vec<Call> {
-        let mut calls = Vec::new();
-        let dirty = std::mem::take(&mut self.dirty);
-        for name in dirty {
-            self.calls_of_lane(&name, now, &mut calls);
-        }
-        if self.connected {
-            for errand in self.errands.take_ready(now) {
-                let command = self.command(&errand.semaphore, errand.declaration, errand.operation.clone());
-                let patience = patience(self.config.lease);
-                calls.push(Call {
-                    command,
-                    patience,
-                    sent_at: now,
-                    purpose: Purpose::Errand(Box::new(errand)),
-                });
-            }
-            self.timers.remove(self.errand_alarm.take());
-            self.errand_alarm = self.errands.next_time().map(|at| self.timers.set(at, Alarm::Errand));
-        }
-        let anybody = !self.lanes.is_empty() || !self.errands.is_empty();
-        if self.trouble.is_some() && anybody && self.sweep_alarm.is_none() {
-            self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
-        }
-        self.finish_closing(false);
-        calls
-    }
-
-    fn calls_of_lane(&mut self, name: &Name, now: Moment, calls: &mut Vec<Call>) {
-        let Some(lane) = self.lanes.get_mut(name) else { return };
-        lane.dirty = false;
-        if lane.is_empty() {
-            let alarm = lane.alarm.take();
-            self.lanes.remove(name);
-            return self.timers.remove(alarm);
-        }
-        let mut made: Vec<(Declaration, Operation, Purpose)> = Vec::new();
-        if self.connected && lane.retry_at.is_none() {
-            // Releases before acquisitions: a holder that comes back at once finds its place free.
-            if !lane.releasing && !lane.releases.is_empty() {
-                let leaving = lane.next_releases();
-                let requests = leaving.iter().map(|(_, leaving)| leaving.request()).collect();
-                lane.releasing = true;
-                made.push((Declaration::Stored, Operation::Release(requests), Purpose::Release(leaving)));
-            }
-            if lane.renewing == 0 && (lane.renew_due || lane.recheck_due) {
-                make_renewals(lane, now, &mut made);
-            }
-            if !lane.acquiring
-                && let Some((declaration, requests)) = lane.next_asks(now)
-            {
-                lane.acquiring = true;
-                let ids = requests.iter().map(|request| request.request.clone()).collect();
-                let queue_max = self.config.queue_max;
-                made.push((declaration, Operation::Acquire { queue_max, requests }, Purpose::Acquire(ids)));
-            }
-        }
-        if !self.connected && lane.renew_due {
-            // A renewal that cannot be sent is as good as one that failed.
-            lane.doubt();
-        }
-        let patience = patience(lane.shortest.unwrap_or(self.config.lease));
-        if lane.alarm.map(|(at, _)| at) != lane.next_time() {
-            let (old, next) = (lane.alarm.take(), lane.next_time());
-            self.timers.remove(old);
-            lane.alarm = next.map(|at| self.timers.set(at, Alarm::Lane(name.clone())));
-        }
-        for (declaration, operation, purpose) in made {
-            let command = self.command(name, declaration, operation);
-            calls.push(Call { command, patience, sent_at: now, purpose });
-        }
-    }
-
-    fn command(&self, semaphore: &Name, declaration: Declaration, operation: Operation) -> Command {
-        Command {
-            semaphore: semaphore.clone(),
-            session: self.config.session.clone(),
-            lease_ms: super::lane::millis(self.config.lease),
-            recovery: self.config.recovery,
-            declaration,
-            operation,
-        }
-    }
-
     /// Takes a lane for a while, knowing that it will be looked at afterwards.
     pub(super) fn touch(&mut self, semaphore: &Name) -> Option<&mut Lane> {
         let lane = self.lanes.get_mut(semaphore)?;
         mark_dirty(&mut self.dirty, semaphore, lane);
         Some(lane)
-    }
-}
-
-/// A renewal of everything, in parts; or of one waiter, which lets time take effect.
-fn make_renewals(lane: &mut Lane, now: Moment, made: &mut Vec<(Declaration, Operation, Purpose)>) {
-    let (mut items, interval) = if lane.renew_due {
-        lane.renewals()
-    } else {
-        (lane.first_waiter().map(|entry| vec![entry.renewal()]).unwrap_or_default(), None)
-    };
-    if lane.renew_due {
-        lane.renew_at = interval.map(|interval| now + spread(interval));
-    }
-    // Even without anybody to renew, a recheck finishes what the store had left to do.
-    let recheck = std::mem::take(&mut lane.recheck_due);
-    lane.renew_due = false;
-    let declaration = lane.fallback();
-    while !items.is_empty() || (recheck && lane.renewing == 0) {
-        let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
-        let ids = part.iter().map(|renew| renew.request.clone()).collect();
-        lane.renewing += 1;
-        made.push((declaration, Operation::Renew(part), Purpose::Renew(ids)));
     }
 }
 
@@ -625,13 +518,7 @@ pub(super) fn margin(lease: Duration) -> Duration {
     (lease / 100).clamp(Duration::from_millis(5), Duration::from_secs(1))
 }
 
-/// How long one call may take before its connection counts as dead. Well below a renewal interval, so that
-/// there is time for another.
-fn patience(lease: Duration) -> Duration {
-    (lease / 5).clamp(Duration::from_millis(250), Duration::from_secs(3))
-}
-
-fn spread(interval: Duration) -> Duration {
+pub(super) fn spread(interval: Duration) -> Duration {
     interval.mul_f64(1.0 - RENEWAL_SPREAD * fastrand::f64())
 }
 

@@ -3,14 +3,15 @@
 //! The thread has its own small runtime, so that renewals go out while the program's runtime is blocked, a
 //! permit can be dropped anywhere, and the blocking API is the same engine.
 //!
-//! - [`engine`]: what is decided, step by step, with the time as an argument; `replies` and `lane` are parts
-//!   of it, `errand` is what is not batched.
+//! - [`engine`]: what is decided, step by step, with the time as an argument; `calls`, `replies` and `lane`
+//!   are parts of it, `errand` is what is not batched.
 //! - [`thread`]: the loop that feeds it.
 //! - [`held`] and [`core`]: a permit, as the engine and its holder share it.
 //!
 //! Nothing here grows without bound: the inbox has at most one message for each call in progress and each
 //! permit that was just dropped; signals, calls in flight and batches are bounded by constants.
 
+mod calls;
 pub(crate) mod core;
 pub(crate) mod engine;
 mod errand;

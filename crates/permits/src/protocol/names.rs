@@ -1,0 +1,208 @@
+//! Names, holders, ids and bounds: what a command may contain, checked once, where it comes in.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The shortest lease, in milliseconds.
+pub const MIN_LEASE_MS: u64 = 100;
+
+/// The longest lease, in milliseconds: one day.
+pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A name, holder, limit, weight, lease or handle that can never be valid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// The text is empty.
+    #[error("{what} is empty: give it 1 to {max} bytes")]
+    Empty {
+        /// Which text it is.
+        what: &'static str,
+        /// How many bytes it may have.
+        max: usize,
+    },
+    /// The text is too long.
+    #[error("{what} has {bytes} bytes: at most {max} are allowed")]
+    TooLong {
+        /// Which text it is.
+        what: &'static str,
+        /// How many bytes it has.
+        bytes: usize,
+        /// How many bytes it may have.
+        max: usize,
+    },
+    /// The text has a control character, such as a newline.
+    #[error("{what} has the control character {character:?} at byte {at}: only printable text is allowed")]
+    Control {
+        /// Which text it is.
+        what: &'static str,
+        /// The character.
+        character: char,
+        /// Where it stands, in bytes.
+        at: usize,
+    },
+    /// A limit of 0.
+    #[error("the limit is 0: it must be at least 1 (to stop all grants, pause the semaphore)")]
+    ZeroLimit,
+    /// A weight of 0.
+    #[error("the weight is 0: a permit takes at least 1 unit")]
+    ZeroWeight,
+    /// A lease outside the allowed range.
+    #[error("a lease of {lease_ms} ms is out of range: {MIN_LEASE_MS} ms to {MAX_LEASE_MS} ms (one day)")]
+    Lease {
+        /// The lease asked for, in milliseconds.
+        lease_ms: u64,
+    },
+    /// A key prefix that cannot be part of a key with a hash tag.
+    #[error(
+        "the key prefix {prefix:?} is not valid: use 1 to 64 printable ASCII characters without '{{', '}}' or spaces"
+    )]
+    Prefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// A text that is no permit handle.
+    #[error("not a permit handle: {reason}")]
+    Handle {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// Checks a reason for a revocation: at most 1,000 bytes of printable text, possibly empty.
+///
+/// # Errors
+/// [`Invalid`] if it is too long or has control characters.
+pub fn check_reason(reason: &str) -> Result<Arc<str>, Invalid> {
+    if reason.is_empty() { Ok("".into()) } else { check_text("the reason", reason, 1_000) }
+}
+
+/// Checks a lease against [`MIN_LEASE_MS`] and [`MAX_LEASE_MS`].
+///
+/// # Errors
+/// [`Invalid::Lease`] if it is out of range.
+pub fn check_lease(lease_ms: u64) -> Result<u64, Invalid> {
+    if (MIN_LEASE_MS..=MAX_LEASE_MS).contains(&lease_ms) {
+        Ok(lease_ms)
+    } else {
+        Err(Invalid::Lease { lease_ms })
+    }
+}
+
+/// Checks the first part of every key: 1 to 64 printable ASCII characters without braces and spaces, so that it
+/// can stand before a hash tag.
+///
+/// # Errors
+/// [`Invalid::Prefix`] if it is anything else.
+pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+    if (1..=64).contains(&prefix.len()) && prefix.bytes().all(plain) {
+        Ok(())
+    } else {
+        Err(Invalid::Prefix { prefix: prefix.to_owned() })
+    }
+}
+
+fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::Empty { what, max });
+    }
+    if text.len() > max {
+        return Err(Invalid::TooLong { what, bytes: text.len(), max });
+    }
+    match text.char_indices().find(|(_, character)| character.is_control()) {
+        Some((at, character)) => Err(Invalid::Control { what, character, at }),
+        None => Ok(text.into()),
+    }
+}
+
+/// The name of a semaphore: 1 to 200 bytes of printable UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The longest name, in bytes.
+    pub const MAX_BYTES: usize = 200;
+
+    /// Checks `text` and makes it a name.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is empty, too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        check_text("the semaphore's name", text, Self::MAX_BYTES).map(Self)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who holds or waits: 1 to 200 bytes of printable UTF-8. One holder has at most one permit of a semaphore.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(Arc<str>);
+
+impl Holder {
+    /// The longest holder, in bytes.
+    pub const MAX_BYTES: usize = 200;
+
+    /// Checks `text` and makes it a holder.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is empty, too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        check_text("the holder", text, Self::MAX_BYTES).map(Self)
+    }
+
+    /// Sorts before every holder.
+    pub(crate) fn lowest() -> Self {
+        Self("".into())
+    }
+
+    /// The holder as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An identifier made by this library (of a session, of one acquisition): 1 to 64 of `[A-Za-z0-9._-]`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(Arc<str>);
+
+impl Id {
+    /// Checks `text` and makes it an identifier.
+    ///
+    /// # Errors
+    /// [`Invalid::Handle`]: identifiers come from outside only inside a handle.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
+            Ok(Self(text.into()))
+        } else {
+            Err(Invalid::Handle { reason: "its request id is malformed" })
+        }
+    }
+
+    /// The identifier as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
