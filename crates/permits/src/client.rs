@@ -53,7 +53,8 @@ impl Client {
     /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
     ///
     /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS), `redis+unix:///path?db=0`, the same
-    /// with `valkey`, or `memory:` (this process).
+    /// with `valkey`; `local:` or `local:/path/file.db` (this machine, a file, no server; not on a network file
+    /// system); or `memory:` (this process).
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not valid, or the store cannot be reached, denies access or is too old.

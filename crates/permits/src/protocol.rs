@@ -188,6 +188,7 @@ pub struct Adopt {
 
 /// What a holder has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
     /// The fencing token.
     pub token: u64,
@@ -299,6 +300,7 @@ pub enum Renewed {
 
 /// What a session hears without asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Event {
     /// The session that it is for.
     pub session: Id,
@@ -314,6 +316,7 @@ pub struct Event {
 
 /// What happened to an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum News {
     /// The waiter holds.
     Granted(Grant),

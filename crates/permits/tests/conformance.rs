@@ -243,6 +243,8 @@ macro_rules! suites {
 suites! {
     memory_async: Memory Roomy Async,
     memory_blocking: Memory Roomy Blocking,
+    local_async: Local Roomy Async,
+    local_blocking: Local Roomy Blocking,
     redis_async: Redis Roomy Async,
     redis_blocking: Redis Roomy Blocking,
     other_prefix_async: OtherPrefix Roomy Async,

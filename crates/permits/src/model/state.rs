@@ -10,6 +10,7 @@ use crate::protocol::{Grant, Holder, Id, Released};
 
 /// All that a store knows of one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct State {
     /// Units that may be held at once; 0 while none is declared.
     pub limit: u32,
@@ -56,6 +57,7 @@ pub struct State {
 
 /// One who holds or waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// The acquisition.
     pub request: Id,
@@ -73,6 +75,7 @@ pub struct Entry {
 
 /// Where an entry stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum Place {
     /// In line, with this ticket.
     Waiting(u64),
@@ -104,6 +107,16 @@ impl State {
             leases: BTreeSet::new(),
             free: BTreeMap::new(),
         }
+    }
+
+    /// Forgets everybody: for a store that knows that none of them can be alive.
+    pub fn end_all(&mut self) {
+        self.held = 0;
+        self.slots_made = 0;
+        self.entries.clear();
+        self.queue.clear();
+        self.leases.clear();
+        self.free.clear();
     }
 
     /// Whether nobody has used it for so long that it is forgotten.

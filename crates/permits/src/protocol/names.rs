@@ -118,6 +118,7 @@ fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, In
 
 /// The name of a semaphore: 1 to 200 bytes of printable UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Name(Arc<str>);
 
 impl Name {
@@ -146,6 +147,7 @@ impl fmt::Display for Name {
 
 /// Who holds or waits: 1 to 200 bytes of printable UTF-8. One holder has at most one permit of a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder(Arc<str>);
 
 impl Holder {
@@ -179,6 +181,7 @@ impl fmt::Display for Holder {
 
 /// An identifier made by this library (of a session, of one acquisition): 1 to 64 of `[A-Za-z0-9._-]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Id(Arc<str>);
 
 impl Id {

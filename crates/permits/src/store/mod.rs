@@ -2,6 +2,8 @@
 //! session, no waiting and no retrying. Few methods, never one per operation: all that a semaphore does is in
 //! [`crate::protocol`].
 
+#[cfg(feature = "local")]
+mod local;
 mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -59,6 +61,8 @@ pub struct Opening {
 /// Where a store is, parsed from a URL.
 pub(crate) enum Address {
     Memory(String),
+    #[cfg(feature = "local")]
+    Local(std::path::PathBuf),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Address>),
 }
@@ -70,17 +74,26 @@ impl Address {
         if let Some(name) = url.strip_prefix("memory:") {
             return Ok(Self::Memory(name.to_owned()));
         }
+        #[cfg(feature = "local")]
+        if let Some(path) = url.strip_prefix("local:") {
+            let path = match path.trim_start_matches("//") {
+                "" => local::default_path().map_err(|reason| ConnectError::Url { reason })?,
+                path => path.into(),
+            };
+            return Ok(Self::Local(path));
+        }
         #[cfg(feature = "redis")]
         if redis::Address::SCHEMES.contains(&scheme) {
             return redis::Address::parse(url)
                 .map(|address| Self::Redis(Box::new(address)))
                 .map_err(|reason| ConnectError::Url { reason });
         }
+        let local = if cfg!(feature = "local") { "local: " } else { "" };
         #[cfg(feature = "redis")]
         let others = redis::Address::SCHEMES.map(|scheme| format!(" {scheme}://")).concat();
         #[cfg(not(feature = "redis"))]
         let others = "";
-        let known = format!("memory:{others}");
+        let known = format!("{local}memory:{others}");
         if !url.contains(':') || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') {
             let reason = format!("it does not begin with one of {known}");
             return Err(ConnectError::Url { reason });
@@ -93,6 +106,8 @@ impl Address {
 pub(crate) async fn open(address: &Address, opening: Opening) -> Result<Arc<dyn Store>, StoreError> {
     match address {
         Address::Memory(name) => Ok(Arc::new(MemoryStore::open(name, &opening))),
+        #[cfg(feature = "local")]
+        Address::Local(path) => Ok(Arc::new(local::LocalStore::open(path, opening)?)),
         #[cfg(feature = "redis")]
         Address::Redis(address) => Ok(Arc::new(redis::RedisStore::connect(address, opening).await?)),
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Recovery};
 use permits_testkit::{Resp, Server};
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -26,6 +27,8 @@ crate::listed! {
     pub(crate) enum Provider {
         /// The memory store.
         Memory,
+        /// A file of its own.
+        Local,
         /// A server of its own.
         Redis,
         /// The same under another key prefix, while a stranger holds all of the same name under the usual one.
@@ -41,7 +44,7 @@ impl Provider {
     /// Whether a case may have as many units as it asks for. Otherwise it has one.
     pub(crate) fn is_roomy(self) -> bool {
         match self {
-            Self::Memory | Self::Redis | Self::OtherPrefix => true,
+            Self::Memory | Self::Local | Self::Redis | Self::OtherPrefix => true,
             Self::Mutex | Self::Drained => false,
         }
     }
@@ -66,6 +69,8 @@ pub(crate) struct Scene {
     name: String,
     url: String,
     server: Option<Server>,
+    /// Goes with the file in it.
+    _directory: Option<TempDir>,
     stranger: Option<(permits::Client, permits::Permit)>,
 }
 
@@ -73,12 +78,16 @@ impl Scene {
     /// Lays it. Blocks while the server starts.
     pub(crate) fn new(provider: Provider, face: Face) -> Self {
         static MEMORIES: AtomicU64 = AtomicU64::new(0);
-        let server = (provider != Provider::Memory).then(Server::start);
-        let url = match &server {
-            Some(server) => server.url(),
-            None => format!("memory:conformance-{}", MEMORIES.fetch_add(1, Ordering::Relaxed)),
+        let (mut server, mut directory) = (None, None);
+        let url = match provider {
+            Provider::Memory => format!("memory:conformance-{}", MEMORIES.fetch_add(1, Ordering::Relaxed)),
+            Provider::Local => {
+                let directory = directory.insert(TempDir::new().expect("there is room"));
+                format!("local:{}", directory.path().join("semaphores.db").display())
+            }
+            _ => server.insert(Server::start()).url(),
         };
-        Self { provider, face, name: "exports".into(), url, server, stranger: None }
+        Self { provider, face, name: "exports".into(), url, server, _directory: directory, stranger: None }
     }
 
     /// Lets the strangers of the provider take their units.
@@ -86,7 +95,7 @@ impl Scene {
         let (prefix, limit, weight) = match self.provider {
             Provider::Drained => (self.provider.prefix(), 5, 4),
             Provider::OtherPrefix => ("permits", 1, 1),
-            Provider::Memory | Provider::Redis | Provider::Mutex => return,
+            Provider::Memory | Provider::Local | Provider::Redis | Provider::Mutex => return,
         };
         let client = self.plain_builder().prefix(prefix).label("stranger").connect().await.expect("it is up");
         let options = AcquireOptions::new().weight(weight).holder("stranger");
