@@ -20,6 +20,7 @@ impl Engine {
         }
         if self.connected {
             for errand in self.errands.take_ready(now) {
+                self.adopting += usize::from(errand.adoption().is_some());
                 let command = self.command(&errand.semaphore, errand.declaration, errand.operation.clone());
                 let patience = patience(self.config.lease);
                 calls.push(Call {

@@ -78,12 +78,14 @@ pub(crate) struct Engine {
     pub(super) errands: Errands,
     pub(super) timers: Timers<Alarm>,
     asked: u64,
+    /// Adoptions in flight: what they bring has to be given back before the session may end.
+    pub(super) adopting: usize,
     pub(super) connected: bool,
     /// Since when nothing has succeeded, and the last reason.
     pub(super) trouble: Option<(Moment, StoreError)>,
     pub(super) sweep_alarm: Option<timers::Key>,
     pub(super) errand_alarm: Option<timers::Key>,
-    closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
+    pub(super) closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
     finished: bool,
 }
 
@@ -97,6 +99,7 @@ impl Engine {
             errands: Errands::default(),
             timers: Timers::new(),
             asked: 0,
+            adopting: 0,
             connected: false,
             trouble: None,
             sweep_alarm: None,
@@ -324,7 +327,8 @@ impl Engine {
         }
     }
 
-    fn withdraw_held(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+    /// Takes out what the store has granted, and gives it back.
+    pub(super) fn withdraw_held(&mut self, semaphore: &Name, request: &Id, now: Moment) {
         if let Some(entry) = self.remove(semaphore, request) {
             self.release(semaphore, entry.leaving(), now);
         }
@@ -399,8 +403,8 @@ impl Engine {
 
     pub(super) fn finish_closing(&mut self, out_of_patience: bool) {
         let Some(answers) = &mut self.closing else { return };
-        let left: usize =
-            self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len()).sum::<usize>();
+        let in_lanes = self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len());
+        let left = in_lanes.sum::<usize>() + self.adopting;
         if left > 0 && !out_of_patience {
             return;
         }

@@ -59,6 +59,14 @@ impl Errand {
         Self::new(semaphore, Declaration::Stored, Operation::Adopt(adopt), kind)
     }
 
+    /// What it takes over, if it does.
+    pub(crate) fn adoption(&self) -> Option<&Adopt> {
+        match &self.kind {
+            Kind::Adopt(adopt, _) => Some(adopt),
+            Kind::Admin(_) | Kind::Renew(_) => None,
+        }
+    }
+
     /// Answers with a failure. Whoever is gone does not mind.
     pub(crate) fn fail(self, error: StoreError) {
         match self.kind {

@@ -42,6 +42,9 @@ impl Engine {
                 Purpose::Errand(_) => {}
             }
         }
+        if let Purpose::Errand(errand) = &call.purpose {
+            self.adopting -= usize::from(errand.adoption().is_some());
+        }
         match &result {
             Ok(reply) => {
                 self.note_success();
@@ -268,6 +271,11 @@ impl Engine {
             answer: sender,
         };
         self.insert_asked(ask, sent_at);
+        if self.closing.is_some() {
+            // Taken over, and nobody will renew it.
+            self.withdraw_held(semaphore, &request, now);
+            return drop(to.send(Err(AdoptError::Closed)));
+        }
         self.grant(semaphore, &request, grant, now);
         let held = match receiver.try_recv() {
             Ok(Ok(held)) => Ok(held),
@@ -305,6 +313,20 @@ impl Engine {
                         core.doubt();
                     }
                 }
+            }
+            Purpose::Errand(errand) if self.closing.is_some() => {
+                if let Some(adopt) = errand.adoption().filter(|_| error.is_outcome_unknown()) {
+                    // It may be ours, and nobody will renew it.
+                    let leaving = Leaving {
+                        holder: adopt.holder.clone(),
+                        request: adopt.new_request.clone(),
+                        lease: Duration::from_millis(adopt.lease_ms),
+                        sent_before: true,
+                        answer: None,
+                    };
+                    self.release(semaphore, leaving, now);
+                }
+                errand.fail_closed();
             }
             Purpose::Errand(errand) if retry && !matches!(errand.kind, Kind::Renew(_)) => {
                 self.errands.again(*errand, now);
@@ -349,8 +371,12 @@ impl Engine {
                 continue;
             }
             lane.leaving.remove(&leaving.request);
-            if let Some(answer) = leaving.answer {
-                let _ = answer.send(Err(ReleaseError::Store(error.clone())));
+            match leaving.answer {
+                // Whoever waited may be gone.
+                Some(answer) => drop(answer.send(Err(ReleaseError::Store(error.clone())))),
+                None => {
+                    tracing::warn!(%semaphore, holder = %leaving.holder, %error, "not released: it ends with its lease")
+                }
             }
         }
     }

@@ -17,9 +17,10 @@ use super::held::Held;
 use super::message::{Message, Opening, Wait};
 use super::{Config, Pending, Session, Wanted};
 use crate::clock::Moment;
-use crate::error::AcquireError;
+use crate::error::{AcquireError, AdoptError};
+use crate::handle::Handle;
 use crate::model::{self, Place, Server, State};
-use crate::protocol::{Command, Id, Name, Operation, Recovery, Reply};
+use crate::protocol::{Answers, Command, Id, Name, Operation, Recovery, Released, Reply};
 use crate::store::{Signal, StoreError};
 
 const LIMIT: u32 = 3;
@@ -562,4 +563,44 @@ fn a_closing_engine_answers_everybody_and_ends() {
     }
     let state = world.state.expect("it has just been used");
     assert_eq!((state.held, state.queue.len()), (0, 0));
+}
+
+/// An adoption that the store answers when the client is closing already: the permit was once handed out all the
+/// same, by an engine that then ended and renewed nothing.
+#[test]
+fn an_adoption_answered_while_closing_is_given_back() {
+    let mut world = World::new(1, 0, Recovery::Off);
+    while world.clients[0].engine.next_time().is_some() || !world.coming.is_empty() {
+        world.advance();
+    }
+    let now = world.now;
+    let client = &mut world.clients[0];
+    let handle: Handle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let (answer, mut adopted) = oneshot::channel();
+    let request = client.session.new_request();
+    let message = Message::Adopt { handle: Box::new(handle), request: request.clone(), answer };
+    client.engine.on_message(message, now);
+    let call = client.engine.calls(now).pop().expect("the store is asked");
+
+    let (answer, mut closed) = oneshot::channel();
+    client.engine.on_message(Message::Close { answer }, now);
+    let reply = Reply {
+        now_us: 8,
+        sequence: 1,
+        recheck_ms: None,
+        limit: 1,
+        limit_version: 1,
+        pinned: false,
+        answers: Answers::Adopt(true),
+    };
+    client.engine.on_return(call, Ok(reply.clone()), now);
+    assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Closed))));
+    let release = client.engine.calls(now).pop().expect("it is given back");
+    let Operation::Release(releases) = &release.command.operation else { panic!("{:?}", release.command) };
+    assert_eq!(releases[0].request, request);
+    assert!(closed.try_recv().is_err(), "it is not closed before the store has been told");
+    let answers = Answers::Release(vec![Released::Held]);
+    client.engine.on_return(release, Ok(Reply { answers, ..reply }), now);
+    client.engine.calls(now);
+    assert!(matches!(closed.try_recv(), Ok(Ok(()))));
 }

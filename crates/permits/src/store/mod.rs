@@ -10,14 +10,12 @@ pub mod redis;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
-
-use crate::protocol::{Command, Event, Id, Reply};
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::memory::MemoryStore;
 use crate::error::ConnectError;
+use crate::protocol::{Command, Event, Id, Reply};
 
 /// A call to a store, in progress.
 pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;

@@ -257,29 +257,45 @@ fn end_all(transaction: &rusqlite::Transaction<'_>) -> rusqlite::Result<()> {
 }
 
 /// Makes the file and the directory above it, for this user alone, and refuses another user's.
+///
+/// A file that is there is never opened here: closing it again would give up the locks of whoever has it open in
+/// this process. A new one gets its name when it has been closed.
 fn prepare(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    if let Some(directory) = directory
-        && !directory.exists()
-    {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(directory)?;
+    if !path.exists() {
+        make(path)?;
     }
-    let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
-    let metadata = file.metadata()?;
+    let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }
     #[cfg(unix)]
     check_owner(&metadata)?;
     Ok(())
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    if !directory.exists() {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(directory)?;
+    }
+    let own = directory.join(format!(".permits-{}-{:016x}", std::process::id(), fastrand::u64(..)));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    drop(options.open(&own)?);
+    let named = fs::hard_link(&own, path);
+    fs::remove_file(&own)?;
+    match named {
+        // Another process was faster: its file will do.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        named => named,
+    }
 }
 
 #[cfg(unix)]
@@ -310,5 +326,48 @@ fn failure(path: &Path, error: rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::DiskFull) => StoreError::OutOfMemory { reason },
         _ => StoreError::Rejected { reason },
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    /// The locks of this process on a file, as the system lists them.
+    fn locks(path: &Path) -> usize {
+        let inode = fs::metadata(path).expect("it is there").ino();
+        let (pid, inode) = (format!(" {} ", std::process::id()), format!(":{inode} "));
+        let all = fs::read_to_string("/proc/locks").expect("the system lists locks");
+        all.lines().filter(|line| line.contains(&pid) && line.contains(&inode)).count()
+    }
+
+    /// Closing any descriptor of a file gives up all locks that the process has on it, whoever took them. So a
+    /// second client's look at the file once took the first one's lock away, and another process that closed
+    /// the file would have taken itself for the last one, and deleted the log that the first one still used.
+    #[test]
+    fn opening_a_file_again_leaves_the_locks_of_who_has_it_open() {
+        let directory = tempfile::TempDir::new().expect("there is room");
+        let path = directory.path().join("semaphores.db");
+        let mut first = Database::open(&path, "permits").expect("it is new");
+        // Locked from the first use on.
+        first.take_news(&Id::new("s").expect("valid")).expect("it is open");
+        let before = locks(&path);
+        assert!(before > 0, "an open file is locked");
+        prepare(&path).expect("it is ours");
+        assert_eq!(locks(&path), before);
+        drop(first);
+    }
+
+    #[test]
+    fn a_new_file_and_its_directory_are_for_this_user_alone() {
+        let directory = tempfile::TempDir::new().expect("there is room");
+        let path = directory.path().join("new/semaphores.db");
+        drop(Database::open(&path, "permits").expect("it is new"));
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().expect("it has one"))), (0o600, 0o700));
+        let entries = fs::read_dir(directory.path().join("new")).expect("it is there").count();
+        assert_eq!(entries, 1, "nothing else is left in it");
     }
 }
