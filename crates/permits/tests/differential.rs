@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use support::coverage::{CROWDED, Coverage, SMALL};
 use support::dump;
-use support::run::cases;
+use support::run::cases_until;
 use support::steps::{
     Action, Claiming, Elapse, Fault, History, Naming, SESSIONS, Step, Version, crowded_histories, histories,
 };
@@ -208,7 +208,8 @@ const CROWDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential-cr
 #[test]
 fn lua_equals_the_model_for_a_few_holders() {
     let redis = RefCell::new(Redis::start());
-    cases(200, FEW, &histories(150), |history| redis.borrow_mut().run(history));
+    let met = || redis.borrow().coverage.missing(SMALL).is_empty();
+    cases_until(200, FEW, &histories(150), |history| redis.borrow_mut().run(history), met);
     let redis = redis.into_inner();
     println!("{} steps", redis.steps);
     redis.coverage.assert_met(SMALL);
@@ -217,7 +218,8 @@ fn lua_equals_the_model_for_a_few_holders() {
 #[test]
 fn lua_equals_the_model_for_crowds() {
     let redis = RefCell::new(Redis::start());
-    cases(40, CROWDS, &crowded_histories(60), |history| redis.borrow_mut().run(history));
+    let met = || redis.borrow().coverage.missing(CROWDED).is_empty();
+    cases_until(40, CROWDS, &crowded_histories(60), |history| redis.borrow_mut().run(history), met);
     let redis = redis.into_inner();
     println!("{} steps", redis.steps);
     redis.coverage.assert_met(CROWDED);

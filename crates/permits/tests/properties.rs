@@ -28,7 +28,7 @@ use permits::protocol::{
 use support::checks::{CHECKS, Step, check, conserved};
 use support::clients::{self, Clients};
 use support::coverage::{CROWDED, Coverage, SMALL};
-use support::run::cases;
+use support::run::cases_until;
 use support::steps::{self, Action, Elapse, History, crowded_histories, histories};
 use support::world::World;
 
@@ -229,7 +229,8 @@ fn repeated(step: &Step, server: &Server<'_>) -> Result<(), String> {
 #[test]
 fn every_command_keeps_the_properties() {
     let coverage = RefCell::new(Coverage::default());
-    cases(400, FEW, &histories(150), |history| Run::history(&mut coverage.borrow_mut(), history));
+    let check = |history: &History| Run::history(&mut coverage.borrow_mut(), history);
+    cases_until(400, FEW, &histories(150), check, || coverage.borrow().missing(SMALL).is_empty());
     coverage.borrow().assert_met(SMALL);
     coverage.borrow().assert_met(&["waiter withdrawn"]);
 }
@@ -237,29 +238,31 @@ fn every_command_keeps_the_properties() {
 #[test]
 fn every_command_keeps_the_properties_in_a_crowd() {
     let coverage = RefCell::new(Coverage::default());
-    cases(30, CROWDS, &crowded_histories(60), |history| Run::history(&mut coverage.borrow_mut(), history));
+    let check = |history: &History| Run::history(&mut coverage.borrow_mut(), history);
+    cases_until(30, CROWDS, &crowded_histories(60), check, || coverage.borrow().missing(CROWDED).is_empty());
     coverage.borrow().assert_met(CROWDED);
 }
 
 #[test]
 fn a_restart_that_forgets_everything_admits_nobody_extra() {
     let seen = RefCell::new(clients::Seen::default());
-    cases(300, CLIENTS, &clients::scripts(), |script| {
-        Clients::run(script, Recovery::Interval, &mut seen.borrow_mut())
-    });
+    let check = |script: &_| Clients::run(script, Recovery::Interval, &mut seen.borrow_mut());
+    let enough = |seen: &clients::Seen| seen.reclaimed > 100 && seen.granted_after_restart > 100;
+    cases_until(300, CLIENTS, &clients::scripts(), check, || enough(&seen.borrow()));
     let seen = seen.into_inner();
-    assert!(seen.reclaimed > 100 && seen.granted_after_restart > 100, "{seen:?}");
+    assert!(enough(&seen), "{seen:?}");
 }
 
 /// The same clients without a window are too many now and then: so the test above can fail.
 #[test]
 fn without_a_recovery_window_a_restart_admits_somebody_extra() {
     let extra = std::cell::Cell::new(0);
-    cases(100, CLIENTS, &clients::scripts(), |script| {
+    let check = |script: &_| {
         let outcome = Clients::run(script, Recovery::Off, &mut clients::Seen::default());
         extra.set(extra.get() + u32::from(outcome.is_err()));
         Ok(())
-    });
+    };
+    cases_until(100, CLIENTS, &clients::scripts(), check, || extra.get() > 0);
     assert!(extra.get() > 0);
 }
 

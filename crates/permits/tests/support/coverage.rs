@@ -190,10 +190,15 @@ impl Coverage {
         }
     }
 
+    /// What of `wanted` has not happened yet.
+    pub(crate) fn missing(&self, wanted: &[&'static str]) -> Vec<&'static str> {
+        wanted.iter().copied().filter(|what| !self.counts.contains_key(what)).collect()
+    }
+
     /// # Panics
     /// If something of `wanted` never happened.
     pub(crate) fn assert_met(&self, wanted: &[&'static str]) {
-        let missing: Vec<_> = wanted.iter().filter(|what| !self.counts.contains_key(*what)).collect();
+        let missing = self.missing(wanted);
         assert!(missing.is_empty(), "never happened: {missing:?}; what did: {:#?}", self.counts);
     }
 }

@@ -6,6 +6,28 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
+/// How often a run may be repeated until it has met all that it must.
+const RUNS: usize = 10;
+
+/// Runs [`cases`] until `met`: what is rare does not come in every run, and has to come in one of a few.
+pub(crate) fn cases_until<S>(
+    count: u32,
+    regressions: &'static str,
+    strategy: &S,
+    check: impl Fn(&S::Value) -> Result<(), String>,
+    met: impl Fn() -> bool,
+) where
+    S: Strategy,
+    S::Value: Debug,
+{
+    for _ in 0..RUNS {
+        cases(count, regressions, strategy, &check);
+        if met() {
+            return;
+        }
+    }
+}
+
 /// Runs `check` on so many histories, times `PERMITS_CASES`, and on those in the file `regressions` first.
 ///
 /// # Panics
