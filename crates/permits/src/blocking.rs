@@ -20,10 +20,12 @@
 
 use std::time::Duration;
 
+use crate::client::listed;
 use crate::error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
 };
 use crate::handle::Handle;
+use crate::model::INSPECT_MAX;
 use crate::protocol::{Invalid, Operation};
 use crate::semaphore::{AcquireOptions, Inspection, answered, limit_set, revoked};
 use crate::session::core::Standing;
@@ -60,6 +62,14 @@ impl Client {
     /// As [`crate::Client::open`].
     pub fn open(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore { inner: self.inner.open(name) }
+    }
+
+    /// As [`crate::Client::list`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn list(&self) -> Result<Vec<String>, AdminError> {
+        listed(self.inner.start_listing().blocking_recv())
     }
 
     /// As [`crate::Client::adopt`].
@@ -179,7 +189,15 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn inspect(&self) -> Result<Inspection, AdminError> {
-        self.inner.inspection(self.inner.start_inspecting()?.blocking_recv())
+        self.inspect_first(INSPECT_MAX)
+    }
+
+    /// As [`crate::Semaphore::inspect_first`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
+        self.inner.inspection(self.inner.start_inspecting(max)?.blocking_recv())
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::error::{AdoptError, CloseError, ConnectError};
+use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
 use crate::handle::Handle;
 use crate::permit::Permit;
-use crate::protocol::{Holder, Id, Invalid, Recovery, check_lease, check_prefix};
+use crate::protocol::{Holder, Id, Invalid, Name, Recovery, check_lease, check_prefix};
 use crate::semaphore::Semaphore;
 use crate::session::held::Held;
 use crate::session::message::Message;
@@ -93,6 +93,23 @@ impl Client {
     /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
     pub fn open(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore::new(self.session.clone(), name.as_ref(), None)
+    }
+
+    /// The names of the semaphores that the store has, sorted: those in use, those used within the last minutes,
+    /// and those with a limit that an operator pinned. One that begins or ends meanwhile may be missing.
+    ///
+    /// On Redis this walks over all keys of the server, in steps (SCAN, never KEYS).
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn list(&self) -> Result<Vec<String>, AdminError> {
+        listed(self.start_listing().await)
+    }
+
+    pub(crate) fn start_listing(&self) -> oneshot::Receiver<Result<Vec<Name>, AdminError>> {
+        let (answer, receiver) = oneshot::channel();
+        self.session.send(Message::List { answer });
+        receiver
     }
 
     /// Takes over a permit that another process handed over with [`Permit::hand_over`].
@@ -257,6 +274,13 @@ impl ClientBuilder {
         };
         thread::start(config, address, self.prefix)
     }
+}
+
+pub(crate) fn listed(
+    answer: Result<Result<Vec<Name>, AdminError>, oneshot::error::RecvError>,
+) -> Result<Vec<String>, AdminError> {
+    let names = answer.unwrap_or(Err(AdminError::Closed))?;
+    Ok(names.into_iter().map(|name| name.to_string()).collect())
 }
 
 fn thread_ended() -> ConnectError {

@@ -8,15 +8,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::{AcquireError, AdminError};
+use crate::model::INSPECT_MAX;
 use crate::permit::Permit;
 use crate::protocol::{
     Answers, Holder, Invalid, Name, Operation, Released, Reply, check_lease, check_reason,
 };
 use crate::session::message::{Message, Opening, Wait};
 use crate::session::{Pending, Session, Wanted};
-
-/// The most holders and the most waiters that [`Semaphore::inspect`] lists.
-const INSPECT_MAX: u32 = 1000;
 
 /// A named line with a limit. Cheap to clone.
 ///
@@ -264,11 +262,19 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn inspect(&self) -> Result<Inspection, AdminError> {
-        self.inspection(self.start_inspecting()?.await)
+        self.inspect_first(INSPECT_MAX).await
     }
 
-    pub(crate) fn start_inspecting(&self) -> Result<Answering, AdminError> {
-        self.administer(Operation::Inspect { max: INSPECT_MAX })
+    /// Like [`Semaphore::inspect`], with the first `max` of each, at most 1,000: with 0, the counts alone.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
+        self.inspection(self.start_inspecting(max)?.await)
+    }
+
+    pub(crate) fn start_inspecting(&self, max: u32) -> Result<Answering, AdminError> {
+        self.administer(Operation::Inspect { max: max.min(INSPECT_MAX) })
     }
 
     pub(crate) fn administer(&self, operation: Operation) -> Result<Answering, AdminError> {

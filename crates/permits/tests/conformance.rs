@@ -95,6 +95,8 @@ macro_rules! every_case {
             administering {
                 inspection_shows_who_holds_and_who_waits: units,
                 looking_leaves_nothing_behind: anything,
+                a_list_names_what_is_in_use: anything,
+                an_inspection_of_none_counts_all: anything,
                 a_paused_semaphore_grants_nothing: anything,
                 a_revoked_holder_is_told_why: anything,
                 a_revoked_waiter_is_told_why: anything,

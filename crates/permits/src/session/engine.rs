@@ -23,11 +23,11 @@ use super::core::Core;
 use super::errand::{Errand, Errands};
 use super::held::Held;
 use super::lane::{Entry, Lane, Stage};
-use super::message::{Ask, Leaving, Message, Wait};
+use super::message::{Answer, Ask, Leaving, Message, Wait};
 use super::timers::{self, Timers};
 use super::{Config, Map, Session, Shared};
 use crate::clock::Moment;
-use crate::error::{AcquireError, CloseError, Lost, ReleaseError};
+use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError};
 use crate::protocol::{Command, Event, Grant, Id, Name, News};
 use crate::store::{Signal, StoreError};
 
@@ -86,6 +86,8 @@ pub(crate) struct Engine {
     pub(super) sweep_alarm: Option<timers::Key>,
     pub(super) errand_alarm: Option<timers::Key>,
     pub(super) closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
+    /// Who wants to know which semaphores there are. That needs no decision of the engine's.
+    listings: Vec<Answer<Vec<Name>, AdminError>>,
     finished: bool,
 }
 
@@ -105,6 +107,7 @@ impl Engine {
             sweep_alarm: None,
             errand_alarm: None,
             closing: None,
+            listings: Vec::new(),
             finished: false,
         }
     }
@@ -112,6 +115,16 @@ impl Engine {
     /// Whether all is done and the thread may end.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    /// How long the store may be out of reach before what waits for it fails.
+    pub(crate) fn store_timeout(&self) -> Duration {
+        self.config.store_timeout
+    }
+
+    /// Who asked for a list since the last time.
+    pub(crate) fn take_listings(&mut self) -> Vec<Answer<Vec<Name>, AdminError>> {
+        std::mem::take(&mut self.listings)
     }
 
     #[cfg(test)]
@@ -152,6 +165,7 @@ impl Engine {
             Message::Admin { semaphore, operation, answer } => {
                 self.run(Errand::admin(semaphore, operation, answer), now);
             }
+            Message::List { answer } => self.listings.push(answer),
             Message::Close { answer } => self.close(Some(answer), now),
         }
     }

@@ -30,6 +30,8 @@ pub(crate) enum Message {
     Adopt { handle: Box<Handle>, request: Id, answer: Answer<Held, AdoptError> },
     /// An operation on the semaphore itself.
     Admin { semaphore: Name, operation: Operation, answer: Answer<Reply, AdminError> },
+    /// Which semaphores there are.
+    List { answer: Answer<Vec<Name>, AdminError> },
     /// Give everything back, and end.
     Close { answer: oneshot::Sender<Result<(), CloseError>> },
 }

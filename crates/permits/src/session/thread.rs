@@ -9,16 +9,20 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 
 use super::engine::{Call, Engine};
-use super::message::Message;
+use super::message::{Answer, Message};
 use super::{Config, Session};
 use crate::clock::Moment;
-use crate::error::ConnectError;
-use crate::protocol::Reply;
+use crate::error::{AdminError, ConnectError};
+use crate::protocol::{Name, Reply};
 use crate::store::{self, SIGNALS, Signal, Store, StoreError};
 
 /// The longest sleep while something is held. The runtime's timers stand still while the machine is suspended,
 /// the leases don't: so soon after it wakes up, what was lost meanwhile is reported.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// How long one step of a list may take, and when to try again if it fails in a way that may pass.
+const LIST_PATIENCE: Duration = Duration::from_secs(3);
+const LIST_AGAIN: Duration = Duration::from_millis(100);
 
 /// The most messages taken before the calls that they lead to are made.
 const MESSAGES_AT_ONCE: usize = 1024;
@@ -104,6 +108,9 @@ async fn feed(
             }
         }
         take_waiting(&mut engine, &mut messages);
+        for answer in engine.take_listings() {
+            tokio::spawn(list(store.clone(), answer, engine.store_timeout()));
+        }
         for call in engine.calls(Moment::now()) {
             let store = store.clone();
             in_flight.push(Box::pin(async move {
@@ -112,6 +119,21 @@ async fn feed(
             }));
         }
     }
+}
+
+/// Lists the semaphores. While the store cannot be reached it is tried again, for as long as `patience` lasts.
+async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, patience: Duration) {
+    let deadline = Moment::now() + patience;
+    let result = loop {
+        match store.list(LIST_PATIENCE).await {
+            Err(error) if error.is_temporary() && Moment::now() < deadline && !answer.is_closed() => {
+                tokio::time::sleep(LIST_AGAIN).await;
+            }
+            result => break result,
+        }
+    };
+    // Whoever asked may be gone.
+    let _ = answer.send(result.map_err(AdminError::Store));
 }
 
 /// Takes what has arrived meanwhile, so that it goes out in one call.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Executing, Opening, Signal, Signals, Store};
+use super::{Executing, Listing, Opening, Signal, Signals, Store};
 use crate::clock::Moment;
 use crate::model::{self, Server, State};
 use crate::protocol::{Command, Event, Id, Name, Reply};
@@ -65,9 +65,22 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn now_us(&self) -> u64 {
+        self.epoch_us + micros(Moment::now().since(self.began))
+    }
+
+    fn list(&self, prefix: &str) -> Vec<Name> {
+        let now_ms = self.now_us() / 1000;
+        let inner = self.lock();
+        let lives = |state: &Option<State>| state.as_ref().is_some_and(|state| !state.is_expired(now_ms));
+        let listed = inner.states.iter().filter(|((of, _), state)| of == prefix && lives(state));
+        let mut names: Vec<Name> = listed.map(|((_, name), _)| name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
     fn execute(&self, prefix: &str, command: &Command) -> (Reply, Vec<(Signals, Event)>) {
-        let up = Moment::now().since(self.began);
-        let now_us = self.epoch_us + micros(up);
+        let now_us = self.now_us();
         // Nothing is ever forgotten while the process lives, so there is nothing to recover from.
         let server = Server { now_us, run_id: "memory", uptime_ms: u64::MAX };
         let mut inner = self.lock();
@@ -98,6 +111,10 @@ impl Store for MemoryStore {
             }
             Ok(reply)
         })
+    }
+
+    fn list(&self, _patience: Duration) -> Listing<'_> {
+        Box::pin(async { Ok(self.shared.list(&self.prefix)) })
     }
 }
 

@@ -15,15 +15,21 @@ use std::time::Duration;
 
 use self::memory::MemoryStore;
 use crate::error::ConnectError;
-use crate::protocol::{Command, Event, Id, Reply};
+use crate::protocol::{Command, Event, Id, Name, Reply};
 
 /// A call to a store, in progress.
 pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;
+
+/// A list of names, on its way.
+pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Vec<Name>, StoreError>> + Send + 'a>>;
 
 /// Executes commands, each at once or not at all, in the order of their calls as long as it stays connected.
 pub trait Store: Send + Sync {
     /// Executes `command`, giving up after `patience`. Dropped before it is ready, it may still be executed.
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a>;
+
+    /// The semaphores that there are, each once, sorted. One that is made or ends meanwhile may be missing.
+    fn list(&self, patience: Duration) -> Listing<'_>;
 }
 
 /// What a store tells the session without being asked.

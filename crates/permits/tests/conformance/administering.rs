@@ -56,6 +56,37 @@ pub(crate) async fn looking_leaves_nothing_behind(scene: &Scene) {
     scene.knows_no_key_of("nobody's");
 }
 
+pub(crate) async fn a_list_names_what_is_in_use(scene: &Scene) {
+    let (client, observer) = (scene.client().await, scene.client().await);
+    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    let odd = ["a{b}c", "100%", "%7B", "é*?[x]", "two words"];
+    for name in odd {
+        client.open(name).set_limit(2).await.expect("the store is up");
+    }
+    client.open("nobody's").inspect().await.expect("the store is up");
+    let mut expected: Vec<&str> = odd.into_iter().chain([scene.name()]).collect();
+    expected.sort_unstable();
+    assert_eq!(observer.list().await.expect("the store is up"), expected);
+    for name in odd {
+        // What is pinned is kept for good.
+        client.open(name).unpin().await.expect("the store is up");
+    }
+    permit.release().await.expect("it is held");
+}
+
+pub(crate) async fn an_inspection_of_none_counts_all(scene: &Scene) {
+    let (client, observer) = (scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let all = observer.open(scene.name()).inspect().await.expect("the store is up");
+    let none = observer.open(scene.name()).inspect_first(0).await.expect("the store is up");
+    assert_eq!((none.held, none.waiting, none.limit), (all.held, 1, all.limit));
+    assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
+    drop(permit);
+    waiter.permit().await.release().await.expect("it is held");
+}
+
 pub(crate) async fn a_paused_semaphore_grants_nothing(scene: &Scene) {
     let (client, operator) = (scene.client().await, scene.client().await);
     let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));

@@ -62,6 +62,13 @@ impl Client {
         }
     }
 
+    pub(crate) async fn list(&self) -> Result<Vec<String>, AdminError> {
+        match self.clone() {
+            Self::Async(client) => client.list().await,
+            Self::Blocking(client) => on_a_thread(move || client.list()).await,
+        }
+    }
+
     pub(crate) async fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
         match self.clone() {
             Self::Async(client) => client.adopt(handle).await.map(Permit::Async),
@@ -151,6 +158,10 @@ impl Semaphore {
     pub(crate) async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
         let (holder, reason) = (holder.to_owned(), reason.to_owned());
         call!(self.revoke(&holder, &reason))
+    }
+
+    pub(crate) async fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
+        call!(self.inspect_first(max))
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, AdminError> {

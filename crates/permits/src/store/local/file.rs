@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, Transac
 
 use super::clock::{Boot, wall_us};
 use crate::model::{self, Server, State};
-use crate::protocol::{Command, Event, Id, Reply};
+use crate::protocol::{Command, Event, Id, Invalid, Name, Reply};
 use crate::store::StoreError;
 
 /// Marks a file as ours: "prmt".
@@ -200,6 +200,22 @@ impl Database {
         }
         transaction.commit().map_err(failed)?;
         Ok((reply, own))
+    }
+
+    /// The semaphores of this prefix that are in use or kept.
+    pub(super) fn list(&self) -> Result<Vec<Name>, StoreError> {
+        let failed = |error| failure(&self.path, error);
+        let now_ms = (self.base_us + self.boot.elapsed_us()) / 1000;
+        let mut select = self
+            .connection
+            .prepare_cached(
+                "SELECT name FROM semaphores WHERE prefix = ?1 AND (expires_ms IS NULL OR expires_ms > ?2) ORDER BY name",
+            )
+            .map_err(failed)?;
+        let names = select.query_map((&self.prefix, now_ms), |row| row.get(0)).map_err(failed)?;
+        let names: Vec<String> = names.collect::<Result<_, _>>().map_err(failed)?;
+        let malformed = |invalid: Invalid| StoreError::Malformed { reason: invalid.to_string() };
+        names.iter().map(|name| Name::new(name).map_err(malformed)).collect()
     }
 
     /// Changes when another process has written.

@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 use self::file::Database;
 pub(crate) use self::file::default_path;
-use super::{Executing, Opening, Signal, Signals, Store, StoreError};
-use crate::protocol::{Acquired, Answers, Command, Event, Id, News, Operation, Renewed, Reply};
+use super::{Executing, Listing, Opening, Signal, Signals, Store, StoreError};
+use crate::protocol::{Acquired, Answers, Command, Event, Id, Name, News, Operation, Renewed, Reply};
 
 /// How often to look for news while waiting in line.
 const WAITING_EVERY: Duration = Duration::from_millis(2);
@@ -33,10 +33,12 @@ pub(crate) struct LocalStore {
     requests: mpsc::Sender<Request>,
 }
 
-struct Request {
-    command: Command,
-    answer: oneshot::Sender<Result<Reply, StoreError>>,
+enum Request {
+    Execute { command: Command, answer: Answer<Reply> },
+    List { answer: Answer<Vec<Name>> },
 }
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl LocalStore {
     /// Opens the file, making it if there is none.
@@ -60,14 +62,25 @@ impl Store for LocalStore {
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
         let (answer, receiver) = oneshot::channel();
         // If the thread has ended, the answer's channel closes.
-        let _ = self.requests.send(Request { command: command.clone(), answer });
-        Box::pin(async move {
-            match tokio::time::timeout(patience, receiver).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(StoreError::NoAnswer { reason: "its thread has ended".into() }),
-                Err(_) => Err(StoreError::NoAnswer { reason: format!("no answer within {patience:?}") }),
-            }
-        })
+        let _ = self.requests.send(Request::Execute { command: command.clone(), answer });
+        Box::pin(answered(receiver, patience))
+    }
+
+    fn list(&self, patience: Duration) -> Listing<'_> {
+        let (answer, receiver) = oneshot::channel();
+        let _ = self.requests.send(Request::List { answer });
+        Box::pin(answered(receiver, patience))
+    }
+}
+
+async fn answered<T>(
+    receiver: oneshot::Receiver<Result<T, StoreError>>,
+    patience: Duration,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(patience, receiver).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(StoreError::NoAnswer { reason: "its thread has ended".into() }),
+        Err(_) => Err(StoreError::NoAnswer { reason: format!("no answer within {patience:?}") }),
     }
 }
 
@@ -88,7 +101,9 @@ impl Clerk {
                 None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match request {
-                Ok(request) => self.execute(request),
+                Ok(Request::Execute { command, answer }) => self.execute(&command, answer),
+                // Whoever asked may have run out of patience.
+                Ok(Request::List { answer }) => drop(answer.send(self.database.list())),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -106,9 +121,8 @@ impl Clerk {
         }
     }
 
-    fn execute(&mut self, request: Request) {
-        let Request { command, answer } = request;
-        let result = self.database.execute(&command, &self.session);
+    fn execute(&mut self, command: &Command, answer: Answer<Reply>) {
+        let result = self.database.execute(command, &self.session);
         let result = result.map(|(reply, own_events)| {
             self.ours.note(&command.operation, &reply.answers);
             for event in own_events {

@@ -29,6 +29,14 @@ pub(crate) fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
     }
 }
 
+/// What `error`, returned by a command about no semaphore in particular, means.
+pub(crate) fn of_listing(error: &RedisError) -> StoreError {
+    match (error.code(), error.detail()) {
+        (Some(code), detail) => of_server(format!("{code} {}", detail.unwrap_or_default())),
+        (None, _) => StoreError::NoAnswer { reason: error.to_string() },
+    }
+}
+
 /// What `error`, returned while a connection was being made, means.
 pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
     let said = match (error.code(), error.detail()) {

@@ -16,6 +16,27 @@ pub(crate) fn keys(prefix: &str, name: &Name) -> [String; PARTS.len()] {
     PARTS.map(|part| format!("{prefix}:{{{tag}}}:{part}"))
 }
 
+/// A pattern for SCAN that the `state` keys of all semaphores match.
+pub(crate) fn state_pattern(prefix: &str) -> String {
+    let mut escaped = String::with_capacity(prefix.len());
+    for character in prefix.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    format!("{escaped}:{{*}}:{}", PARTS[0])
+}
+
+/// The semaphore whose `state` key this is.
+pub(crate) fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
+    let key = std::str::from_utf8(key).ok()?;
+    let tag = key.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix(PARTS[0])?.strip_suffix("}:")?;
+    let name = Name::new(&decode(tag)?).ok()?;
+    // Somebody else's key may look much like one of ours.
+    (encode(name.as_str()) == tag).then_some(name)
+}
+
 /// A key such as semaphores have, to see whether they may be used. No semaphore has it: names are not empty.
 pub(crate) fn some_key(prefix: &str) -> String {
     format!("{prefix}:{{}}:{}", PARTS[0])
@@ -46,6 +67,22 @@ fn encode(name: &str) -> String {
     encoded
 }
 
+fn decode(tag: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(tag.len());
+    let mut rest = tag.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let (digits, after) = rest.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +91,19 @@ mod tests {
     fn names_cannot_break_out_of_the_hash_tag() {
         let name = Name::new("a}b{c%d é").expect("valid");
         assert_eq!(keys("p", &name)[0], "p:{a%7Db%7Bc%25d é}:state");
+    }
+
+    #[test]
+    fn a_state_key_tells_its_name() {
+        for name in ["a}b{c%d é", "%7B", "{", "a\nb", "plain"] {
+            let Ok(name) = Name::new(name) else { continue };
+            assert_eq!(name_of_state("p", keys("p", &name)[0].as_bytes()), Some(name.clone()));
+            assert_eq!(name_of_state("p", keys("p", &name)[1].as_bytes()), None);
+            assert_eq!(name_of_state("q", keys("p", &name)[0].as_bytes()), None);
+        }
+        for foreign in ["p:{%7b}:state", "p:{%}:state", "p:{%+1}:state", "p:{}:state", "p:{a}b}:state"] {
+            assert_eq!(name_of_state("p", foreign.as_bytes()), None, "{foreign}");
+        }
     }
 
     #[test]

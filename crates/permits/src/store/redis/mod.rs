@@ -3,6 +3,7 @@
 //! - `connection`: two supervised connections, one for commands and one for wake-ups; they are replaced when
 //!   they break, for as long as the session lives.
 //! - `scripts`: the Lua, and how commands and replies are written.
+//! - `listing`: which semaphores there are.
 //! - `keys`: what the keys are called.
 //! - `errors`: what a failed call means.
 //!
@@ -12,6 +13,7 @@ mod address;
 mod connection;
 mod errors;
 pub(crate) mod keys;
+mod listing;
 mod scripts;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -25,7 +27,7 @@ use tokio::time::timeout;
 pub(crate) use self::address::Address;
 use self::connection::Supervisor;
 use self::scripts::Scripts;
-use super::{Executing, Opening, Store, StoreError};
+use super::{Executing, Listing, Opening, Store, StoreError};
 use crate::protocol::{Command, Reply};
 
 /// A connection to a Redis or Valkey server.
@@ -88,5 +90,13 @@ impl RedisStore {
 impl Store for RedisStore {
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
         Box::pin(self.run(command, patience))
+    }
+
+    fn list(&self, patience: Duration) -> Listing<'_> {
+        Box::pin(async move {
+            let (_, mut connection) = self.supervisor.connection()?;
+            let names = listing::list(&mut connection, &self.prefix, patience).await?;
+            Ok(names.into_iter().collect())
+        })
     }
 }

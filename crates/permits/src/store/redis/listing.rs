@@ -1,0 +1,46 @@
+//! Which semaphores there are: SCAN by prefix, in steps, so that the server serves others in between.
+//!
+//! A semaphore that has state has a `state` key; its name is read back from that key.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::Value;
+use redis::aio::ConnectionLike;
+
+use super::{errors, keys};
+use crate::protocol::Name;
+use crate::store::StoreError;
+
+/// How many keys the server looks at in one step.
+const STEP: u32 = 1000;
+
+/// The names on one server.
+pub(super) async fn list(
+    connection: &mut impl ConnectionLike,
+    prefix: &str,
+    patience: Duration,
+) -> Result<BTreeSet<Name>, StoreError> {
+    let pattern = keys::state_pattern(prefix);
+    let mut names = BTreeSet::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+        let value = match tokio::time::timeout(patience, connection.req_packed_command(&scan)).await {
+            Ok(result) => {
+                result.and_then(Value::extract_error).map_err(|error| errors::of_listing(&error))?
+            }
+            Err(_) => {
+                return Err(StoreError::NoAnswer { reason: format!("SCAN: no answer within {patience:?}") });
+            }
+        };
+        let malformed = |_| StoreError::Malformed { reason: "SCAN".into() };
+        let (next, keys): (String, Vec<Vec<u8>>) = redis::from_redis_value(value).map_err(malformed)?;
+        names.extend(keys.iter().filter_map(|key| keys::name_of_state(prefix, key)));
+        if next == "0" {
+            return Ok(names);
+        }
+        cursor = next;
+    }
+}
