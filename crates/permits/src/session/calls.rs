@@ -34,7 +34,7 @@ impl Engine {
             self.errand_alarm = self.errands.next_time().map(|at| self.timers.set(at, Alarm::Errand));
         }
         let anybody = !self.lanes.is_empty() || !self.errands.is_empty();
-        if self.trouble.is_some() && anybody && self.sweep_alarm.is_none() {
+        if self.troubled && anybody && self.sweep_alarm.is_none() {
             self.sweep_alarm = Some(self.timers.set(now + SWEEP_EVERY, Alarm::Sweep));
         }
         self.finish_closing(false);

@@ -81,8 +81,10 @@ pub(crate) struct Engine {
     /// Adoptions in flight: what they bring has to be given back before the session may end.
     pub(super) adopting: usize,
     pub(super) connected: bool,
-    /// Since when nothing has succeeded, and the last reason.
-    pub(super) trouble: Option<(Moment, StoreError)>,
+    /// The store has said that it cannot be reached, and no call has succeeded since.
+    pub(super) down: Option<Trouble>,
+    /// Something is in trouble: here, in a lane, or in an errand.
+    pub(super) troubled: bool,
     pub(super) sweep_alarm: Option<timers::Key>,
     pub(super) errand_alarm: Option<timers::Key>,
     pub(super) closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
@@ -103,7 +105,8 @@ impl Engine {
             asked: 0,
             adopting: 0,
             connected: false,
-            trouble: None,
+            down: None,
+            troubled: false,
             sweep_alarm: None,
             errand_alarm: None,
             closing: None,
@@ -175,7 +178,8 @@ impl Engine {
             Signal::Event(event) => self.on_event(event, now),
             Signal::Down(reason) => {
                 self.connected = false;
-                self.note_trouble(reason, now);
+                self.troubled = true;
+                note_trouble(&mut self.down, reason, now);
             }
             Signal::Up => {
                 self.connected = true;
@@ -424,7 +428,9 @@ impl Engine {
         }
         self.finished = true;
         let reason = || StoreError::NoAnswer { reason: format!("not within {CLOSE_PATIENCE:?}") };
-        let source = self.trouble.as_ref().map_or_else(reason, |(_, error)| error.clone());
+        let in_trouble = self.down.iter().chain(self.lanes.values().filter_map(|lane| lane.trouble.as_ref()));
+        let source =
+            in_trouble.min_by_key(|(since, _)| *since).map_or_else(reason, |(_, error)| error.clone());
         for answer in answers.drain(..) {
             let result =
                 if left == 0 { Ok(()) } else { Err(CloseError { permits: left, source: source.clone() }) };
@@ -476,28 +482,22 @@ impl Engine {
         }
     }
 
-    pub(super) fn note_trouble(&mut self, error: StoreError, now: Moment) {
-        let since = self.trouble.take().map_or(now, |(since, _)| since);
-        self.trouble = Some((since, error));
-    }
-
-    pub(super) fn note_success(&mut self) {
-        self.trouble = None;
-    }
-
-    /// While the store cannot be reached: fails what has waited for it too long.
+    /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for it
+    /// too long.
     fn sweep(&mut self, now: Moment) {
         self.sweep_alarm = None;
-        let Some((since, error)) = self.trouble.clone() else { return };
+        self.troubled = self.down.is_some() || self.errands.in_trouble();
         let patience = self.config.store_timeout;
-        let impatient = |entry: &Entry| {
-            !matches!(entry.stage, Stage::Held(_) | Stage::Asked { cancelled: true })
-                && now >= since.max(entry.created) + patience
-        };
         let mut impatients = Vec::new();
         for (name, lane) in &mut self.lanes {
+            self.troubled |= lane.trouble.is_some();
+            let Some((since, error)) = earlier(&self.down, &lane.trouble) else { continue };
+            let impatient = |entry: &Entry| {
+                !matches!(entry.stage, Stage::Held(_) | Stage::Asked { cancelled: true })
+                    && now >= since.max(entry.created) + patience
+            };
             for (request, _) in lane.entries.iter().filter(|(_, entry)| impatient(entry)) {
-                impatients.push((name.clone(), request.clone()));
+                impatients.push((name.clone(), request.clone(), error.clone()));
             }
             let leaving = &mut lane.leaving;
             lane.releases.retain_mut(|(until, item)| {
@@ -512,10 +512,10 @@ impl Engine {
             });
             mark_dirty(&mut self.dirty, name, lane);
         }
-        for (name, request) in impatients {
-            self.fail(&name, &request, AcquireError::Store(error.clone()), now);
+        for (name, request, error) in impatients {
+            self.fail(&name, &request, AcquireError::Store(error), now);
         }
-        self.errands.sweep(now, since, patience, &error);
+        self.errands.sweep(now, &self.down, patience);
     }
 
     /// Takes a lane for a while, knowing that it will be looked at afterwards.
@@ -524,6 +524,19 @@ impl Engine {
         mark_dirty(&mut self.dirty, semaphore, lane);
         Some(lane)
     }
+}
+
+/// Since when calls have failed in a way that may pass, with none in between that succeeded; and the last reason.
+pub(super) type Trouble = (Moment, StoreError);
+
+pub(super) fn note_trouble(trouble: &mut Option<Trouble>, error: StoreError, now: Moment) {
+    let since = trouble.take().map_or(now, |(since, _)| since);
+    *trouble = Some((since, error));
+}
+
+/// The trouble that has lasted longer, if there is any.
+pub(super) fn earlier(one: &Option<Trouble>, other: &Option<Trouble>) -> Option<Trouble> {
+    one.iter().chain(other).min_by_key(|(since, _)| *since).cloned()
 }
 
 /// Answers a caller. One that is gone does not mind.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::engine::{Trouble, earlier, note_trouble};
 use super::held::Held;
 use super::message::Answer;
 use crate::clock::Moment;
@@ -25,6 +26,7 @@ pub(crate) struct Errand {
     created: Option<Moment>,
     retry_at: Option<Moment>,
     delay: Duration,
+    trouble: Option<Trouble>,
 }
 
 /// Who waits for the answer.
@@ -36,7 +38,16 @@ pub(crate) enum Kind {
 
 impl Errand {
     fn new(semaphore: Name, declaration: Declaration, operation: Operation, kind: Kind) -> Self {
-        Self { semaphore, declaration, operation, kind, created: None, retry_at: None, delay: RETRY.0 }
+        Self {
+            semaphore,
+            declaration,
+            operation,
+            kind,
+            created: None,
+            retry_at: None,
+            delay: RETRY.0,
+            trouble: None,
+        }
     }
 
     pub(crate) fn admin(semaphore: Name, operation: Operation, answer: Answer<Reply, AdminError>) -> Self {
@@ -103,7 +114,8 @@ impl Errands {
     }
 
     /// Puts one back whose call failed in a way that may pass.
-    pub(crate) fn again(&mut self, mut errand: Errand, now: Moment) {
+    pub(crate) fn again(&mut self, mut errand: Errand, error: StoreError, now: Moment) {
+        note_trouble(&mut errand.trouble, error, now);
         errand.retry_at = Some(now + errand.delay);
         errand.delay = (errand.delay * 2).min(RETRY.1);
         self.waiting.push(errand);
@@ -123,14 +135,19 @@ impl Errands {
         self.waiting.iter().filter_map(|errand| errand.retry_at).min()
     }
 
-    /// Fails those that have waited longer than `patience` for a store out of reach `since` then.
-    pub(crate) fn sweep(&mut self, now: Moment, since: Moment, patience: Duration, error: &StoreError) {
-        let impatient = |errand: &mut Errand| {
+    pub(crate) fn in_trouble(&self) -> bool {
+        self.waiting.iter().any(|errand| errand.trouble.is_some())
+    }
+
+    /// Fails those that have waited longer than `patience` for a store, or a part of it, out of reach.
+    pub(crate) fn sweep(&mut self, now: Moment, down: &Option<Trouble>, patience: Duration) {
+        for index in (0..self.waiting.len()).rev() {
+            let errand = &self.waiting[index];
+            let Some((since, error)) = earlier(down, &errand.trouble) else { continue };
             let created = errand.created.unwrap_or(now);
-            matches!(errand.kind, Kind::Renew(_)) || now >= since.max(created) + patience
-        };
-        for errand in self.waiting.extract_if(.., impatient) {
-            errand.fail(error.clone());
+            if matches!(errand.kind, Kind::Renew(_)) || now >= since.max(created) + patience {
+                self.waiting.remove(index).fail(error);
+            }
         }
     }
 

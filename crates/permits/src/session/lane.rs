@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::Core;
+use super::engine::Trouble;
 use super::message::{Ask, Leaving, Wait};
 use super::{Map, Set, timers};
 use crate::clock::Moment;
@@ -33,6 +34,7 @@ pub(crate) struct Lane {
     /// After a failure: send nothing before.
     pub(crate) retry_at: Option<Moment>,
     pub(crate) failures: u32,
+    pub(crate) trouble: Option<Trouble>,
     /// The alarm set for the earliest of the times above.
     pub(crate) alarm: Option<timers::Key>,
     /// It stands in the engine's list of lanes to look at.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::engine::{Call, Engine, Purpose, answer, margin, note_declared};
+use super::engine::{Call, Engine, Purpose, answer, margin, note_declared, note_trouble};
 use super::errand::{Errand, Kind};
 use super::held::Held;
 use super::lane::{Entry, Stage};
@@ -47,10 +47,15 @@ impl Engine {
         }
         match &result {
             Ok(reply) => {
-                self.note_success();
+                self.down = None;
                 self.note_reply(&semaphore, reply, now);
             }
-            Err(error) if error.is_temporary() => self.note_trouble(error.clone(), now),
+            Err(error) if error.is_temporary() => {
+                self.troubled = true;
+                if let Some(lane) = self.lanes.get_mut(&semaphore) {
+                    note_trouble(&mut lane.trouble, error.clone(), now);
+                }
+            }
             Err(_) => {}
         }
         match (call.purpose, result) {
@@ -83,6 +88,7 @@ impl Engine {
     fn note_reply(&mut self, semaphore: &Name, reply: &Reply, now: Moment) {
         let Some(lane) = self.touch(semaphore) else { return };
         lane.failures = 0;
+        lane.trouble = None;
         if reply.limit > 0 {
             lane.limit = Some(reply.limit);
         }
@@ -329,7 +335,7 @@ impl Engine {
                 errand.fail_closed();
             }
             Purpose::Errand(errand) if retry && !matches!(errand.kind, Kind::Renew(_)) => {
-                self.errands.again(*errand, now);
+                self.errands.again(*errand, error, now);
             }
             Purpose::Errand(errand) => errand.fail(error),
         }

@@ -9,13 +9,47 @@ use crate::store::StoreError;
 const NOT_NOW: [&str; 8] =
     ["LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "MISCONF"];
 
+/// Why a node did not execute a command.
+pub(crate) enum Failure {
+    /// The slot has moved to the node at this address.
+    Moved(String),
+    /// The slot is moving, and what is asked for is at this address already.
+    Ask(String),
+    Store(StoreError),
+}
+
+impl Failure {
+    /// What `error` means for a command to `semaphore`.
+    pub(crate) fn of(error: &RedisError, semaphore: &Name) -> Self {
+        match (error.redirect_node(), error.code()) {
+            (Some((to, _)), Some("ASK")) => Self::Ask(to.to_owned()),
+            (Some((to, _)), _) => Self::Moved(to.to_owned()),
+            (None, _) => Self::Store(of_command(error, semaphore)),
+        }
+    }
+}
+
+impl From<Failure> for StoreError {
+    /// For a server that is no node of a cluster, as far as we know.
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Moved(to) | Failure::Ask(to) => {
+                let reason =
+                    format!("it belongs to a cluster, with a node at {to}: connect with redis+cluster://");
+                Self::Unsupported { reason }
+            }
+            Failure::Store(error) => error,
+        }
+    }
+}
+
 /// Whether the script must be sent whole.
 pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
 
 /// What `error`, returned by a command on a connection that was up, means for `semaphore`.
-pub(crate) fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
+fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
     match (error.code(), error.detail()) {
         (Some(code), detail) => {
             let reason = format!("{code} {}", detail.unwrap_or_default());

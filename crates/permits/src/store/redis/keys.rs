@@ -42,14 +42,23 @@ pub(crate) fn some_key(prefix: &str) -> String {
     format!("{prefix}:{{}}:{}", PARTS[0])
 }
 
-/// The channel of a session, without its id.
-pub(crate) fn channel_prefix(prefix: &str) -> String {
-    format!("{prefix}:wake:")
+/// The channel on which a session hears of grants, without the session's id. In a cluster it is one for each
+/// semaphore, and lives in the slot of its keys.
+pub(crate) fn channel_prefix(prefix: &str, sharded_by: Option<&Name>) -> String {
+    match sharded_by {
+        None => format!("{prefix}:wake:"),
+        Some(name) => format!("{prefix}:{{{}}}:wake:", tag(name)),
+    }
 }
 
 /// The channel on which a session hears of grants.
-pub(crate) fn channel(prefix: &str, session: &Id) -> String {
-    channel_prefix(prefix) + session.as_str()
+pub(crate) fn channel(prefix: &str, sharded_by: Option<&Name>, session: &Id) -> String {
+    channel_prefix(prefix, sharded_by) + session.as_str()
+}
+
+/// What of a semaphore's keys decides about their slot in a cluster.
+pub(crate) fn tag(name: &Name) -> String {
+    encode(name.as_str())
 }
 
 fn encode(name: &str) -> String {

@@ -44,14 +44,16 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    pub(crate) fn new() -> Self {
-        Self::with_clock(CLOCK)
+    /// For one server, or for the nodes of a cluster, where messages are `sharded`.
+    pub(crate) fn new(sharded: bool) -> Self {
+        Self::with_clock(CLOCK, sharded)
     }
 
     /// With another `clock.lua`, so that a test can say what time it is and who the server is.
-    pub(crate) fn with_clock(clock: &str) -> Self {
+    pub(crate) fn with_clock(clock: &str, sharded: bool) -> Self {
+        let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
         let script = |own: &str| {
-            let code = format!("{clock}\n{}\n{own}", SHARED.join("\n"));
+            let code = format!("local PUBLISH = '{publish}'\n{clock}\n{}\n{own}", SHARED.join("\n"));
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }
         };
@@ -83,7 +85,7 @@ impl Scripts {
 }
 
 /// `EVALSHA hash …` (or `EVAL code …`) for `command`.
-pub(crate) fn encode(verb: &str, script: &str, prefix: &str, command: &Command) -> Cmd {
+pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, command: &Command) -> Cmd {
     let mut cmd = redis::cmd(verb);
     cmd.arg(script).arg(keys::PARTS.len());
     for key in keys::keys(prefix, &command.semaphore) {
@@ -101,7 +103,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, command: &Command) 
         Declaration::Require(limit) => ("require", limit),
     };
     cmd.arg(command.semaphore.as_str())
-        .arg(keys::channel_prefix(prefix))
+        .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
         .arg(command.session.as_str())
         .arg(command.longest_lease_ms())
         .arg(recovery)

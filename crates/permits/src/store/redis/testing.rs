@@ -32,7 +32,7 @@ impl ToldStore {
         let (sender, signals) = tokio::sync::mpsc::channel(SIGNALS);
         let lease = Duration::from_secs(15);
         let opening = Opening { session, prefix: prefix.to_owned(), lease, signals: sender };
-        let store = RedisStore::connect_with(&address, opening, Scripts::with_clock(CLOCK)).await?;
+        let store = RedisStore::connect_with(&address, opening, Scripts::with_clock(CLOCK, false)).await?;
         Ok(Self { store, signals })
     }
 

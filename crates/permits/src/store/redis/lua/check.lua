@@ -1,12 +1,14 @@
 -- check: which of the commands that the others use this user may not run. Nothing is executed.
--- KEYS      1 a key such as the others use
--- ARGV      1 a channel such as they publish on
+-- KEYS      none: in a cluster any node may be asked
+-- ARGV      1 a key such as the others use  2 a channel such as they publish on  3 S in a cluster, where channels
+--           are sharded
 -- Returns   what is denied, with its first argument; nothing before Redis 7.0, which cannot tell
 -- Idempotent.
 -- Cost      no calls
 
 local KEYED = { 'HMGET', 'HSET', 'HDEL', 'ZADD', 'ZREM', 'ZRANGE', 'ZRANGEBYSCORE', 'ZREVRANGEBYSCORE', 'ZCARD',
   'ZRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
+local key, channel, sharded = ARGV[1], ARGV[2], ARGV[3]
 local denied = {}
 local function check(command, ...)
   if redis.acl_check_cmd and not redis.acl_check_cmd(command, ...) then
@@ -18,10 +20,10 @@ check('EVALSHA', '', '0')
 check('PING', '')
 check('TIME', '')
 check('INFO', 'server')
-check('SUBSCRIBE', ARGV[1])
-check('PUBLISH', ARGV[1], '')
-check('EXISTS', KEYS[1])
-check('DEL', KEYS[1])
+check(sharded .. 'SUBSCRIBE', channel)
+check(sharded .. 'PUBLISH', channel, '')
+check('EXISTS', key)
+check('DEL', key)
 -- Enough arguments for each of them: only its name and its key count.
-for _, command in ipairs(KEYED) do check(command, KEYS[1], '0', '0', 'LIMIT', '0', '1') end
+for _, command in ipairs(KEYED) do check(command, key, '0', '0', 'LIMIT', '0', '1') end
 return denied

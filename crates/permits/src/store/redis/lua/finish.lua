@@ -48,7 +48,7 @@ local function finish(answers, somebody_waits)
   end
   for _, to in ipairs(listeners) do
     local message = string.format('%.0f %s\n%s', s.sequence, name, table.concat(news[to], '\n'))
-    redis.call('PUBLISH', channel .. to, message)
+    redis.call(PUBLISH, channel .. to, message)
   end
   local recheck = (reap_cut or promote_cut) and 0 or somebody_waits and recheck_ms() or -1
   local reply = { now, s.sequence, recheck, s.limit, s.limit_version, s.pinned }

@@ -1,0 +1,169 @@
+//! Which server to connect to: always the same, or the one that the sentinels name now.
+//!
+//! All sentinels are asked at once, and the one with the newest configuration counts, as it does among them: one
+//! that was cut off may be behind. Each is also listened to, so that a failover is followed when it is decided, not when the old server stops answering;
+//! after a graceful one it goes on answering, as a replica.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use super::address::{Sentinels, Server};
+use super::connecting::connect;
+use super::wakeups::{Messages, Wakeups};
+use crate::store::StoreError;
+
+/// How long a sentinel may take to answer.
+const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often to look whether a sentinel that is listened to is still there, and to reach one that is not.
+const SENTINEL_EVERY: Duration = Duration::from_secs(1);
+
+/// What a sentinel says when it has chosen another server.
+const SWITCHED: &str = "+switch-master";
+
+/// See the module.
+#[derive(Clone)]
+pub(super) enum Place {
+    Server(Box<Server>),
+    Sentinels(Arc<Watched>),
+}
+
+impl Place {
+    /// The server to connect to now.
+    pub(super) async fn server(&self, patience: Duration) -> Result<Server, StoreError> {
+        match self {
+            Self::Server(server) => Ok((**server).clone()),
+            Self::Sentinels(watched) => watched.ask(patience.min(SENTINEL_PATIENCE)).await,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => server.fmt(f),
+            Self::Sentinels(watched) => write!(f, "service {:?}", watched.address.service),
+        }
+    }
+}
+
+/// A service that sentinels watch.
+pub(super) struct Watched {
+    address: Sentinels,
+    /// The server that was last named.
+    named: Mutex<Option<(String, u16)>>,
+}
+
+impl Watched {
+    pub(super) fn new(address: Sentinels) -> Self {
+        Self { address, named: Mutex::default() }
+    }
+
+    /// How many sentinels there are.
+    pub(super) fn count(&self) -> usize {
+        self.address.sentinels.len()
+    }
+
+    async fn ask(&self, patience: Duration) -> Result<Server, StoreError> {
+        let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, patience));
+        let mut newest: Option<Named> = None;
+        let mut reasons = Vec::new();
+        for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
+            match answer {
+                Ok(named) => newest = newest.max(Some(named)),
+                Err(reason) => reasons.push(format!("{sentinel}: {reason}")),
+            }
+        }
+        let Some(named) = newest else {
+            let reason = format!("no sentinel names a server ({})", reasons.join("; "));
+            return Err(StoreError::Unreachable { reason });
+        };
+        let server = self.address.server.at(&named.host, named.port);
+        *self.lock() = Some((named.host, named.port));
+        server.map_err(|reason| StoreError::Unsupported { reason })
+    }
+
+    async fn ask_one(&self, sentinel: &Server, patience: Duration) -> Result<Named, String> {
+        let asking = async {
+            let mut connection = connect(sentinel).await?;
+            let mut ask = redis::cmd("SENTINEL");
+            ask.arg("MASTER").arg(&self.address.service);
+            ask.query_async::<HashMap<String, String>>(&mut connection).await
+        };
+        match timeout(patience, asking).await {
+            Ok(Ok(fields)) => Named::of(&fields).ok_or_else(|| "an answer that makes no sense".into()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {patience:?}")),
+        }
+    }
+
+    /// Listens to one of the sentinels for ever, and calls `moved` when it says that the server is another one.
+    pub(super) async fn watch(&self, number: usize, moved: impl Fn()) {
+        let sentinel = &self.address.sentinels[number];
+        loop {
+            if let Ok(Ok((mut wakeups, messages))) = timeout(SENTINEL_PATIENCE, listen(sentinel)).await {
+                // What was said while nobody listened.
+                let known = self.lock().clone();
+                if self.ask(SENTINEL_PATIENCE).await.is_ok() && known.is_some() && *self.lock() != known {
+                    moved();
+                }
+                self.read(&mut wakeups, messages, &moved).await;
+            }
+            sleep(SENTINEL_EVERY).await;
+        }
+    }
+
+    /// Reads until the connection ends. A message is `service old-host old-port new-host new-port`.
+    async fn read(&self, wakeups: &mut Wakeups, mut messages: Messages, moved: &impl Fn()) {
+        loop {
+            match timeout(SENTINEL_EVERY, messages.recv()).await {
+                Ok(Some(payload)) => {
+                    let text = String::from_utf8_lossy(&payload);
+                    if text.split(' ').next() == Some(&self.address.service) {
+                        tracing::info!(
+                            service = self.address.service,
+                            "the sentinels have chosen another server"
+                        );
+                        moved();
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => {
+                    if !matches!(timeout(SENTINEL_PATIENCE, wakeups.ping()).await, Ok(Ok(()))) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(String, u16)>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a sentinel names. Ordered by how new its word is.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Named {
+    epoch: u64,
+    host: String,
+    port: u16,
+}
+
+impl Named {
+    fn of(fields: &HashMap<String, String>) -> Option<Self> {
+        let epoch = fields.get("config-epoch")?.parse().ok()?;
+        Some(Self { epoch, host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? })
+    }
+}
+
+async fn listen(sentinel: &Server) -> Result<(Wakeups, Messages), redis::RedisError> {
+    let (mut wakeups, messages) = Wakeups::connect(sentinel, false).await?;
+    wakeups.listen(SWITCHED).await?;
+    Ok((wakeups, messages))
+}

@@ -1,0 +1,367 @@
+//! The supervisor: one connection to a server for commands, one for wake-ups, each replaced when it breaks.
+//!
+//! The `redis` crate's multiplexed connection neither reconnects nor retries, which is right here: only the
+//! session knows what may be sent again. So a broken connection fails its calls at once, whoever listens hears
+//! [`Signal::Down`], and a task tries again, with jittered backoff, for as long as the supervisor lives.
+//!
+//! A dead peer is noticed by the end of the stream, by a call that ran out of patience, or by a ping. Wake-ups
+//! have a connection of their own because it is always being read: when the server restarts, its end is what
+//! is noticed first, and the command connection is then checked at once. After either is back comes
+//! [`Signal::Up`], because messages may have been missed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+use super::connecting::{Backoff, Plan};
+use super::place::Place;
+use super::wakeups::Wakeups;
+use super::{errors, scripts};
+use crate::store::{Signal, StoreError};
+
+/// Two connections to one server, kept up.
+pub(super) struct Supervisor {
+    link: Arc<Link>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// The connections, as the supervisor, its tasks and the callers share them.
+struct Link {
+    current: Mutex<Current>,
+    /// Tells who waits for it that there is a connection for commands.
+    up: watch::Sender<bool>,
+    /// The command connection was reported broken, or should be checked.
+    check: Notify,
+    /// The server is another one now: an attempt to connect to the old one is in vain.
+    moved: Notify,
+    /// The wake-up connection is to be replaced.
+    replace_wakeups: Notify,
+    /// A command has succeeded on the current connection.
+    served: AtomicBool,
+}
+
+struct Current {
+    /// Counts connections, so that a late report of an old one's end is not taken for the new one's.
+    epoch: u64,
+    commands: Option<MultiplexedConnection>,
+    /// Why there is none.
+    reason: StoreError,
+    /// The channels to listen to, and the connection that listens to all of them.
+    channels: BTreeSet<String>,
+    wakeups: Option<Wakeups>,
+}
+
+impl Supervisor {
+    /// Connects to one server and listens to `channel`.
+    pub(super) async fn connect(plan: Plan, channel: String) -> Result<Self, StoreError> {
+        let channels = BTreeSet::from([channel]);
+        let (commands, wakeups) = tokio::join!(plan.commands_when_loaded(), plan.wakeups(&channels));
+        let (commands, (wakeups, messages)) = (commands?, wakeups?);
+        // A new channel has room for it.
+        let _ = plan.signals.try_send(Signal::Up);
+        let link = Arc::new(Link::new(channels, Some(commands), Some(wakeups)));
+        Ok(Self::start(plan, link, Some(messages)))
+    }
+
+    /// Begins to connect, with nobody waiting for it.
+    pub(super) fn begin(plan: Plan) -> Self {
+        let link = Arc::new(Link::new(BTreeSet::new(), None, None));
+        Self::start(plan, link, None)
+    }
+
+    fn start(plan: Plan, link: Arc<Link>, messages: Option<super::wakeups::Messages>) -> Self {
+        let mut tasks = vec![
+            tokio::spawn(keep_commands(plan.clone(), link.clone())).abort_handle(),
+            tokio::spawn(keep_wakeups(plan.clone(), link.clone(), messages)).abort_handle(),
+        ];
+        if let Place::Sentinels(place) = &plan.place {
+            for number in 0..place.count() {
+                let (place, link) = (place.clone(), link.clone());
+                let watching = async move { place.watch(number, || link.move_on()).await };
+                tasks.push(tokio::spawn(watching).abort_handle());
+            }
+        }
+        Self { link, tasks }
+    }
+
+    /// The connection for commands now, and its epoch.
+    pub(super) fn connection(&self) -> Result<(u64, MultiplexedConnection), StoreError> {
+        let current = self.link.lock();
+        match &current.commands {
+            Some(connection) => Ok((current.epoch, connection.clone())),
+            None => Err(current.reason.clone()),
+        }
+    }
+
+    /// The connection for commands, waiting for it if there is none yet.
+    pub(super) async fn connection_within(
+        &self,
+        patience: Duration,
+    ) -> Result<(u64, MultiplexedConnection), StoreError> {
+        let mut up = self.link.up.subscribe();
+        // If it does not come up, the reason is told below.
+        let _ = timeout(patience, up.wait_for(|up| *up)).await;
+        self.connection()
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.link.lock().commands.is_some()
+    }
+
+    /// A call has succeeded.
+    pub(super) fn served(&self) {
+        self.link.served.store(true, Ordering::Relaxed);
+    }
+
+    /// A call on the connection of this epoch failed in a way that calls for another connection.
+    pub(super) fn broken(&self, epoch: u64, reason: String) {
+        self.link.drop_connection(epoch, StoreError::Unreachable { reason });
+    }
+
+    /// Listens to another channel. Returns when messages on it arrive here, or when they will, after `Signal::Up`.
+    pub(super) async fn listen(&self, channel: &str, patience: Duration) {
+        let wakeups = {
+            let mut current = self.link.lock();
+            if !current.channels.insert(channel.to_owned()) {
+                return;
+            }
+            current.wakeups.clone()
+        };
+        // Without a connection: the next one listens to it too.
+        let Some(mut wakeups) = wakeups else { return };
+        match timeout(patience, wakeups.listen(channel)).await {
+            Ok(Ok(())) => {}
+            // Another node's by now: whoever knows the nodes will listen to it there.
+            Ok(Err(error)) if error.redirect_node().is_some() => self.ignore(channel),
+            _ => self.link.replace_wakeups.notify_one(),
+        }
+    }
+
+    /// Listens to a channel no more.
+    pub(super) fn ignore(&self, channel: &str) {
+        let mut current = self.link.lock();
+        if current.channels.remove(channel)
+            && let Some(wakeups) = &current.wakeups
+        {
+            wakeups.ignore(channel);
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Link {
+    fn new(
+        channels: BTreeSet<String>,
+        commands: Option<MultiplexedConnection>,
+        wakeups: Option<Wakeups>,
+    ) -> Self {
+        let reason = StoreError::Unreachable { reason: "not connected yet".into() };
+        let up = watch::Sender::new(commands.is_some());
+        Self {
+            current: Mutex::new(Current { epoch: 1, commands, reason, channels, wakeups }),
+            up,
+            check: Notify::new(),
+            moved: Notify::new(),
+            replace_wakeups: Notify::new(),
+            served: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drop_connection(&self, epoch: u64, reason: StoreError) {
+        let mut current = self.lock();
+        if current.epoch == epoch && current.commands.is_some() {
+            current.commands = None;
+            current.reason = reason;
+            self.up.send_replace(false);
+            self.check.notify_one();
+        }
+    }
+
+    /// The server is another one now: both connections are to the old one.
+    fn move_on(&self) {
+        let epoch = self.lock().epoch;
+        let reason = "the sentinels have named another server".to_owned();
+        self.drop_connection(epoch, StoreError::Unreachable { reason });
+        self.moved.notify_one();
+        self.replace_wakeups.notify_one();
+    }
+
+    fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    fn replace(&self, connection: MultiplexedConnection) {
+        let mut current = self.lock();
+        self.served.store(false, Ordering::Relaxed);
+        current.epoch += 1;
+        current.commands = Some(connection);
+        self.up.send_replace(true);
+    }
+
+    /// Makes `wakeups` the connection that listens, unless there are channels that it does not listen to yet.
+    fn use_wakeups(&self, wakeups: &Wakeups, listened: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut current = self.lock();
+        let missing: BTreeSet<String> = current.channels.difference(listened).cloned().collect();
+        if missing.is_empty() {
+            current.wakeups = Some(wakeups.clone());
+        }
+        missing
+    }
+
+    /// Why there is no connection, if there is none.
+    fn down(&self) -> Option<StoreError> {
+        let current = self.lock();
+        current.commands.is_none().then(|| current.reason.clone())
+    }
+
+    /// Waits, pinging, until the connection is gone.
+    async fn until_down(&self, plan: &Plan) -> StoreError {
+        loop {
+            if let Some(reason) = self.down() {
+                return reason;
+            }
+            // Silence is broken by the timer; a suspicion or a report by the notification.
+            let _ = timeout(plan.ping_every, self.check.notified()).await;
+            let (epoch, connection) = {
+                let current = self.lock();
+                (current.epoch, current.commands.clone())
+            };
+            let Some(mut connection) = connection else { continue };
+            let pong = timeout(plan.ping_patience, redis::cmd("PING").exec_async(&mut connection)).await;
+            let reason = match pong {
+                // LOADING and the like are answers too: the peer is alive.
+                Ok(Err(error)) if errors::needs_reconnect(&error) => error.to_string(),
+                Ok(_) => continue,
+                Err(_) => "the server does not answer a ping".to_owned(),
+            };
+            self.drop_connection(epoch, StoreError::Unreachable { reason });
+        }
+    }
+}
+
+async fn keep_commands(plan: Plan, link: Arc<Link>) {
+    let mut backoff = Backoff::new(&plan);
+    let mut first = link.down().is_some();
+    loop {
+        let connected = Instant::now();
+        let mut reason = link.until_down(&plan).await;
+        // A server that lets us in and then refuses everything, a replica say, is not to be stormed.
+        let mut pause = !first && !link.has_served() && connected.elapsed() < plan.backoff_max;
+        if !pause {
+            backoff = Backoff::new(&plan);
+        }
+        if !first {
+            tracing::warn!(server = %plan.place, "{reason}; connecting again");
+        }
+        let connection = loop {
+            if !std::mem::take(&mut first) && plan.signals.send(Signal::Down(reason.clone())).await.is_err() {
+                return;
+            }
+            if pause {
+                backoff.wait().await;
+            }
+            let connecting = tokio::select! {
+                connecting = plan.commands() => connecting,
+                // Perhaps a server that does not answer: the new one will.
+                () = link.moved.notified() => continue,
+            };
+            match connecting {
+                Ok(connection) => break connection,
+                Err(error) => reason = error,
+            }
+            link.lock().reason = reason.clone();
+            pause = true;
+        };
+        tracing::info!(server = %plan.place, "connected");
+        link.replace(connection);
+        if plan.signals.send(Signal::Up).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<super::wakeups::Messages>) {
+    loop {
+        if let Some(messages) = messages.take() {
+            read(&plan, &link, messages).await;
+            link.lock().wakeups = None;
+            // The server may be gone altogether. Whoever holds must know before it would have to renew.
+            link.check.notify_one();
+        }
+        let mut backoff = Backoff::new(&plan);
+        messages = loop {
+            let listening = tokio::select! {
+                listening = listen_to_all(&plan, &link) => listening,
+                () = link.replace_wakeups.notified() => continue,
+            };
+            match listening {
+                Ok(messages) => break Some(messages),
+                Err(reason) => tracing::debug!(server = %plan.place, %reason, "no wake-ups yet"),
+            }
+            backoff.wait().await;
+        };
+        if plan.signals.send(Signal::Up).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A new connection for wake-ups, which listens to all that anybody has asked for meanwhile.
+async fn listen_to_all(plan: &Plan, link: &Link) -> Result<super::wakeups::Messages, StoreError> {
+    let mut listened = link.lock().channels.clone();
+    let (mut wakeups, messages) = plan.wakeups(&listened).await?;
+    loop {
+        let missing = link.use_wakeups(&wakeups, &listened);
+        if missing.is_empty() {
+            return Ok(messages);
+        }
+        plan.listen(&mut wakeups, &missing).await?;
+        listened.extend(missing);
+    }
+}
+
+/// Hands messages on until the connection ends, falls silent, or is to be replaced.
+async fn read(plan: &Plan, link: &Link, mut messages: super::wakeups::Messages) {
+    loop {
+        let message = tokio::select! {
+            message = timeout(plan.ping_every, messages.recv()) => message,
+            () = link.replace_wakeups.notified() => return,
+        };
+        match message {
+            Ok(Some(payload)) => match scripts::decode_message(&plan.session, &payload) {
+                Ok(events) => {
+                    for event in events {
+                        if plan.signals.send(Signal::Event(event)).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                Err(malformed) => tracing::warn!(reason = malformed.0, "a message that makes no sense"),
+            },
+            Ok(None) => return,
+            Err(_) => {
+                let Some(mut wakeups) = link.lock().wakeups.clone() else { return };
+                if !matches!(timeout(plan.ping_patience, wakeups.ping()).await, Ok(Ok(()))) {
+                    return;
+                }
+            }
+        }
+    }
+}
