@@ -67,6 +67,14 @@ pub enum AcquireError {
         /// The holder.
         holder: String,
     },
+    /// Not now: it was granted, but too few replicas confirmed it, so it was given back.
+    #[error("the grant is on {confirmed} replicas, not on {wanted}: it was given back")]
+    NotReplicated {
+        /// How many confirmed it in time.
+        confirmed: u32,
+        /// How many the client asks for.
+        wanted: u32,
+    },
     /// Never: it asks for more units than the limit, as it is or as it has become.
     #[error("a weight of {weight} exceeds the limit of {limit}")]
     ExceedsLimit {
@@ -113,7 +121,11 @@ impl AcquireError {
     pub fn is_not_now(&self) -> bool {
         matches!(
             self,
-            Self::NoPermits | Self::TimedOut { .. } | Self::QueueFull { .. } | Self::AlreadyHeld { .. }
+            Self::NoPermits
+                | Self::TimedOut { .. }
+                | Self::QueueFull { .. }
+                | Self::AlreadyHeld { .. }
+                | Self::NotReplicated { .. }
         )
     }
 }

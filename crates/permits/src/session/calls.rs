@@ -61,6 +61,15 @@ impl Engine {
             if lane.renewing == 0 && (lane.renew_due || lane.recheck_due) {
                 make_renewals(lane, now, &mut made);
             }
+            if !lane.confirming && !lane.unconfirmed.is_empty() {
+                let items = lane.next_confirmations();
+                if !items.is_empty() {
+                    lane.confirming = true;
+                    let ids = items.iter().map(|renew| renew.request.clone()).collect();
+                    let purpose = Purpose::Confirm { ids, replicas: self.config.replicas };
+                    made.push((lane.fallback(), Operation::Renew(items), purpose));
+                }
+            }
             if !lane.acquiring
                 && let Some((declaration, requests)) = lane.next_asks(now)
             {

@@ -53,6 +53,11 @@ pub(crate) enum Purpose {
     Acquire(Vec<Id>),
     Release(Vec<(Moment, Leaving)>),
     Renew(Vec<Id>),
+    /// Hand out what replicas have. How many it should be on; when the call has returned, how many it is on.
+    Confirm {
+        ids: Vec<Id>,
+        replicas: u32,
+    },
     Errand(Box<Errand>),
 }
 
@@ -279,8 +284,8 @@ impl Engine {
                 let alarm = entry.alarm.take();
                 self.timers.remove(alarm);
             }
-            Stage::Pending | Stage::Waiting => {
-                let known = entry.maybe_known || matches!(entry.stage, Stage::Waiting);
+            Stage::Pending | Stage::Waiting | Stage::Unconfirmed(_) => {
+                let known = entry.maybe_known || !matches!(entry.stage, Stage::Pending);
                 if let Some(entry) = self.remove(semaphore, request)
                     && known
                 {
@@ -314,8 +319,21 @@ impl Engine {
         Some(entry)
     }
 
-    /// The store has granted it: hand it to the caller, if by our own clock it is still good.
+    /// The store has granted it. Where replicas have to confirm it, they are asked.
     pub(super) fn grant(&mut self, semaphore: &Name, request: &Id, grant: Grant, now: Moment) {
+        if self.config.replicas == 0 {
+            return self.hand_out(semaphore, request, grant, now);
+        }
+        let Some(lane) = self.touch(semaphore) else { return };
+        let Some(entry) = lane.entries.get_mut(request) else { return };
+        lane.pending.remove(&entry.order);
+        entry.stage = Stage::Unconfirmed(grant);
+        lane.unconfirmed.push(request.clone());
+        self.plan_renewal(semaphore, request);
+    }
+
+    /// Hands it to the caller, if by our own clock it is still good.
+    pub(super) fn hand_out(&mut self, semaphore: &Name, request: &Id, grant: Grant, now: Moment) {
         let Some(lane) = self.lanes.get_mut(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         lane.pending.remove(&entry.order);

@@ -10,7 +10,7 @@ use super::engine::Trouble;
 use super::message::{Ask, Leaving, Wait};
 use super::{Map, Set, timers};
 use crate::clock::Moment;
-use crate::protocol::{Acquire, Declaration, Id, MAX_BATCH, Release, Renew};
+use crate::protocol::{Acquire, Declaration, Grant, Id, MAX_BATCH, Release, Renew};
 
 /// A semaphore of this session. It exists as long as there is something in it.
 #[derive(Default)]
@@ -26,6 +26,9 @@ pub(crate) struct Lane {
     pub(crate) acquiring: bool,
     pub(crate) releasing: bool,
     pub(crate) renewing: usize,
+    pub(crate) confirming: bool,
+    /// What replicas are to be asked about.
+    pub(crate) unconfirmed: Vec<Id>,
     /// Renew everything, or only let time take effect, at the next opportunity.
     pub(crate) renew_due: bool,
     pub(crate) recheck_due: bool,
@@ -73,6 +76,8 @@ pub(crate) enum Stage {
     Asked { cancelled: bool },
     /// In line.
     Waiting,
+    /// Granted; the replicas are asked whether they have it.
+    Unconfirmed(Grant),
     /// Granted.
     Held(Arc<Core>),
 }
@@ -85,6 +90,7 @@ impl Lane {
             && !self.acquiring
             && !self.releasing
             && self.renewing == 0
+            && !self.confirming
     }
 
     /// Puts an entry (back) among those to be asked for.
@@ -134,6 +140,14 @@ impl Lane {
             });
         }
         batch
+    }
+
+    /// What to ask replicas about.
+    pub(crate) fn next_confirmations(&mut self) -> Vec<Renew> {
+        let count = self.unconfirmed.len().min(MAX_BATCH);
+        let granted =
+            |id: Id| self.entries.get(&id).filter(|entry| matches!(entry.stage, Stage::Unconfirmed(_)));
+        self.unconfirmed.drain(..count).filter_map(granted).map(Entry::renewal).collect()
     }
 
     /// The next entries to release.
@@ -188,7 +202,7 @@ impl Entry {
 
     pub(crate) fn is_renewed(&self) -> bool {
         match self.stage {
-            Stage::Waiting => true,
+            Stage::Waiting | Stage::Unconfirmed(_) => true,
             Stage::Held(_) => self.ask.renew,
             Stage::Pending | Stage::Asked { .. } => false,
         }
@@ -202,6 +216,7 @@ impl Entry {
             lease_ms: millis(self.ask.lease),
             grant: match &self.stage {
                 Stage::Held(core) => Some(core.grant),
+                Stage::Unconfirmed(grant) => Some(*grant),
                 _ => None,
             },
         }

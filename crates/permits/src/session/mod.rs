@@ -50,6 +50,8 @@ pub(crate) struct Config {
     pub(crate) lease: Duration,
     pub(crate) recovery: Recovery,
     pub(crate) queue_max: u32,
+    /// On how many replicas a grant must be before it is handed out.
+    pub(crate) replicas: u32,
     pub(crate) store_timeout: Duration,
 }
 

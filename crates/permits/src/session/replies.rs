@@ -39,6 +39,7 @@ impl Engine {
                 Purpose::Acquire(_) => lane.acquiring = false,
                 Purpose::Release(_) => lane.releasing = false,
                 Purpose::Renew(_) => lane.renewing -= 1,
+                Purpose::Confirm { .. } => lane.confirming = false,
                 Purpose::Errand(_) => {}
             }
         }
@@ -74,6 +75,16 @@ impl Engine {
                 let told = Told { sent_at: call.sent_at, now_us };
                 for (request, renewed) in ids.iter().zip(answers) {
                     self.on_renewed(&semaphore, request, renewed, told, now);
+                }
+            }
+            (
+                Purpose::Confirm { ids, replicas },
+                Ok(Reply { answers: Answers::Renew(answers), now_us, .. }),
+            ) => {
+                let told = Told { sent_at: call.sent_at, now_us };
+                for (request, renewed) in ids.iter().zip(answers) {
+                    self.on_renewed(&semaphore, request, renewed, told, now);
+                    self.on_confirmed(&semaphore, request, replicas, now);
                 }
             }
             (Purpose::Errand(errand), Ok(reply)) => self.on_errand(*errand, reply, call.sent_at, now),
@@ -119,7 +130,7 @@ impl Engine {
         entry.maybe_known = false;
         match (&entry.stage, acquired) {
             // A message was faster than this reply.
-            (Stage::Held(_) | Stage::Pending | Stage::Waiting, _) => {}
+            (Stage::Held(_) | Stage::Unconfirmed(_) | Stage::Pending | Stage::Waiting, _) => {}
             (Stage::Asked { .. }, Acquired::Refused(refusal)) => {
                 if let Some(entry) = self.remove(semaphore, request) {
                     let error = self.refusal(refusal, &entry, limit);
@@ -211,6 +222,12 @@ impl Engine {
                 entry.extended = told.sent_at;
                 entry.told_us = told.now_us;
             }
+            (Stage::Unconfirmed(_), Renewed::Held | Renewed::Granted(_)) => entry.extended = told.sent_at,
+            // The store has lost it before anybody had it: to the back of the line.
+            (Stage::Unconfirmed(_), _) => {
+                entry.told_us = told.now_us;
+                lane.queue(request);
+            }
             (Stage::Waiting, Renewed::ExceedsLimit) => self.refuse_heavy(semaphore, request),
             // Its place in line is lost: to the back of it.
             (Stage::Waiting, _) => {
@@ -219,6 +236,18 @@ impl Engine {
             }
             // Not renewed; it has moved on since the call was sent.
             (Stage::Pending | Stage::Asked { .. }, _) => {}
+        }
+    }
+
+    /// So many replicas have what the store has granted.
+    fn on_confirmed(&mut self, semaphore: &Name, request: &Id, confirmed: u32, now: Moment) {
+        let Some(entry) = self.touch(semaphore).and_then(|lane| lane.entries.get(request)) else { return };
+        let Stage::Unconfirmed(grant) = entry.stage else { return };
+        let wanted = self.config.replicas;
+        if confirmed >= wanted {
+            self.hand_out(semaphore, request, grant, now);
+        } else {
+            self.fail(semaphore, request, AcquireError::NotReplicated { confirmed, wanted }, now);
         }
     }
 
@@ -282,7 +311,7 @@ impl Engine {
             self.withdraw_held(semaphore, &request, now);
             return drop(to.send(Err(AdoptError::Closed)));
         }
-        self.grant(semaphore, &request, grant, now);
+        self.hand_out(semaphore, &request, grant, now);
         let held = match receiver.try_recv() {
             Ok(Ok(held)) => Ok(held),
             _ => {
@@ -317,6 +346,14 @@ impl Engine {
                 for request in ids {
                     if let Some(Stage::Held(core)) = lane.entries.get(&request).map(|entry| &entry.stage) {
                         core.doubt();
+                    }
+                }
+            }
+            Purpose::Confirm { ids, .. } => {
+                for request in ids {
+                    match self.touch(semaphore) {
+                        Some(lane) if retry => lane.unconfirmed.push(request),
+                        _ => self.fail(semaphore, &request, AcquireError::Store(error.clone()), now),
                     }
                 }
             }
@@ -357,7 +394,7 @@ impl Engine {
                     answer(entry.ask, Err(AcquireError::Store(error.clone())));
                 }
             }
-            Stage::Pending | Stage::Waiting | Stage::Held(_) => {}
+            Stage::Pending | Stage::Waiting | Stage::Unconfirmed(_) | Stage::Held(_) => {}
         }
     }
 

@@ -124,6 +124,7 @@ impl World {
             lease: LEASE,
             recovery: self.recovery,
             queue_max: 1000,
+            replicas: 0,
             store_timeout: Duration::from_secs(3600),
         };
         let (session, inbox) = Session::new(config.clone());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 
-use super::engine::{Call, Engine};
+use super::engine::{Call, Engine, Purpose};
 use super::message::{Answer, Message};
 use super::{Config, Session};
 use crate::clock::Moment;
@@ -112,13 +112,23 @@ async fn feed(
             tokio::spawn(list(store.clone(), answer, engine.store_timeout()));
         }
         for call in engine.calls(Moment::now()) {
-            let store = store.clone();
-            in_flight.push(Box::pin(async move {
-                let result = store.execute(&call.command, call.patience).await;
-                (call, result)
-            }));
+            in_flight.push(Box::pin(execute(store.clone(), call)));
         }
     }
+}
+
+async fn execute(store: Arc<dyn Store>, mut call: Call) -> (Call, Result<Reply, StoreError>) {
+    let result = match &mut call.purpose {
+        Purpose::Confirm { replicas, .. } => {
+            let confirmed = store.confirm(&call.command, *replicas, call.patience).await;
+            confirmed.map(|(reply, confirmed)| {
+                *replicas = confirmed;
+                reply
+            })
+        }
+        _ => store.execute(&call.command, call.patience).await,
+    };
+    (call, result)
 }
 
 /// Lists the semaphores. While the store cannot be reached it is tried again, for as long as `patience` lasts.

@@ -20,6 +20,9 @@ use crate::protocol::{Command, Event, Id, Name, Reply};
 /// A call to a store, in progress.
 pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;
 
+/// A call to a store with a confirmation by replicas, in progress.
+pub type Confirming<'a> = Pin<Box<dyn Future<Output = Result<(Reply, u32), StoreError>> + Send + 'a>>;
+
 /// A list of names, on its way.
 pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Vec<Name>, StoreError>> + Send + 'a>>;
 
@@ -27,6 +30,13 @@ pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Vec<Name>, StoreError>
 pub trait Store: Send + Sync {
     /// Executes `command`, giving up after `patience`. Dropped before it is ready, it may still be executed.
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a>;
+
+    /// Executes `command`, and tells on how many replicas all is that it and every command before it has written,
+    /// waiting for `replicas` of them as long as `patience` allows. A store without replicas has nothing to wait
+    /// for.
+    fn confirm<'a>(&'a self, command: &'a Command, _replicas: u32, patience: Duration) -> Confirming<'a> {
+        Box::pin(async move { Ok((self.execute(command, patience).await?, u32::MAX)) })
+    }
 
     /// The semaphores that there are, each once, sorted. One that is made or ends meanwhile may be missing.
     fn list(&self, patience: Duration) -> Listing<'_>;

@@ -107,7 +107,7 @@ impl Cluster {
     }
 
     /// Executes a command where its semaphore lives.
-    pub(super) async fn run(&self, calling: &Calling<'_>) -> Result<Reply, StoreError> {
+    pub(super) async fn run(&self, calling: &Calling<'_>) -> Result<(Reply, u32), StoreError> {
         let command = calling.command;
         let tag = keys::tag(&command.semaphore);
         let slot = super::slots::slot_of(&tag);
@@ -118,17 +118,14 @@ impl Cluster {
                 None => self.shared.node_of(slot)?,
             };
             let member = self.shared.member(&node)?;
-            let (epoch, connection) = match member.supervisor.connection_within(calling.left()).await {
-                Ok(connection) => connection,
-                Err(error) => {
-                    self.shared.stale.notify_one();
-                    return Err(error);
-                }
-            };
+            if let Err(error) = member.supervisor.connection_within(calling.left()).await {
+                self.shared.stale.notify_one();
+                return Err(error);
+            }
             if ask.is_none() && listens(&command.operation) {
                 self.shared.listen(command, slot, &node, &member, calling.left()).await;
             }
-            match calling.call(&member.supervisor, epoch, connection, ask.is_some()).await {
+            match calling.call(&member.supervisor, ask.is_some()).await {
                 Ok(reply) => return Ok(reply),
                 Err(Failure::Moved(to)) => {
                     let to = self.shared.address(&to, &node)?;

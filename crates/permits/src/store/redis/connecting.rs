@@ -102,6 +102,13 @@ impl Plan {
         Ok(connection)
     }
 
+    /// Another connection, unchecked.
+    pub(super) async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let server = self.place.server(CONNECT_PATIENCE).await;
+        let unreachable = |error: StoreError| std::io::Error::new(std::io::ErrorKind::NotConnected, error);
+        connect(&server.map_err(unreachable)?).await
+    }
+
     fn check_version(&self, info: &str) -> Result<(), StoreError> {
         check_version(info, if self.in_cluster { OLDEST_IN_CLUSTER } else { OLDEST })
     }

@@ -37,9 +37,9 @@ use self::cluster::Cluster;
 use self::connecting::Plan;
 use self::errors::Failure;
 use self::place::{Place, Watched};
-use self::scripts::{Script, Scripts};
+use self::scripts::{Malformed, Script, Scripts};
 use self::supervisor::Supervisor;
-use super::{Executing, Listing, Opening, Store, StoreError};
+use super::{Confirming, Executing, Listing, Opening, Store, StoreError};
 use crate::protocol::{Command, Reply};
 
 /// Connections to Redis or Valkey servers.
@@ -80,19 +80,25 @@ impl RedisStore {
         Ok(Self { route, scripts, prefix })
     }
 
-    async fn run(&self, command: &Command, patience: Duration) -> Result<Reply, StoreError> {
+    async fn run(
+        &self,
+        command: &Command,
+        replicas: u32,
+        patience: Duration,
+    ) -> Result<(Reply, u32), StoreError> {
         let calling = Calling {
             command,
             script: self.scripts.of(command),
             prefix: &self.prefix,
             sharded: matches!(self.route, Route::Cluster(_)),
+            replicas,
             patience,
             deadline: Instant::now() + patience,
         };
         match &self.route {
             Route::One(supervisor) => {
-                let (epoch, connection) = supervisor.connection()?;
-                Ok(calling.call(supervisor, epoch, connection, false).await?)
+                supervisor.connection()?;
+                Ok(calling.call(supervisor, false).await?)
             }
             Route::Cluster(cluster) => cluster.run(&calling).await,
         }
@@ -101,7 +107,11 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
-        Box::pin(self.run(command, patience))
+        Box::pin(async move { Ok(self.run(command, 0, patience).await?.0) })
+    }
+
+    fn confirm<'a>(&'a self, command: &'a Command, replicas: u32, patience: Duration) -> Confirming<'a> {
+        Box::pin(self.run(command, replicas, patience))
     }
 
     fn list(&self, patience: Duration) -> Listing<'_> {
@@ -124,6 +134,8 @@ struct Calling<'a> {
     script: &'a Script,
     prefix: &'a str,
     sharded: bool,
+    /// On how many replicas it should be before it counts as done.
+    replicas: u32,
     patience: Duration,
     deadline: Instant,
 }
@@ -134,33 +146,41 @@ impl Calling<'_> {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Calls the script on one server; `asking` if the server has said to, because the slot is moving to it.
-    async fn call(
-        &self,
-        supervisor: &Supervisor,
-        epoch: u64,
-        mut connection: MultiplexedConnection,
-        asking: bool,
-    ) -> Result<Reply, Failure> {
+    /// Calls the script on one server; `asking` if the server has said to, because the slot is moving to it. Tells on
+    /// how many replicas it is, if it was to be on any.
+    async fn call(&self, supervisor: &Supervisor, asking: bool) -> Result<(Reply, u32), Failure> {
+        let (epoch, mut connection) = supervisor.connection().map_err(Failure::Store)?;
         let sending = async {
-            match send(&mut connection, self.encode("EVALSHA", &self.script.hash), asking).await {
+            if self.replicas > 0 {
+                connection = supervisor.confirming(epoch).await?;
+            }
+            let value = match send(&mut connection, self.encode("EVALSHA", &self.script.hash), asking).await {
                 // The server forgot the script, or never had it. EVAL leaves it there.
                 Err(error) if errors::is_no_script(&error) => {
-                    send(&mut connection, self.encode("EVAL", &self.script.code), asking).await
+                    send(&mut connection, self.encode("EVAL", &self.script.code), asking).await?
                 }
-                result => result,
+                result => result?,
+            };
+            let confirmed = match self.replicas {
+                0 => 0,
+                replicas => self.wait(&mut connection, replicas).await?,
+            };
+            Ok((value, confirmed))
+        };
+        let result: RedisResult<(Value, u32)> = match timeout_at(self.deadline, sending).await {
+            Ok(result) => result,
+            Err(_) => {
+                let reason = format!("no answer within {:?}", self.patience);
+                supervisor.broken(epoch, reason.clone());
+                return Err(Failure::Store(StoreError::NoAnswer { reason }));
             }
         };
-        let Ok(result) = timeout_at(self.deadline, sending).await else {
-            let reason = format!("no answer within {:?}", self.patience);
-            supervisor.broken(epoch, reason.clone());
-            return Err(Failure::Store(StoreError::NoAnswer { reason }));
-        };
         match result {
-            Ok(value) => {
+            Ok((value, confirmed)) => {
                 supervisor.served();
-                scripts::decode(value, &self.command.operation)
-                    .map_err(|malformed| Failure::Store(StoreError::Malformed { reason: malformed.0 }))
+                let malformed = |malformed: Malformed| StoreError::Malformed { reason: malformed.0 };
+                let reply = scripts::decode(value, &self.command.operation).map_err(malformed);
+                Ok((reply.map_err(Failure::Store)?, confirmed))
             }
             Err(error) => {
                 if errors::needs_reconnect(&error) {
@@ -169,6 +189,13 @@ impl Calling<'_> {
                 Err(Failure::of(&error, &self.command.semaphore))
             }
         }
+    }
+
+    /// On how many replicas everything is that this connection has written, asked with patience enough to answer.
+    async fn wait(&self, connection: &mut MultiplexedConnection, replicas: u32) -> RedisResult<u32> {
+        let milliseconds = (self.left() * 3 / 4).as_millis().max(1);
+        let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);
+        ::redis::cmd("WAIT").arg(replicas).arg(milliseconds).query_async(connection).await
     }
 
     fn encode(&self, verb: &str, script: &str) -> Cmd {

@@ -28,6 +28,7 @@ use crate::store::{Signal, StoreError};
 /// Two connections to one server, kept up.
 pub(super) struct Supervisor {
     link: Arc<Link>,
+    plan: Plan,
     tasks: Vec<AbortHandle>,
 }
 
@@ -50,6 +51,8 @@ struct Current {
     /// Counts connections, so that a late report of an old one's end is not taken for the new one's.
     epoch: u64,
     commands: Option<MultiplexedConnection>,
+    /// The connection for what replicas confirm, if there was anything, and the epoch that it belongs to.
+    confirming: Option<(u64, MultiplexedConnection)>,
     /// Why there is none.
     reason: StoreError,
     /// The channels to listen to, and the connection that listens to all of them.
@@ -87,7 +90,7 @@ impl Supervisor {
                 tasks.push(tokio::spawn(watching).abort_handle());
             }
         }
-        Self { link, tasks }
+        Self { link, plan, tasks }
     }
 
     /// The connection for commands now, and its epoch.
@@ -108,6 +111,19 @@ impl Supervisor {
         // If it does not come up, the reason is told below.
         let _ = timeout(patience, up.wait_for(|up| *up)).await;
         self.connection()
+    }
+
+    /// A connection for commands that replicas are to confirm, which blocks it: one of their own. It is to the server
+    /// of the connection of this epoch, and lives as long.
+    pub(super) async fn confirming(&self, epoch: u64) -> redis::RedisResult<MultiplexedConnection> {
+        if let Some((of, connection)) = &self.link.lock().confirming
+            && *of == epoch
+        {
+            return Ok(connection.clone());
+        }
+        let connection = self.plan.connect().await?;
+        self.link.lock().confirming = Some((epoch, connection.clone()));
+        Ok(connection)
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -171,7 +187,7 @@ impl Link {
         let reason = StoreError::Unreachable { reason: "not connected yet".into() };
         let up = watch::Sender::new(commands.is_some());
         Self {
-            current: Mutex::new(Current { epoch: 1, commands, reason, channels, wakeups }),
+            current: Mutex::new(Current { epoch: 1, commands, confirming: None, reason, channels, wakeups }),
             up,
             check: Notify::new(),
             moved: Notify::new(),
@@ -188,6 +204,7 @@ impl Link {
         let mut current = self.lock();
         if current.epoch == epoch && current.commands.is_some() {
             current.commands = None;
+            current.confirming = None;
             current.reason = reason;
             self.up.send_replace(false);
             self.check.notify_one();
