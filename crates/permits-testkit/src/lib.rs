@@ -3,8 +3,10 @@
 //!
 //! A semaphore is judged by what it does when things break, and a mock breaks only in the ways its author
 //! thought of. So everything here is real: [`Server`] runs a `redis-server` (or `valkey-server`) of its own on
-//! loopback, [`Proxy`] stands between a client and a server and loses, delays or cuts what passes, and
-//! [`Guard`] holds a child process that may be paused and killed like any other.
+//! loopback, [`Cluster`] and [`Sentinels`] run many of them that belong together, [`Proxy`] stands between a
+//! client and a server and loses, delays, slows or cuts what passes, and [`Guard`] holds a child process that may
+//! be paused and killed like any other. [`FencedResource`] is what permits protect: it tells a late holder by its
+//! token.
 //!
 //! Three habits hold throughout:
 //!
@@ -14,6 +16,9 @@
 //!   serve synchronous and asynchronous tests alike.
 //! - **Done when it returns.** After [`Server::pause`] the process is stopped; after [`Proxy::cut`] no byte
 //!   passes. A test needs no sleep to let a fault take hold.
+//!
+//! Nothing is left behind: what a test started ends with its guard, also when the test panics, and on Linux also
+//! when the test process is killed.
 //!
 //! Failures of the kit itself panic: in a test there is nobody to handle them.
 //!
@@ -38,20 +43,39 @@
 //! # Modules
 //!
 //! - [`server`]: real servers: start, kill, restart, pause.
-//! - [`proxy`]: the network between: cut, refuse, delay, swallow, stall.
+//! - [`cluster`]: primaries and replicas that share the slots: failover, slots that move.
+//! - [`sentinel`]: a primary with replicas, and sentinels that replace it.
+//! - [`tls`]: certificates for servers that speak TLS.
+//! - [`proxy`]: the network between: cut, refuse, delay, limit, swallow, stall.
+//! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
 //! - [`process`]: child processes that cannot outlive their test.
 //! - [`resp`]: a tiny client, so that the tests do not look at a server through the client they test.
 //! - [`wait`]: bounded polling.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod group;
+
+pub mod cluster;
+pub mod fence;
 pub mod process;
 pub mod proxy;
 pub mod resp;
+pub mod sentinel;
 pub mod server;
+pub mod tls;
 pub mod wait;
 
+pub use cluster::{Cluster, ClusterBuilder};
+pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
 pub use process::{Guard, Lines};
 pub use proxy::Proxy;
 pub use resp::{Connection, Resp};
+pub use sentinel::{Sentinels, SentinelsBuilder};
 pub use server::{Server, ServerBuilder};
+pub use tls::{Certificates, ClientCertificates};
+
+/// The example of the README, compiled and run with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,10 +3,16 @@
 //! A [`Guard`] owns one child from its start until it has been waited for. Signals go to that child alone, and
 //! only while it has not been waited for: until then the system keeps its pid from being given to another
 //! process, so no signal can hit a stranger.
+//!
+//! A test process that is killed drops no guards. So on Linux the system is asked to kill the child when its
+//! parent dies. It takes for the parent the *thread* that started the child, and the thread of a test ends long
+//! before a server that many tests share: so one thread, which ends with the process, starts all children.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
+use std::mem;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -43,18 +49,21 @@ pub struct Guard {
 
 impl Guard {
     /// Takes charge of a child that runs already.
+    ///
+    /// It ends with the guard, but not with a test process that is killed: only [`spawn`](Self::spawn) binds
+    /// the one to the other.
     pub fn new(child: Child) -> Self {
         Self { child }
     }
 
-    /// Starts `command` and takes charge of the child.
+    /// Starts `command` and takes charge of the child; on Linux it is also killed when this process dies.
     ///
     /// # Panics
     ///
     /// If the program cannot be started.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
-        match command.spawn() {
+        match spawn_bound(command) {
             Ok(child) => Self::new(child),
             Err(error) => panic!("cannot start {:?}: {error}", command.get_program()),
         }
@@ -70,6 +79,13 @@ impl Guard {
         self.exit_status().is_none()
     }
 
+    /// Whether the child is stopped, by [`pause`](Self::pause) or otherwise.
+    pub fn is_paused(&self) -> bool {
+        // NOWAIT leaves the news in place, so that it is found again.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(Some(_)))
+    }
+
     /// Stops the child where it stands (SIGSTOP); returns once it is stopped.
     ///
     /// # Panics
@@ -79,10 +95,7 @@ impl Guard {
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
         // The signal is only queued when kill returns, and a child on another processor runs on for a moment.
-        // NOWAIT leaves the news in place, so that a second pause finds it too.
-        let pid = WaitId::Pid(Pid::from_child(&self.child));
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let stopped = wait::until(SIGNAL_LIMIT, || matches!(waitid(pid.clone(), options), Ok(Some(_))));
+        let stopped = wait::until(SIGNAL_LIMIT, || self.is_paused());
         assert!(stopped, "process {} did not stop within {SIGNAL_LIMIT:?}", self.pid());
     }
 
@@ -170,6 +183,60 @@ impl Drop for Guard {
         self.kill();
     }
 }
+
+/// A command on its way to the thread that starts it, and where it goes back to with its child.
+struct Order {
+    command: Command,
+    done: SyncSender<(Command, io::Result<Child>)>,
+}
+
+/// Starts `command` such that the child does not outlive this process.
+fn spawn_bound(command: &mut Command) -> io::Result<Child> {
+    static ORDERS: OnceLock<SyncSender<Order>> = OnceLock::new();
+    let orders = ORDERS.get_or_init(|| {
+        let (sender, receiver) = sync_channel::<Order>(0);
+        thread::Builder::new()
+            .name("permits-spawner".to_owned())
+            .spawn(move || {
+                for Order { mut command, done } in receiver {
+                    die_with_parent(&mut command);
+                    let child = command.spawn();
+                    // Whoever ordered it waits for it.
+                    let _ = done.send((command, child));
+                }
+            })
+            .expect("the system has a thread to give");
+        sender
+    });
+    let (done, finished) = sync_channel(1);
+    let taken = mem::replace(command, Command::new(""));
+    orders.send(Order { command: taken, done }).expect("the spawner never ends");
+    let (returned, child) = finished.recv().expect("the spawner answers every order");
+    *command = returned;
+    child
+}
+
+/// Lets the system kill the child with the thread that starts it.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "nothing else reaches the child between fork and exec")]
+fn die_with_parent(command: &mut Command) {
+    use rustix::process::{getpid, getppid, set_parent_process_death_signal};
+    use std::os::unix::process::CommandExt;
+
+    let parent = getpid();
+    // SAFETY: the closure makes system calls alone; it neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the call: then no signal will come any more.
+            if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
+        });
+    }
+}
+
+/// Elsewhere there is no such service, and a killed test process leaves its children behind.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_command: &mut Command) {}
 
 /// The standard output of a child, line by line.
 #[derive(Debug)]

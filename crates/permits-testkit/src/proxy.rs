@@ -8,6 +8,7 @@
 //! at that moment may fall on either side.
 
 mod link;
+mod pace;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Proxy {
         self.address
     }
 
-    /// The URL by which a client reaches the server through the proxy, without a password.
+    /// The URL by which a client reaches the server through the proxy, without a password or TLS.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.address)
     }
@@ -110,6 +111,21 @@ impl Proxy {
     /// It applies to what is being held back already: a shorter delay lets it go earlier.
     pub fn delay_requests(&self, delay: Duration) {
         self.shared.faults.send_modify(|faults| faults.request_delay = delay);
+    }
+
+    /// Passes on at most so many bytes a second from the server on each connection, in small pieces; zero ends
+    /// it.
+    ///
+    /// What has not been passed on yet waits in the proxy, up to 16 MiB; beyond that the sender feels it. A
+    /// change applies to what is waiting already.
+    pub fn limit_replies(&self, bytes_per_second: u32) {
+        self.shared.faults.send_modify(|faults| faults.reply_limit = bytes_per_second);
+    }
+
+    /// Passes on at most so many bytes a second from the client on each connection, in small pieces; zero ends
+    /// it. See [`limit_replies`](Self::limit_replies).
+    pub fn limit_requests(&self, bytes_per_second: u32) {
+        self.shared.faults.send_modify(|faults| faults.request_limit = bytes_per_second);
     }
 
     /// While on, what the server sends is read and thrown away; the connections stay open.

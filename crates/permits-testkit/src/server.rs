@@ -4,7 +4,7 @@
 //! with its append-only file, and the log. So a restart is a restart of the same server, as its clients see
 //! it. How one is configured and launched is in `launch`; this module is what a test holds in its hand.
 
-mod launch;
+pub(crate) mod launch;
 
 use std::io;
 use std::net::SocketAddr;
@@ -61,8 +61,8 @@ impl Server {
         ServerBuilder::new()
     }
 
-    /// The URL by which a client reaches it: `redis://127.0.0.1:port/` or `redis+unix:///path`, with the
-    /// password if there is one.
+    /// The URL by which a client reaches it: `redis://127.0.0.1:port/`, `rediss://` if it speaks TLS, or
+    /// `redis+unix:///path`; with the password if there is one.
     pub fn url(&self) -> String {
         self.site.url()
     }
@@ -93,6 +93,12 @@ impl Server {
     /// The process id; while it is down, the last one.
     pub fn pid(&self) -> u32 {
         self.process().pid()
+    }
+
+    /// Whether its process runs and is not paused.
+    pub fn is_up(&self) -> bool {
+        let mut process = self.process();
+        process.is_running() && !process.is_paused()
     }
 
     /// The directory in which it runs, removed with the server.

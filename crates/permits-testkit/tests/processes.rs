@@ -1,9 +1,12 @@
 //! Child processes: paused, resumed, read, and gone with their guard.
 
+use std::env;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use permits_testkit::Guard;
+use permits_testkit::{Guard, Server, wait};
 
 /// More than anything here should take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -75,4 +78,55 @@ fn dropping_the_guard_ends_a_paused_child() {
     let start = std::time::Instant::now();
     assert_eq!(lines.next_line(LIMIT), None);
     assert!(start.elapsed() < LIMIT, "the pipe is still open");
+}
+
+#[test]
+fn a_child_outlives_the_thread_that_started_it() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = thread::spawn(move || Guard::spawn(&mut command)).join().expect("it starts a child");
+    assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("ready"));
+    assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "nobody has killed it");
+}
+
+#[test]
+fn a_command_can_be_started_again() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exit 7"]);
+    for _ in 0..2 {
+        let status = Guard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends by itself");
+        assert_eq!(status.code(), Some(7));
+    }
+}
+
+/// Set for a copy of this test program that is to be killed.
+const ORPHANING: &str = "PERMITS_TEST_ORPHANING";
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_ends_when_its_test_process_is_killed() {
+    if env::var_os(ORPHANING).is_some() {
+        let server = Server::start();
+        println!("\nlistening {}", server.address());
+        loop {
+            thread::park();
+        }
+    }
+    let program = env::current_exe().expect("a test has a program");
+    let mut copy = Guard::spawn(
+        Command::new(program)
+            .args(["--exact", "a_server_ends_when_its_test_process_is_killed", "--nocapture"])
+            .env(ORPHANING, "1")
+            .stdout(Stdio::piped()),
+    );
+    let lines = copy.lines();
+    let address: SocketAddr = loop {
+        let line = lines.next_line(LIMIT).expect("the copy starts a server");
+        if let Some(address) = line.strip_prefix("listening ") {
+            break address.parse().expect("it is an address");
+        }
+    };
+    assert!(TcpStream::connect(address).is_ok());
+    copy.kill();
+    assert!(wait::until(LIMIT, || TcpStream::connect(address).is_err()), "the server lives on");
 }

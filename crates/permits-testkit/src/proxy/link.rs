@@ -1,8 +1,9 @@
 //! One connection through the proxy, and what goes wrong with it.
 //!
 //! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether it
-//! lives, holds it back as long as the delay says, and writes it. The switches are looked at again between
-//! reading and writing, so that nothing sent after a switch was turned slips past it.
+//! lives, holds it back as long as the delay says, and writes it at the pace of the limit, which is in `pace`. The
+//! switches are looked at again between reading and writing, so that nothing sent after a switch was turned slips
+//! past it.
 //!
 //! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it returns
 //! and does not depend on what the pumps are waiting for.
@@ -21,6 +22,8 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::pace::Pace;
+
 /// The largest piece that is read at once.
 const CHUNK: usize = 16 * 1024;
 
@@ -35,8 +38,20 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Faults {
     pub(super) request_delay: Duration,
     pub(super) reply_delay: Duration,
+    pub(super) request_limit: u32,
+    pub(super) reply_limit: u32,
     pub(super) swallow_replies: bool,
     pub(super) stalled: bool,
+}
+
+impl Faults {
+    /// The delay and the limit of one direction.
+    fn of(&self, direction: Direction) -> (Duration, u32) {
+        match direction {
+            Direction::Requests => (self.request_delay, self.request_limit),
+            Direction::Replies => (self.reply_delay, self.reply_limit),
+        }
+    }
 }
 
 /// A fault that happens once.
@@ -239,6 +254,13 @@ enum Direction {
     Replies,
 }
 
+/// A chunk that is held back, or is on its way out in pieces.
+struct Held {
+    came: Instant,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
 /// Carries the chunks of one direction until its sender has closed and all is delivered.
 async fn pump(
     direction: Direction,
@@ -248,27 +270,34 @@ async fn pump(
     doomed: &AtomicBool,
 ) -> Result<(), End> {
     let mut faults = shared.faults.subscribe();
-    let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut held: VecDeque<Held> = VecDeque::new();
+    let mut pace = Pace::default();
     let mut previous = Vec::new();
     let mut open = true;
     let mut buffer = vec![0; CHUNK];
     loop {
-        let Faults { request_delay, reply_delay, stalled, .. } = *faults.borrow_and_update();
-        let delay = if direction == Direction::Requests { request_delay } else { reply_delay };
-        let due = held.front().map(|(came, _)| *came + delay);
+        let now = *faults.borrow_and_update();
+        let (stalled, (delay, limit)) = (now.stalled, now.of(direction));
+        let due = held.front().map(|chunk| pace.due(chunk.came + delay, limit));
         if !stalled {
             if due.is_some_and(|due| due <= Instant::now())
-                && let Some((_, chunk)) = held.pop_front()
+                && let Some(mut chunk) = held.pop_front()
             {
-                to.write_all(&chunk).await?;
+                let piece = pace.piece(&chunk.bytes[chunk.written..], limit);
+                to.write_all(piece).await?;
+                chunk.written += piece.len();
+                if chunk.written < chunk.bytes.len() {
+                    held.push_front(chunk);
+                    continue;
+                }
                 // Not before the write: a reply to an earlier request would end the connection in the middle
                 // of this one. And no reply to this one can be read before the note, for no other task of
                 // this thread runs between the last byte and here.
                 if direction == Direction::Requests {
-                    if shared.takes_reply_to(&previous, &chunk) {
+                    if shared.takes_reply_to(&previous, &chunk.bytes) {
                         doomed.store(true, SeqCst);
                     }
-                    previous = chunk;
+                    previous = chunk.bytes;
                 }
                 continue;
             }
@@ -286,7 +315,11 @@ async fn pump(
                 if length == 0 {
                     open = false;
                 } else if direction == Direction::Requests || survives(shared, doomed)? {
-                    held.push_back((Instant::now(), buffer[..length].to_vec()));
+                    held.push_back(Held {
+                        came: Instant::now(),
+                        bytes: buffer[..length].to_vec(),
+                        written: 0,
+                    });
                 }
             }
         }

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use super::Server;
 use crate::process::Guard;
 use crate::resp::{Connection, Resp};
+use crate::tls::{Certificates, ClientCertificates};
 use crate::wait;
 
 /// The environment variable that names the server program.
@@ -40,23 +41,58 @@ const START_ATTEMPTS: usize = 8;
 const FIRST_PORT: u16 = 11_000;
 const PORTS: u16 = 10_000;
 
+/// How far above its port a node of a cluster listens for the other nodes, unless told otherwise. The option to
+/// tell it otherwise is younger than the oldest server these tests serve.
+pub(crate) const BUS_OFFSET: u16 = 10_000;
+
 /// A server to be configured; made by [`Server::builder`].
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is started"]
 pub struct ServerBuilder {
     directives: Vec<(String, String)>,
+    role: Role,
     unix_socket: bool,
     password: Option<String>,
+    tls: Option<(Certificates, ClientCertificates)>,
+}
+
+/// What a server process is started as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Role {
+    /// On its own, or a primary or replica.
+    Store,
+    /// A node of a cluster: it takes a second port.
+    Node,
+    /// A sentinel: it knows few of the directives.
+    Sentinel,
 }
 
 impl ServerBuilder {
-    pub(super) fn new() -> Self {
-        let builder = Self { directives: Vec::new(), unix_socket: false, password: None };
-        builder
+    pub(crate) fn new() -> Self {
+        Self::of(Role::Store)
             .arg("save", "")
             .arg("appendonly", "no")
             // A replica would otherwise wait 5 seconds for others to share its first copy with.
             .arg("repl-diskless-sync-delay", "0")
+    }
+
+    /// A node of a cluster to be formed, which fails over once a node was silent for `node_timeout`.
+    pub(crate) fn node(node_timeout: Duration) -> Self {
+        let mut builder = Self::new();
+        builder.role = Role::Node;
+        builder
+            .arg("cluster-enabled", "yes")
+            .arg("cluster-config-file", "nodes.conf")
+            .arg("cluster-node-timeout", &node_timeout.as_millis().to_string())
+    }
+
+    /// A sentinel, which watches nothing yet.
+    pub(crate) fn sentinel() -> Self {
+        Self::of(Role::Sentinel)
+    }
+
+    fn of(role: Role) -> Self {
+        Self { directives: Vec::new(), role, unix_socket: false, password: None, tls: None }
     }
 
     /// Adds a directive of the configuration file, such as `.arg("maxmemory", "10mb")`.
@@ -86,6 +122,15 @@ impl ServerBuilder {
         self.arg("requirepass", &quoted(password))
     }
 
+    /// Speaks TLS alone on its port, with a certificate of `certificates`, and asks its clients for theirs as
+    /// `clients` says.
+    ///
+    /// The kit itself reaches it over a Unix socket.
+    pub fn tls(mut self, certificates: &Certificates, clients: ClientCertificates) -> Self {
+        self.tls = Some((certificates.clone(), clients));
+        self
+    }
+
     /// Makes it a replica of `primary`.
     ///
     /// It answers before it has its first copy; when the link is up, [`Server::info`] gives `up` for
@@ -93,9 +138,10 @@ impl ServerBuilder {
     ///
     /// # Panics
     ///
-    /// If `primary` listens on a Unix socket.
+    /// If `primary` listens on a Unix socket, or speaks TLS.
     #[track_caller]
     pub fn replica_of(self, primary: &Server) -> Self {
+        assert!(primary.site.tls.is_none(), "replication over TLS is not set up here");
         let address = primary.address();
         let builder = self.arg("replicaof", &format!("{} {}", address.ip(), address.port()));
         match &primary.site.password {
@@ -116,7 +162,14 @@ impl ServerBuilder {
             .tempdir()
             .expect("a temporary directory can be made");
         let endpoint = self.endpoint(dir.path());
-        let mut site = Site { dir, endpoint, password: self.password.clone(), program: program() };
+        let mut site = Site {
+            dir,
+            endpoint,
+            sentinel: self.role == Role::Sentinel,
+            password: self.password.clone(),
+            tls: self.tls.clone(),
+            program: program(),
+        };
         for _ in 0..START_ATTEMPTS {
             site.configure(&self.directives);
             match site.launch() {
@@ -130,7 +183,11 @@ impl ServerBuilder {
     }
 
     fn endpoint(&self, dir: &Path) -> Endpoint {
-        if self.unix_socket { Endpoint::Unix(dir.join("server.sock")) } else { Endpoint::Tcp(free_address()) }
+        if self.unix_socket {
+            Endpoint::Unix(socket(dir))
+        } else {
+            Endpoint::Tcp(free_address(self.role == Role::Node))
+        }
     }
 }
 
@@ -155,15 +212,18 @@ pub(super) struct Site {
     pub(super) dir: TempDir,
     pub(super) endpoint: Endpoint,
     pub(super) password: Option<String>,
+    sentinel: bool,
+    tls: Option<(Certificates, ClientCertificates)>,
     program: PathBuf,
 }
 
 impl Site {
     pub(super) fn url(&self) -> String {
         let password = self.password.as_deref().map(percent_encoded);
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         match (&self.endpoint, password) {
-            (Endpoint::Tcp(address), None) => format!("redis://{address}/"),
-            (Endpoint::Tcp(address), Some(password)) => format!("redis://:{password}@{address}/"),
+            (Endpoint::Tcp(address), None) => format!("{scheme}://{address}/"),
+            (Endpoint::Tcp(address), Some(password)) => format!("{scheme}://:{password}@{address}/"),
             (Endpoint::Unix(path), None) => format!("redis+unix://{}", path.display()),
             (Endpoint::Unix(path), Some(password)) => {
                 format!("redis+unix://{}?pass={password}", path.display())
@@ -178,6 +238,7 @@ impl Site {
 
     pub(super) fn connect(&self) -> io::Result<Connection> {
         let mut connection = match &self.endpoint {
+            Endpoint::Tcp(_) if self.tls.is_some() => Connection::connect_unix(&socket(self.dir.path()))?,
             Endpoint::Tcp(address) => Connection::connect(*address)?,
             Endpoint::Unix(path) => Connection::connect_unix(path)?,
         };
@@ -217,6 +278,7 @@ impl Site {
         let mut process = Guard::spawn(
             Command::new(&self.program)
                 .arg(self.dir.path().join("server.conf"))
+                .args(self.sentinel.then_some("--sentinel"))
                 .stdin(Stdio::null())
                 .stdout(log)
                 .stderr(errors),
@@ -260,12 +322,21 @@ impl Site {
             |key: &str, value: &str| writeln!(text, "{key} {value}").expect("a string takes any text");
         line("bind", "127.0.0.1");
         line("dir", &quoted(&self.dir.path().to_string_lossy()));
+        let tls_only = self.tls.is_some();
         match &self.endpoint {
+            Endpoint::Tcp(address) if tls_only => line("tls-port", &address.port().to_string()),
             Endpoint::Tcp(address) => line("port", &address.port().to_string()),
-            Endpoint::Unix(path) => {
-                line("port", "0");
-                line("unixsocket", &quoted(&path.to_string_lossy()));
+            Endpoint::Unix(_) => {}
+        }
+        if tls_only || matches!(self.endpoint, Endpoint::Unix(_)) {
+            line("port", "0");
+            line("unixsocket", &quoted(&socket(self.dir.path()).to_string_lossy()));
+        }
+        if let Some((certificates, clients)) = &self.tls {
+            for (key, path) in certificates.directives() {
+                line(key, &quoted(&path.to_string_lossy()));
             }
+            line("tls-auth-clients", clients.directive());
         }
         for (key, value) in directives {
             line(key, value);
@@ -281,7 +352,7 @@ impl Site {
 }
 
 /// The value of `field` in a reply to `INFO`.
-pub(super) fn info_field<'a>(info: &'a str, field: &str) -> Option<&'a str> {
+pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
 }
 
@@ -304,24 +375,32 @@ fn program() -> PathBuf {
     program
 }
 
-/// An address on loopback at which nobody listens now.
-fn free_address() -> SocketAddr {
+/// The Unix socket of the server in `dir`.
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("server.sock")
+}
+
+/// An address on loopback at which nobody listens now, nor, if the server takes a second port, there.
+fn free_address(second: bool) -> SocketAddr {
     // Where to begin differs from call to call, so that test processes side by side seldom meet.
     let start = RandomState::new().build_hasher().finish() % u64::from(PORTS);
     let start = u16::try_from(start).expect("it is less than the number of ports");
     (0..PORTS)
         .map(|step| SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_PORT + (start + step) % PORTS)))
-        .find(|address| TcpListener::bind(address).is_ok())
+        .find(|address| {
+            let bus = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port() + BUS_OFFSET));
+            TcpListener::bind(address).is_ok() && (!second || TcpListener::bind(bus).is_ok())
+        })
         .expect("one of thousands of ports is free")
 }
 
 /// A value between quotes, as the configuration file wants it.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// A text as it may stand in a URL.
-fn percent_encoded(text: &str) -> String {
+pub(crate) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -1,0 +1,298 @@
+//! A real cluster: primaries, replicas, failovers, and slots that move.
+//!
+//! A [`Cluster`] owns its nodes, each a [`Server`] that can be killed and paused like any other, and waits for
+//! what the nodes agree on. Its nodes have indexes, the primaries of the start first; an index stays with its
+//! node, whatever part that plays later. How a cluster is formed is in `launch`, what a node believes in `view`,
+//! how a slot moves in `migration`.
+
+mod launch;
+mod migration;
+mod slot;
+mod view;
+
+use std::time::Duration;
+
+pub use launch::ClusterBuilder;
+pub use migration::Migration;
+pub use slot::{SLOTS, slot};
+
+use crate::group::{self, Group};
+use crate::proxy::Proxy;
+use crate::server::Server;
+use crate::server::launch::{info_field, percent_encoded};
+use view::View;
+
+/// How long the nodes may take to agree; a failover takes a node timeout and about a second.
+const AGREE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running cluster of its own, whose nodes are killed when it is dropped.
+///
+/// # Examples
+///
+/// A primary dies and its replica takes over:
+///
+/// ```
+/// use permits_testkit::Cluster;
+/// use permits_testkit::cluster::slot;
+///
+/// let cluster = Cluster::start();
+/// let slot = slot("colour");
+/// let old = cluster.primary_of(slot);
+/// assert_eq!(cluster.nodes()[old].command(&["SET", "colour", "blue"]).text(), "OK");
+///
+/// cluster.nodes()[old].kill();
+/// let new = cluster.wait_for_new_primary(slot, old);
+/// assert_eq!(cluster.nodes()[new].command(&["SET", "colour", "red"]).text(), "OK");
+/// ```
+#[derive(Debug)]
+pub struct Cluster {
+    group: Group,
+    ids: Vec<String>,
+    password: Option<String>,
+}
+
+impl Cluster {
+    /// Starts 3 primaries with a replica each; see [`ClusterBuilder::start`]. It takes a little over 2 seconds.
+    ///
+    /// # Panics
+    ///
+    /// If a server does not start, or they do not agree within 30 seconds.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// A cluster to be configured before its start.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::new()
+    }
+
+    /// The URL by which a client reaches it: `redis+cluster://127.0.0.1:port,…`, with every node as a seed, and
+    /// the password if there is one. If the nodes have proxies, these are the proxies' addresses.
+    pub fn url(&self) -> String {
+        let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
+        let hosts: Vec<String> =
+            (0..self.nodes().len()).map(|node| self.group.announced(node).to_string()).collect();
+        format!("redis+cluster://{}{}", password.unwrap_or_default(), hosts.join(","))
+    }
+
+    /// Its nodes: first the primaries of the start, then their replicas. Node `i` beyond the primaries began as
+    /// a replica of `i` modulo their number.
+    pub fn nodes(&self) -> &[Server] {
+        &self.group.servers
+    }
+
+    /// The proxy before a node.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster was not built with [`proxied`](ClusterBuilder::proxied).
+    #[track_caller]
+    pub fn proxy(&self, node: usize) -> &Proxy {
+        self.group.proxy(node)
+    }
+
+    /// The index of the node that owns `slot`, whether it is up or not: of all claims that the nodes know, the
+    /// newest.
+    ///
+    /// # Panics
+    ///
+    /// If no node is up, or none knows an owner.
+    #[track_caller]
+    pub fn primary_of(&self, slot: u16) -> usize {
+        self.wait_for("a node knows the owner", || {
+            let claims = self.views()?.into_iter().filter_map(|(_, view)| view.claim(slot));
+            claims.max().map(|(_, owner)| owner).ok_or_else(|| format!("nobody owns slot {slot}"))
+        })
+    }
+
+    /// The indexes of the nodes that are replicas of node `primary`, whether they are up or not.
+    ///
+    /// # Panics
+    ///
+    /// If no node is up.
+    #[track_caller]
+    pub fn replicas_of(&self, primary: usize) -> Vec<usize> {
+        self.wait_for("a node answers", || {
+            let views = self.views()?;
+            // It knows best itself.
+            let view = views.iter().find(|(node, _)| *node == primary).or(views.first());
+            Ok(view.ok_or("no node is up")?.1.replicas_of(primary))
+        })
+    }
+
+    /// Begins to move `slot` to the primary `to`, without moving any key yet.
+    ///
+    /// # Panics
+    ///
+    /// If `to` owns it already, is no primary, or one of the two is down.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use permits_testkit::Cluster;
+    /// use permits_testkit::cluster::slot;
+    ///
+    /// let cluster = Cluster::builder().primaries(2).replicas(0).start();
+    /// let slot = slot("colour");
+    /// let (from, to) = (cluster.primary_of(slot), 1 - cluster.primary_of(slot));
+    /// cluster.nodes()[from].command(&["SET", "colour", "blue"]);
+    ///
+    /// let migration = cluster.begin_migration(slot, to);
+    /// assert_eq!(migration.move_keys(1), 1);
+    /// assert!(cluster.nodes()[from].command(&["GET", "colour"]).error().starts_with("ASK"));
+    ///
+    /// migration.finish();
+    /// assert_eq!(cluster.nodes()[to].command(&["GET", "colour"]).text(), "blue");
+    /// ```
+    #[track_caller]
+    pub fn begin_migration(&self, slot: u16, to: usize) -> Migration<'_> {
+        Migration::begin(self, slot, to)
+    }
+
+    /// Moves `slot` with all its keys to the primary `to`, while clients go on.
+    ///
+    /// # Panics
+    ///
+    /// If `to` owns it already, is no primary, or one of the two is down.
+    #[track_caller]
+    pub fn migrate_slot(&self, slot: u16, to: usize) {
+        self.begin_migration(slot, to).finish();
+    }
+
+    /// Lets a replica take over from node `primary` in agreement with it (`CLUSTER FAILOVER`), without loss;
+    /// returns the index of the new primary, once all nodes know it.
+    ///
+    /// # Panics
+    ///
+    /// If `primary` has no replica that is up, or they do not agree within 30 seconds.
+    #[track_caller]
+    pub fn failover(&self, primary: usize) -> usize {
+        let replicas = self.replicas_of(primary);
+        let Some(&replica) = replicas.iter().find(|replica| self.nodes()[**replica].is_up()) else {
+            panic!("node {primary} has no replica that is up");
+        };
+        self.wait_for("the replica has a copy", || self.copied(replica));
+        group::order(&self.nodes()[replica], &["CLUSTER", "FAILOVER"]);
+        self.wait_for("the replica is the primary", || {
+            // A node may hear from the old primary that it follows, before it hears from the new one that it
+            // leads: then nobody owns its slots for a moment.
+            let heard = |view: &View| {
+                view.replicas_of(replica).contains(&primary)
+                    && view.owners.iter().all(|owner| owner.is_some_and(|owner| owner != primary))
+            };
+            match self.views()?.iter().find(|(_, view)| !heard(view)) {
+                Some((node, _)) => Err(format!("node {node} has not heard that {replica} took over")),
+                None => self.accepts(replica),
+            }
+        });
+        replica
+    }
+
+    /// Waits until a node other than `old` owns `slot`, is up and accepts commands, and every node that is up
+    /// knows it; returns its index.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than 30 seconds.
+    #[track_caller]
+    pub fn wait_for_new_primary(&self, slot: u16, old: usize) -> usize {
+        self.wait_for("the slot has a new primary", || {
+            let views = self.views()?;
+            let owner = |view: &View| view.owners[usize::from(slot)];
+            let (_, first) = views.first().ok_or("no node is up")?;
+            let new = owner(first).ok_or("the slot has no owner")?;
+            if let Some((node, _)) = views.iter().find(|(_, view)| owner(view) != Some(new)) {
+                return Err(format!("node {node} does not take {new} for the owner"));
+            }
+            if new == old || !self.nodes()[new].is_up() {
+                return Err(format!("the owner is node {new}"));
+            }
+            self.accepts(new)?;
+            Ok(new)
+        })
+    }
+
+    /// Waits until every slot has a primary that is up, all nodes that are up accept commands and agree on who
+    /// owns what and follows whom, and every replica among them has a copy of its primary's data.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than 30 seconds.
+    #[track_caller]
+    pub fn wait_until_ok(&self) {
+        self.wait_for("the cluster is ok", || self.is_ok());
+    }
+
+    fn is_ok(&self) -> Result<(), String> {
+        self.acquainted()?;
+        let views = self.views()?;
+        let (first, view) = views.first().ok_or("no node is up")?;
+        for (node, other) in &views {
+            if !view.same_map(other) {
+                return Err(format!("nodes {first} and {node} disagree"));
+            }
+            self.accepts(*node)?;
+        }
+        for owner in &view.owners {
+            owner.filter(|owner| self.nodes()[*owner].is_up()).ok_or("a slot has no owner that is up")?;
+        }
+        let is_replica = |node: &usize| view.nodes[*node].as_ref().is_some_and(|it| it.primary.is_some());
+        views.iter().map(|(node, _)| *node).filter(is_replica).try_for_each(|node| self.copied(node))
+    }
+
+    /// Whether the nodes that are up know all nodes, by their names, and reach each other.
+    fn acquainted(&self) -> Result<(), String> {
+        let up: Vec<bool> = self.nodes().iter().map(Server::is_up).collect();
+        let views = self.views()?;
+        for (node, view) in &views {
+            if view.strangers > 0 {
+                return Err(format!("node {node} is still meeting others"));
+            }
+            for (other, belief) in view.nodes.iter().enumerate() {
+                let Some(belief) = belief else {
+                    return Err(format!("node {node} does not know {other}"));
+                };
+                if up[other] && (belief.failing || !belief.linked) {
+                    return Err(format!("node {node} does not reach {other}"));
+                }
+            }
+        }
+        if views.is_empty() { Err("no node is up".to_owned()) } else { Ok(()) }
+    }
+
+    /// Whether a node takes the cluster for complete.
+    fn accepts(&self, node: usize) -> Result<(), String> {
+        let info = group::ask_text(&self.nodes()[node], &["CLUSTER", "INFO"])?;
+        if info_field(&info, "cluster_state") == Some("ok") {
+            Ok(())
+        } else {
+            Err(format!("node {node} does not accept commands"))
+        }
+    }
+
+    /// Whether a replica has a copy of its primary's data.
+    fn copied(&self, node: usize) -> Result<(), String> {
+        let info = group::ask_text(&self.nodes()[node], &["INFO", "replication"])?;
+        if info_field(&info, "master_link_status") == Some("up") {
+            Ok(())
+        } else {
+            Err(format!("replica {node} has no link to its primary"))
+        }
+    }
+
+    /// What each node that is up believes.
+    fn views(&self) -> Result<Vec<(usize, View)>, String> {
+        let view = |node: usize| {
+            let reply = group::ask_text(&self.nodes()[node], &["CLUSTER", "NODES"])?;
+            Ok((node, View::parse(&reply, &self.ids)))
+        };
+        self.group.up().map(view).collect()
+    }
+
+    /// Waits for `condition`, which says what is amiss; panics with that and what the nodes have logged.
+    #[track_caller]
+    fn wait_for<T>(&self, what: &str, condition: impl FnMut() -> Result<T, String>) -> T {
+        group::wait_for(what, AGREE_LIMIT, self.nodes().iter(), condition)
+    }
+}

@@ -1,0 +1,169 @@
+//! How a cluster is formed.
+//!
+//! The usual tool gives out the slots, lets one node meet all others, and leaves the rest to gossip, which takes
+//! seconds. Here every node meets every other, and all waiting is for a condition. What remains is the 2 seconds
+//! a primary waits after its start before it accepts anything, which no option shortens.
+
+use std::time::Duration;
+
+use super::Cluster;
+use super::slot::SLOTS;
+use crate::group::{self, Group};
+use crate::server::launch::{BUS_OFFSET, ServerBuilder, quoted};
+
+/// A cluster to be configured; made by [`Cluster::builder`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct ClusterBuilder {
+    primaries: usize,
+    replicas: usize,
+    node_timeout: Duration,
+    directives: Vec<(String, String)>,
+    append_only: bool,
+    proxied: bool,
+    password: Option<String>,
+}
+
+impl ClusterBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            primaries: 3,
+            replicas: 1,
+            node_timeout: Duration::from_millis(1500),
+            directives: Vec::new(),
+            append_only: false,
+            proxied: false,
+            password: None,
+        }
+    }
+
+    /// How many primaries share the slots; 3 unless told otherwise, and at least 1.
+    ///
+    /// A failover is voted on by the primaries: with fewer than 3, none follows the death of one.
+    pub fn primaries(mut self, primaries: usize) -> Self {
+        self.primaries = primaries;
+        self
+    }
+
+    /// How many replicas each primary has; 1 unless told otherwise.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How long a node may be silent before the others hold it for dead; 1.5 s unless told otherwise.
+    ///
+    /// A replica takes over about a second after that. Below 1 s, a busy machine alone brings failovers about.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.node_timeout = node_timeout;
+        self
+    }
+
+    /// Adds a directive to the configuration of every node, as [`ServerBuilder::arg`] does for one.
+    pub fn arg(mut self, key: &str, value: &str) -> Self {
+        self.directives.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Keeps the data of every node in an append-only file.
+    pub fn append_only(mut self) -> Self {
+        self.append_only = true;
+        self
+    }
+
+    /// Demands `password` of every client, and of the nodes among themselves.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Puts a [`Proxy`](crate::Proxy) before every node and lets the node announce the proxy's address.
+    ///
+    /// Clients, replicas and migrations then pass through [`Cluster::proxy`]; what the nodes tell each other
+    /// about the cluster does not.
+    pub fn proxied(mut self) -> Self {
+        self.proxied = true;
+        self
+    }
+
+    /// Starts the cluster; returns once every node knows all the others and accepts commands, and every replica
+    /// has its first copy.
+    ///
+    /// # Panics
+    ///
+    /// If there is no primary, if a server does not start, or if they do not agree within 30 seconds.
+    #[track_caller]
+    pub fn start(self) -> Cluster {
+        assert!(self.primaries > 0, "a cluster needs a primary");
+        let count = self.primaries * (1 + self.replicas);
+        let nodes: Vec<_> = (0..count).map(|_| self.node().start()).collect();
+        let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text().to_owned()).collect();
+        let group = Group::new(nodes, self.proxied);
+        let cluster = Cluster { group, ids, password: self.password.clone() };
+        cluster.announce();
+        self.give_out_slots(&cluster);
+        cluster.introduce();
+        for (index, node) in cluster.nodes().iter().enumerate().skip(self.primaries) {
+            group::order(node, &["CLUSTER", "REPLICATE", &cluster.ids[index % self.primaries]]);
+        }
+        cluster.wait_until_ok();
+        cluster
+    }
+
+    fn node(&self) -> ServerBuilder {
+        let mut node = ServerBuilder::node(self.node_timeout);
+        if self.append_only {
+            node = node.append_only();
+        }
+        if let Some(password) = &self.password {
+            node = node.password(password).arg("masterauth", &quoted(password));
+        }
+        self.directives.iter().fold(node, |node, (key, value)| node.arg(key, value))
+    }
+
+    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes that meet with equal ones
+    /// have to sort that out first.
+    fn give_out_slots(&self, cluster: &Cluster) {
+        for (index, node) in cluster.nodes().iter().enumerate() {
+            group::order(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+            if index >= self.primaries {
+                continue;
+            }
+            let bound = |index: usize| index * usize::from(SLOTS) / self.primaries;
+            // One by one: ranges came with version 7.
+            let slots: Vec<String> = (bound(index)..bound(index + 1)).map(|slot| slot.to_string()).collect();
+            let mut command = vec!["CLUSTER", "ADDSLOTS"];
+            command.extend(slots.iter().map(String::as_str));
+            group::order(node, &command);
+        }
+    }
+}
+
+impl Cluster {
+    /// Lets the nodes announce their proxies, now and after a restart.
+    fn announce(&self) {
+        for (index, node) in self.nodes().iter().enumerate().filter(|_| self.group.is_proxied()) {
+            let announced = self.group.announced(index);
+            for (name, value) in [
+                ("cluster-announce-ip", announced.ip().to_string()),
+                ("cluster-announce-port", announced.port().to_string()),
+                ("cluster-announce-bus-port", (node.port() + BUS_OFFSET).to_string()),
+            ] {
+                group::order(node, &["CONFIG", "SET", name, &value]);
+            }
+            group::order(node, &["CONFIG", "REWRITE"]);
+        }
+    }
+
+    /// Lets every node meet every other, and waits until they have.
+    #[track_caller]
+    fn introduce(&self) {
+        for (index, node) in self.nodes().iter().enumerate() {
+            let (port, bus) = (node.port().to_string(), (node.port() + BUS_OFFSET).to_string());
+            for other in &self.nodes()[..index] {
+                group::order(other, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+            }
+        }
+        self.wait_for("all nodes know each other", || self.acquainted());
+    }
+}

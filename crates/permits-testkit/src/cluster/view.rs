@@ -1,0 +1,118 @@
+//! What one node of a cluster believes about all of them, as `CLUSTER NODES` tells it.
+//!
+//! Nodes learn of changes by gossip, so their views differ for a while. A view is therefore always that of one
+//! node, and what holds for the cluster is judged by [`Cluster`](super::Cluster), over the views of all.
+
+use super::slot::SLOTS;
+
+/// The belief of one node. Nodes are given by their index in the cluster.
+#[derive(Debug, PartialEq)]
+pub(super) struct View {
+    /// The owner of each slot.
+    pub(super) owners: Vec<Option<usize>>,
+    /// What is known of each node; `None` for one that is not known, or not yet by its name.
+    pub(super) nodes: Vec<Option<Belief>>,
+    /// Nodes that are of no use: half-known ones, or strangers.
+    pub(super) strangers: usize,
+}
+
+/// What is believed of one node.
+#[derive(Debug, PartialEq)]
+pub(super) struct Belief {
+    /// The primary it follows, if it is a replica and the primary is known.
+    pub(super) primary: Option<usize>,
+    /// Whether it is, or may be, out of reach.
+    pub(super) failing: bool,
+    /// Whether the node that believes all this has a link to it.
+    pub(super) linked: bool,
+    /// The version of its claims: of two owners of a slot, that with the greater one is right.
+    pub(super) epoch: u64,
+}
+
+impl View {
+    /// Reads a reply to `CLUSTER NODES`, in a cluster whose nodes have these ids.
+    ///
+    /// # Panics
+    ///
+    /// If it is not one.
+    #[track_caller]
+    pub(super) fn parse(reply: &str, ids: &[String]) -> Self {
+        let mut view = Self {
+            owners: vec![None; usize::from(SLOTS)],
+            nodes: ids.iter().map(|_| None).collect(),
+            strangers: 0,
+        };
+        for line in reply.lines() {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [id, _address, flags, primary, _ping, _pong, epoch, link, slots @ ..] = &fields[..] else {
+                panic!("not a line of CLUSTER NODES: {line:?}");
+            };
+            let index = |id: &str| ids.iter().position(|known| known == id);
+            let flag = |name: &str| flags.split(',').any(|flag| flag == name);
+            let Some(node) = index(id).filter(|_| !flag("handshake")) else {
+                view.strangers += 1;
+                continue;
+            };
+            view.nodes[node] = Some(Belief {
+                primary: index(primary),
+                failing: flag("fail") || flag("fail?"),
+                linked: flag("myself") || *link == "connected",
+                epoch: epoch.parse().unwrap_or_else(|_| panic!("not an epoch: {line:?}")),
+            });
+            // What stands in brackets is a migration.
+            for range in slots.iter().filter(|range| !range.starts_with('[')) {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let bound = |text: &str| text.parse().unwrap_or_else(|_| panic!("not a slot: {line:?}"));
+                let (first, last): (usize, usize) = (bound(first), bound(last));
+                view.owners[first..=last].fill(Some(node));
+            }
+        }
+        view
+    }
+
+    /// The owner of `slot` and the version of its claim.
+    pub(super) fn claim(&self, slot: u16) -> Option<(u64, usize)> {
+        let owner = self.owners[usize::from(slot)]?;
+        Some((self.nodes[owner].as_ref()?.epoch, owner))
+    }
+
+    /// The nodes that follow `primary`.
+    pub(super) fn replicas_of(&self, primary: usize) -> Vec<usize> {
+        let follows = |node: &usize| self.nodes[*node].as_ref().is_some_and(|it| it.primary == Some(primary));
+        (0..self.nodes.len()).filter(follows).collect()
+    }
+
+    /// Who owns what and follows whom: on this all nodes have to agree.
+    pub(super) fn same_map(&self, other: &Self) -> bool {
+        let primaries = |view: &Self| -> Vec<Option<usize>> {
+            view.nodes.iter().map(|node| node.as_ref().and_then(|it| it.primary)).collect()
+        };
+        self.owners == other.owners && primaries(self) == primaries(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_replicas_failures_and_migrations_are_told_apart() {
+        let ids = ["aa", "bb", "cc"].map(str::to_owned);
+        let reply = "aa 127.0.0.1:1@2 myself,master - 0 0 7 connected 0-99 200 [93->-bb] [5-<-bb]\n\
+                     bb 127.0.0.1:3@4,host master,fail? - 0 0 8 disconnected 100-199\n\
+                     cc 127.0.0.1:5@6 slave aa 0 0 7 connected\n\
+                     dd :0@0 handshake,noaddr - 0 0 0 disconnected\n";
+        let view = View::parse(reply, &ids);
+        assert_eq!(view.claim(99), Some((7, 0)));
+        assert_eq!(view.claim(93), Some((7, 0)), "it is migrating and still owned");
+        assert_eq!(view.claim(100), Some((8, 1)));
+        assert_eq!(view.claim(200), Some((7, 0)));
+        assert_eq!(view.claim(201), None);
+        assert_eq!(view.replicas_of(0), [2]);
+        assert_eq!(view.strangers, 1);
+        let failing: Vec<bool> = view.nodes.iter().map(|node| node.as_ref().unwrap().failing).collect();
+        assert_eq!(failing, [false, true, false]);
+        let linked: Vec<bool> = view.nodes.iter().map(|node| node.as_ref().unwrap().linked).collect();
+        assert_eq!(linked, [true, false, true]);
+    }
+}

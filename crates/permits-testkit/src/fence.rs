@@ -1,0 +1,124 @@
+//! A resource that is fenced: what permits protect, in tests of their tokens.
+//!
+//! [`FencedResource`] remembers the highest token it saw for each slot and refuses a lower one. That is all a
+//! resource has to do to be safe from a holder that lost its permit and has not noticed: whoever holds the slot
+//! now came with a higher token. It is judged per slot, because of two holders of one semaphore the one with the
+//! lower token is no less in the right.
+//!
+//! Other processes reach it through a [`FencedServer`], line by line over a Unix socket:
+//!
+//! | request | reply |
+//! |---|---|
+//! | `WRITE slot token data` | `OK`, or `STALE highest` |
+//! | anything else | `ERROR reason` |
+
+mod service;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use service::{FencedClient, FencedServer};
+
+/// A resource that takes writes with the highest token of their slot, or a higher one, and refuses stale ones.
+///
+/// # Examples
+///
+/// ```
+/// use permits_testkit::{FencedResource, Stale};
+///
+/// let resource = FencedResource::new();
+/// assert_eq!(resource.write(0, 7, "by the first holder"), Ok(()));
+/// assert_eq!(resource.write(0, 9, "by the next"), Ok(()));
+/// assert_eq!(resource.write(0, 7, "too late"), Err(Stale { slot: 0, token: 7, highest: 9 }));
+/// assert_eq!(resource.write(1, 8, "by the holder of another slot"), Ok(()));
+/// assert_eq!(resource.writes().len(), 3);
+/// ```
+#[derive(Debug, Default)]
+pub struct FencedResource {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    highest: HashMap<u32, u64>,
+    writes: Vec<Write>,
+    refused: Vec<Write>,
+}
+
+/// A write, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The slot of the permit under which it was made.
+    pub slot: u32,
+    /// The token of that permit.
+    pub token: u64,
+    /// What was written.
+    pub data: String,
+}
+
+/// A write was refused: its slot has been used with a higher token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The slot.
+    pub slot: u32,
+    /// The token that is stale.
+    pub token: u64,
+    /// The highest token of the slot.
+    pub highest: u64,
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { slot, token, highest } = self;
+        write!(formatter, "token {token} of slot {slot} is stale: {highest} was seen")
+    }
+}
+
+impl std::error::Error for Stale {}
+
+impl FencedResource {
+    /// A resource that nobody has written to.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes `data` under a permit with this slot and token.
+    ///
+    /// # Errors
+    ///
+    /// If a higher token was seen for the slot; then nothing is written.
+    pub fn write(&self, slot: u32, token: u64, data: &str) -> Result<(), Stale> {
+        let mut state = self.state();
+        let write = Write { slot, token, data: data.to_owned() };
+        let highest = state.highest.entry(slot).or_default();
+        if token < *highest {
+            let stale = Stale { slot, token, highest: *highest };
+            state.refused.push(write);
+            return Err(stale);
+        }
+        *highest = token;
+        state.writes.push(write);
+        Ok(())
+    }
+
+    /// The highest token seen for `slot`; `None` if it was never written to.
+    pub fn highest(&self, slot: u32) -> Option<u64> {
+        self.state().highest.get(&slot).copied()
+    }
+
+    /// The writes that were accepted, in order.
+    pub fn writes(&self) -> Vec<Write> {
+        self.state().writes.clone()
+    }
+
+    /// The writes that were refused, in order.
+    pub fn refused(&self) -> Vec<Write> {
+        self.state().refused.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is done under one lock, so none is half made by a panic elsewhere.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,237 @@
+//! How a set of sentinels is formed.
+//!
+//! A sentinel learns of replicas from what the primary says, every 10 seconds and once at its start: so it is
+//! started when the primary has them all. It learns of other sentinels from what each says of itself every 2
+//! seconds: so each is told the same right away, in the same words.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{SERVICE, Sentinels};
+use crate::group::{self, Group};
+use crate::resp::Resp;
+use crate::server::Server;
+use crate::server::launch::{ServerBuilder, quoted};
+
+/// How many seconds a replica may be silent and still count for `min-replicas-to-write`.
+const MAX_LAG: &str = "2";
+
+/// A primary with replicas and sentinels to be configured; made by [`Sentinels::builder`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct SentinelsBuilder {
+    sentinels: usize,
+    replicas: usize,
+    quorum: usize,
+    down_after: Duration,
+    failover_timeout: Duration,
+    min_replicas_to_write: usize,
+    directives: Vec<(String, String)>,
+    append_only: bool,
+    proxied: bool,
+    password: Option<String>,
+    sentinel_password: Option<String>,
+}
+
+impl SentinelsBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            sentinels: 3,
+            replicas: 2,
+            quorum: 2,
+            down_after: Duration::from_secs(1),
+            failover_timeout: Duration::from_secs(3),
+            min_replicas_to_write: 0,
+            directives: Vec::new(),
+            append_only: false,
+            proxied: false,
+            password: None,
+            sentinel_password: None,
+        }
+    }
+
+    /// How many sentinels watch; 3 unless told otherwise.
+    pub fn sentinels(mut self, sentinels: usize) -> Self {
+        self.sentinels = sentinels;
+        self
+    }
+
+    /// How many replicas the primary has; 2 unless told otherwise.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// How many sentinels must agree that the primary is down; 2 unless told otherwise.
+    pub fn quorum(mut self, quorum: usize) -> Self {
+        self.quorum = quorum;
+        self
+    }
+
+    /// How long a server may be silent before a sentinel holds it for down; 1 s unless told otherwise.
+    pub fn down_after(mut self, down_after: Duration) -> Self {
+        self.down_after = down_after;
+        self
+    }
+
+    /// How long a failover may take before it is given up; 3 s unless told otherwise. After twice that, another
+    /// is tried.
+    pub fn failover_timeout(mut self, failover_timeout: Duration) -> Self {
+        self.failover_timeout = failover_timeout;
+        self
+    }
+
+    /// Lets a primary refuse writes unless so many replicas have been heard of within 2 seconds; 0 unless told
+    /// otherwise.
+    pub fn min_replicas_to_write(mut self, replicas: usize) -> Self {
+        self.min_replicas_to_write = replicas;
+        self
+    }
+
+    /// Adds a directive to the configuration of the primary and the replicas, as [`ServerBuilder::arg`] does
+    /// for one.
+    pub fn arg(mut self, key: &str, value: &str) -> Self {
+        self.directives.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Keeps the data of the primary and the replicas in append-only files.
+    pub fn append_only(mut self) -> Self {
+        self.append_only = true;
+        self
+    }
+
+    /// Demands `password` of every client of the primary and the replicas, the sentinels included.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Demands `password` of every client of the sentinels, and of the sentinels among themselves.
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.sentinel_password = Some(password.to_owned());
+        self
+    }
+
+    /// Puts a [`Proxy`](crate::Proxy) before the primary and each replica, at whose address all others reach it: clients,
+    /// sentinels and replicas.
+    ///
+    /// With [`Proxy::stall`](crate::Proxy::stall) a primary can be parted from the rest and go on.
+    pub fn proxied(mut self) -> Self {
+        self.proxied = true;
+        self
+    }
+
+    /// Starts everything; returns once every replica has its first copy and every sentinel knows all servers
+    /// and all the other sentinels.
+    ///
+    /// # Panics
+    ///
+    /// If there is no sentinel, if a server does not start, or if they do not agree within 60 seconds.
+    #[track_caller]
+    pub fn start(self) -> Sentinels {
+        assert!(self.sentinels > 0, "a set of sentinels needs a sentinel");
+        let servers: Vec<Server> = (0..=self.replicas).map(|_| self.server().start()).collect();
+        let mut set = Sentinels {
+            group: Group::new(servers, self.proxied),
+            sentinels: Vec::new(),
+            min_replicas_to_write: self.min_replicas_to_write,
+            password: self.password.clone(),
+            sentinel_password: self.sentinel_password.clone(),
+        };
+        set.attach_replicas();
+        let primary = set.group.announced(0);
+        set.sentinels = (0..self.sentinels).map(|_| self.sentinel(primary).start()).collect();
+        set.hurry();
+        set.introduce();
+        set.wait_until_ok();
+        set
+    }
+
+    fn server(&self) -> ServerBuilder {
+        let mut server = ServerBuilder::new()
+            .arg("min-replicas-to-write", &self.min_replicas_to_write.to_string())
+            .arg("min-replicas-max-lag", MAX_LAG);
+        if self.append_only {
+            server = server.append_only();
+        }
+        if let Some(password) = &self.password {
+            server = server.password(password).arg("masterauth", &quoted(password));
+        }
+        self.directives.iter().fold(server, |server, (key, value)| server.arg(key, value))
+    }
+
+    fn sentinel(&self, primary: SocketAddr) -> ServerBuilder {
+        let mut sentinel = ServerBuilder::sentinel();
+        if let Some(password) = &self.sentinel_password {
+            sentinel =
+                sentinel.password(password).arg("sentinel", &format!("sentinel-pass {}", quoted(password)));
+        }
+        let mut lines = vec![
+            format!("monitor {SERVICE} {} {} {}", primary.ip(), primary.port(), self.quorum),
+            format!("down-after-milliseconds {SERVICE} {}", self.down_after.as_millis()),
+            format!("failover-timeout {SERVICE} {}", self.failover_timeout.as_millis()),
+        ];
+        if let Some(password) = &self.password {
+            lines.push(format!("auth-pass {SERVICE} {}", quoted(password)));
+        }
+        lines.iter().fold(sentinel, |sentinel, line| sentinel.arg("sentinel", line))
+    }
+}
+
+impl Sentinels {
+    /// Makes all servers but the first replicas of that, and waits until it counts them.
+    #[track_caller]
+    fn attach_replicas(&self) {
+        for (index, server) in self.servers().iter().enumerate() {
+            let name = |address: SocketAddr| (address.ip().to_string(), address.port().to_string());
+            if self.group.is_proxied() {
+                let (host, port) = name(self.group.announced(index));
+                group::order(server, &["CONFIG", "SET", "replica-announce-ip", &host]);
+                group::order(server, &["CONFIG", "SET", "replica-announce-port", &port]);
+            }
+            if index > 0 {
+                let (host, port) = name(self.group.announced(0));
+                group::order(server, &["REPLICAOF", &host, &port]);
+            }
+            group::order(server, &["CONFIG", "REWRITE"]);
+        }
+        self.wait_for("the primary has its replicas", || {
+            let info = group::ask_text(&self.servers()[0], &["INFO", "replication"])?;
+            let online = |replica: &usize| {
+                info.contains(&format!("port={},state=online", self.group.announced(*replica).port()))
+            };
+            match (1..self.servers().len()).find(|replica| !online(replica)) {
+                Some(replica) => Err(format!("replica {replica} is not online")),
+                None => Ok(()),
+            }
+        });
+    }
+
+    /// Lets the sentinels look and talk more often: by default they look at a replica every 10 seconds, and after
+    /// a failover it takes two looks until they have the whole picture.
+    fn hurry(&self) {
+        for sentinel in &self.sentinels {
+            // Before version 7 this cannot be set, and everything takes longer.
+            sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500"]);
+        }
+    }
+
+    /// Tells each sentinel of each other what that would say of itself.
+    #[track_caller]
+    fn introduce(&self) {
+        let primary = self.group.announced(0);
+        let (host, port) = (primary.ip(), primary.port());
+        for sentinel in &self.sentinels {
+            let address = sentinel.address();
+            let id = sentinel.command(&["SENTINEL", "MYID"]).text().to_owned();
+            let hello = format!("{},{},{id},0,{SERVICE},{host},{port},0", address.ip(), address.port());
+            for other in &self.sentinels {
+                if other.port() != sentinel.port() {
+                    let reply = other.command(&["PUBLISH", "__sentinel__:hello", &hello]);
+                    assert_eq!(reply, Resp::Int(1), "the sentinel takes the greeting");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Certificates for servers that speak TLS, made anew for every test.
+//!
+//! It owns a private authority and what it has signed: one certificate for servers on this machine and one for
+//! clients. The servers read them from files, and so do commands under test; libraries take the text. Nothing is
+//! kept in the repository, so nothing expires there and no key lies about.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use tempfile::TempDir;
+
+/// Whether a server asks its clients for certificates (`tls-auth-clients`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Every client must show one of the authority.
+    Required,
+    /// A client may show none; one of another authority is refused.
+    Optional,
+    /// Clients are not asked.
+    Ignored,
+}
+
+impl ClientCertificates {
+    pub(crate) fn directive(self) -> &'static str {
+        match self {
+            Self::Required => "yes",
+            Self::Optional => "optional",
+            Self::Ignored => "no",
+        }
+    }
+}
+
+/// A private authority with a certificate for servers at `localhost` and 127.0.0.1, and one for clients.
+///
+/// Clones share the files, which go with the last of them.
+///
+/// # Examples
+///
+/// ```
+/// use permits_testkit::{Certificates, ClientCertificates, Server};
+///
+/// let certificates = Certificates::new();
+/// let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
+///
+/// assert!(server.url().starts_with("rediss://127.0.0.1:"));
+/// assert!(certificates.authority().path().is_file());
+/// assert!(certificates.client_key().text().starts_with("-----BEGIN PRIVATE KEY-----"));
+/// // The kit itself needs no certificate.
+/// assert_eq!(server.command(&["PING"]).text(), "PONG");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    files: Arc<Files>,
+}
+
+#[derive(Debug)]
+struct Files {
+    authority: Pem,
+    server: Pem,
+    server_key: Pem,
+    client: Pem,
+    client_key: Pem,
+    _dir: TempDir,
+}
+
+impl Certificates {
+    /// Makes an authority and signs both certificates.
+    ///
+    /// # Panics
+    ///
+    /// If the files cannot be written.
+    #[expect(clippy::new_without_default, reason = "no two are equal, and files are written")]
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("permits-tls-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let mut params = named("permits test authority", &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let authority = CertifiedIssuer::self_signed(params, key()).expect("the parameters are valid");
+
+        let signed = |name: &str, hosts: &[&str], purpose: ExtendedKeyUsagePurpose| {
+            let mut params = named(name, hosts);
+            params.extended_key_usages = vec![purpose];
+            let key = key();
+            let certificate = params.signed_by(&key, &authority).expect("the parameters are valid");
+            let file = |kind: &str, text: String| Pem::write(dir.path(), &format!("{name}.{kind}"), text);
+            (file("pem", certificate.pem()), file("key", key.serialize_pem()))
+        };
+        let (server, server_key) =
+            signed("server", &["localhost", "127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
+        let (client, client_key) = signed("client", &[], ExtendedKeyUsagePurpose::ClientAuth);
+        let authority = Pem::write(dir.path(), "authority.pem", authority.pem());
+        let files = Files { authority, server, server_key, client, client_key, _dir: dir };
+        Self { files: Arc::new(files) }
+    }
+
+    /// The certificate of the authority, which a client has to trust.
+    pub fn authority(&self) -> &Pem {
+        &self.files.authority
+    }
+
+    /// The certificate of a client.
+    pub fn client(&self) -> &Pem {
+        &self.files.client
+    }
+
+    /// The key of the client's certificate.
+    pub fn client_key(&self) -> &Pem {
+        &self.files.client_key
+    }
+
+    /// What a server's configuration says about its files.
+    pub(crate) fn directives(&self) -> [(&'static str, &Path); 3] {
+        [
+            ("tls-ca-cert-file", self.files.authority.path()),
+            ("tls-cert-file", self.files.server.path()),
+            ("tls-key-file", self.files.server_key.path()),
+        ]
+    }
+}
+
+/// A certificate or a key, as a file and as its text.
+pub struct Pem {
+    path: PathBuf,
+    text: String,
+}
+
+impl Pem {
+    fn write(dir: &Path, name: &str, text: String) -> Self {
+        let path = dir.join(name);
+        fs::write(&path, &text).expect("a directory of our own can be written");
+        Self { path, text }
+    }
+
+    /// The file it is in.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A key is not to be printed with whatever holds it.
+        formatter.debug_struct("Pem").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("the system has randomness to give")
+}
+
+fn named(name: &str, hosts: &[&str]) -> CertificateParams {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).expect("the names are valid");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
