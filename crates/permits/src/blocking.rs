@@ -20,16 +20,25 @@
 
 use std::time::Duration;
 
-use crate::client::listed;
+use crate::client::{listed, thread_ended};
 use crate::error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
 };
+use crate::examine::Examination;
 use crate::handle::Handle;
 use crate::model::INSPECT_MAX;
 use crate::protocol::{Invalid, Operation};
 use crate::semaphore::{AcquireOptions, Inspection, answered, limit_set, revoked};
 use crate::session::core::Standing;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
+
+/// As [`ClientBuilder::examine`].
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn examine(builder: ClientBuilder) -> Result<Examination, ConnectError> {
+    builder.start_examining()?.blocking_recv().map_err(|_| thread_ended())
+}
 
 /// A session with a store, as [`crate::Client`].
 #[derive(Debug, Clone)]

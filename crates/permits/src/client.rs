@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
+use crate::examine::{self, Examination};
 use crate::handle::Handle;
 use crate::permit::Permit;
 use crate::protocol::{Holder, Id, Invalid, Name, Recovery, check_lease, check_prefix};
@@ -272,10 +273,51 @@ impl ClientBuilder {
         Ok(Client { session })
     }
 
-    fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+    /// Examines the store instead of connecting to it: whether it can be reached, what it is, what may be done
+    /// there, how it is configured, how fast it is; and, if nothing is in the way, tries every operation on a
+    /// semaphore of its own. What is not well comes with what it means and what to do about it.
+    ///
+    /// `permits doctor` prints what this returns. It takes some tenths of a second, at most some seconds for
+    /// each thing that gets no answer.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if a setting is not valid, or no thread can be started. A store that cannot be reached,
+    /// or denies access, is a [`Finding`](crate::Finding).
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the examination goes on in the background and clears away what it made.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), permits::ConnectError> {
+    /// let examination = permits::Client::builder("memory:").examine().await?;
+    /// for finding in &examination.findings {
+    ///     println!("{}: {}, {}", finding.severity, finding.subject, finding.observed);
+    /// }
+    /// assert!(examination.is_healthy());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn examine(self) -> Result<Examination, ConnectError> {
+        self.start_examining()?.await.map_err(|_| thread_ended())
+    }
+
+    pub(crate) fn start_examining(self) -> Result<oneshot::Receiver<Examination>, ConnectError> {
+        let address = self.checked_address()?;
+        examine::start(address, self.prefix, self.lease)
+    }
+
+    /// Where the store is, if what every store is told is valid.
+    fn checked_address(&self) -> Result<Address, ConnectError> {
         let address = Address::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         check_lease(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))?;
+        Ok(address)
+    }
+
+    fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+        let address = self.checked_address()?;
         let label = self.label.unwrap_or_else(default_label);
         if label.len() > MAX_LABEL {
             Err(Invalid::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
@@ -301,12 +343,12 @@ pub(crate) fn listed(
     Ok(names.into_iter().map(|name| name.to_string()).collect())
 }
 
-fn thread_ended() -> ConnectError {
+pub(crate) fn thread_ended() -> ConnectError {
     ConnectError::Thread { reason: "it ended at once".into() }
 }
 
 /// Twelve letters and digits: two sessions get the same once in 2^62.
-fn new_session_id() -> Id {
+pub(crate) fn new_session_id() -> Id {
     let id: String = std::iter::repeat_with(fastrand::alphanumeric).take(12).collect();
     Id::new(&id).expect("letters and digits make an id")
 }

@@ -44,6 +44,7 @@
 //!
 //! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
 //! what you get. [`blocking`] is the same without async. [`error`] has the errors, one enum an operation.
+//! [`ClientBuilder::examine`] says what is wrong with a store.
 //! Behind them, and not covered by semantic versioning: [`protocol`], what is said to a store; [`model`], what
 //! a semaphore does, as a pure function; [`store`], where semaphores live.
 #![forbid(unsafe_code)]
@@ -52,6 +53,7 @@ pub mod blocking;
 mod client;
 mod clock;
 pub mod error;
+mod examine;
 mod handle;
 pub mod model;
 mod permit;
@@ -65,6 +67,7 @@ pub use error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Invalid, Lost, ReleaseError, RenewError,
     StoreError,
 };
+pub use examine::{Examination, Finding, Severity};
 pub use handle::Handle;
 pub use permit::Permit;
 pub use protocol::Recovery;

@@ -249,6 +249,8 @@ suites! {
     local_blocking: Local Roomy Blocking,
     redis_async: Redis Roomy Async,
     redis_blocking: Redis Roomy Blocking,
+    cluster_async: Cluster Roomy Async,
+    cluster_blocking: Cluster Roomy Blocking,
     other_prefix_async: OtherPrefix Roomy Async,
     other_prefix_blocking: OtherPrefix Roomy Blocking,
     mutex_async: Mutex Cramped Async,

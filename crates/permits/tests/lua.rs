@@ -10,7 +10,7 @@ mod support {
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use permits::model::{self, Server as Told, State};
 use permits::protocol::{
@@ -18,6 +18,7 @@ use permits::protocol::{
     Renew, Renewed, Reply,
 };
 use permits::store::StoreError;
+use permits::store::redis::rights;
 use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
 use permits_testkit::{Connection, Resp, Server};
 use tokio::runtime::Runtime;
@@ -80,23 +81,65 @@ fn every_command_file_is_short_and_says_what_it_takes_returns_and_costs() {
     }
 }
 
+/// What stands in single quotes after each `start`, or in double ones.
+fn quoted_after(text: &str, start: &str) -> BTreeSet<String> {
+    let quoted = |part: &str| part.split(['\'', '"']).next().expect("it is closed").to_owned();
+    text.split(start).skip(1).map(quoted).collect()
+}
+
+/// The commands that the scripts run, and those with which they are run and heard of.
+fn commands_of_permits() -> BTreeSet<String> {
+    let scripts = COMMANDS.into_iter().chain(SHARED);
+    let run = scripts.flat_map(|name| quoted_after(&text(name), "redis.call('"));
+    // PUBLISH has another name in a cluster, so it is a variable there.
+    run.chain(["EVALSHA", "PING", "PUBLISH", "SUBSCRIBE"].map(str::to_owned)).collect()
+}
+
 #[test]
-fn the_check_of_rights_knows_every_command_that_the_scripts_run() {
-    let mut run = BTreeSet::new();
-    for name in COMMANDS.into_iter().chain(SHARED) {
-        for part in text(name).split("redis.call('").skip(1) {
-            run.insert(part.split('\'').next().expect("it is closed").to_owned());
-        }
-    }
-    // PUBLISH is SPUBLISH in a cluster, so its name is a variable there.
-    // Besides what runs the scripts, hears of grants, and asks whether the server is there.
-    run.extend(["EVALSHA", "PING", "PUBLISH", "SUBSCRIBE"].map(str::to_owned));
+fn the_check_of_rights_knows_every_command_that_is_needed() {
     let check = text(CHECK);
     let quoted = check.split('\'').skip(1).step_by(2);
     let checked =
         quoted.filter(|word| word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase()));
     let checked: BTreeSet<_> = checked.filter(|word| *word != "LIMIT").map(str::to_owned).collect();
-    assert_eq!(checked, run);
+    assert_eq!(checked, commands_of_permits());
+}
+
+#[test]
+fn the_rights_allow_every_command_that_is_run_and_no_other() {
+    let allowed = |needed: bool| -> BTreeSet<String> {
+        let rights = rights("permits").expect("the prefix is valid").into_iter();
+        let rules = rights.filter(|rights| rights.needed == needed).flat_map(|rights| rights.rules);
+        rules.filter_map(|rule| Some(rule.strip_prefix('+')?.to_uppercase())).collect()
+    };
+    // The check itself is run by EVAL, and so is a script that the server does not have.
+    let needed: BTreeSet<_> = commands_of_permits().into_iter().chain(["EVAL".to_owned()]).collect();
+    assert_eq!(allowed(true), needed);
+
+    let mut run = BTreeSet::new();
+    for file in rust_files(&folder().join("..")) {
+        run.extend(quoted_after(&fs::read_to_string(file).expect("it can be read"), "cmd(\""));
+    }
+    // Sentinels are other servers, with users of their own.
+    run.remove("SENTINEL");
+    let whole = |name: &String| name.replace("CONFIG", "CONFIG|GET").replace("CLUSTER", "CLUSTER|SLOTS");
+    let others: BTreeSet<_> = run.difference(&needed).map(whole).collect();
+    // The client selects a database by itself; and these are variables.
+    let variables = ["SELECT", "SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"].map(str::to_owned);
+    assert_eq!(allowed(false), others.into_iter().chain(variables).collect());
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use permits::error::Invalid;
+use permits::store::redis::rights;
 use permits::{
     AcquireError, AcquireOptions, AdminError, AdoptError, Client, ClientBuilder, ConnectError, Handle, Lost,
     Permit, Recovery, ReleaseError, Standing, StoreError,
@@ -550,19 +551,45 @@ async fn a_user_without_a_command_is_denied() {
     }
 }
 
+/// `ACL SETUSER exporter` with these rules, which it must accept.
+fn set_user<'a>(server: &Server, rules: impl IntoIterator<Item = &'a str>) -> String {
+    let command: Vec<&str> = ["ACL", "SETUSER", "exporter"].into_iter().chain(rules).collect();
+    assert_eq!(server.command(&command).text(), "OK");
+    format!("redis://exporter:{PASSWORD}@{}/", server.address())
+}
+
 #[tokio::test]
-async fn a_user_without_a_command_is_told_which_at_connect() {
+async fn a_user_without_one_of_the_least_rights_is_told_which_at_connect() {
     let server = Server::start();
-    for command in ["evalsha", "hset", "hdel", "zadd", "zrem", "publish"] {
-        let user =
-            ["ACL", "SETUSER", "exporter", "on", "nopass", "~*", "&*", "+@all", &format!("-{command}")];
-        assert_eq!(server.command(&user).text(), "OK");
-        let error = connect_error(&format!("redis://exporter:any@{}/", server.address())).await;
-        let ConnectError::Store(StoreError::Denied { reason }) = &error else {
-            panic!("{command}: {error:?}")
+    let rights = rights("permits").expect("it is valid");
+    let needed: Vec<String> =
+        rights.into_iter().filter(|rights| rights.needed).flat_map(|rights| rights.rules).collect();
+    let password = format!(">{PASSWORD}");
+    let rules = || [&*password].into_iter().chain(needed.iter().map(String::as_str));
+    let url = set_user(&server, rules());
+    connect(&url).await.close().await.expect("the server is up");
+
+    for rule in needed.iter().filter(|rule| rule.starts_with(['+', '~', '&'])) {
+        let others = ["reset"].into_iter().chain(rules().filter(|other| other != rule));
+        set_user(&server, others);
+        let error = connect_error(&url).await;
+        let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{rule}: {error:?}") };
+        let named = match rule.split_at(1) {
+            ("+", command) => reason.to_lowercase().contains(command),
+            ("~", _) => reason.contains("HSET permits:{"),
+            (_, channels) => reason.contains(channels.trim_end_matches('*')),
         };
-        assert!(reason.to_lowercase().contains(command), "{command}: {reason}");
+        assert!(named, "{rule}: {reason}");
+        keeps_the_secret(&error);
     }
+
+    set_user(&server, ["reset"].into_iter().chain(rules()));
+    let error = connect_error(&format!("{url}3")).await;
+    let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{error:?}") };
+    assert!(reason.contains("select"), "{reason}");
+    set_user(&server, ["+select"]);
+    connect(&format!("{url}3")).await.close().await.expect("the server is up");
+    nothing_is_left(&server);
 }
 
 #[tokio::test]

@@ -36,13 +36,21 @@ pub(crate) fn start(
     prefix: String,
 ) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
     let (opened, answer) = oneshot::channel();
+    on_its_own(move || run(config, address, prefix, opened))?;
+    Ok(answer)
+}
+
+/// Runs a future to its end on a thread and a runtime of its own.
+pub(crate) fn on_its_own<F: Future<Output = ()>>(
+    make: impl FnOnce() -> F + Send + 'static,
+) -> Result<(), ConnectError> {
     let failed = |error: std::io::Error| ConnectError::Thread { reason: error.to_string() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     std::thread::Builder::new()
         .name("permits".into())
-        .spawn(move || runtime.block_on(run(config, address, prefix, opened)))
+        .spawn(move || runtime.block_on(make()))
         .map_err(failed)?;
-    Ok(answer)
+    Ok(())
 }
 
 async fn run(

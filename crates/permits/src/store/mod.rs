@@ -7,7 +7,10 @@ mod local;
 mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "local", feature = "redis"))]
+mod trial;
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use std::time::Duration;
 
 use self::memory::MemoryStore;
 use crate::error::ConnectError;
+use crate::examine::Finding;
 use crate::protocol::{Command, Event, Id, Name, Reply};
 
 /// A call to a store, in progress.
@@ -124,6 +128,33 @@ pub(crate) async fn open(address: &Address, opening: Opening) -> Result<Arc<dyn 
         Address::Local(path) => Ok(Arc::new(local::LocalStore::open(path, opening)?)),
         #[cfg(feature = "redis")]
         Address::Redis(address) => Ok(Arc::new(redis::RedisStore::connect(address, opening).await?)),
+    }
+}
+
+impl fmt::Display for Address {
+    /// Without any password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(name) => write!(f, "memory:{name}"),
+            #[cfg(feature = "local")]
+            Self::Local(path) => write!(f, "{}", path.display()),
+            #[cfg(feature = "redis")]
+            Self::Redis(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Looks for what is wrong with a store. `lease` is the usual one of whoever asks.
+#[cfg_attr(not(any(feature = "local", feature = "redis")), expect(unused_variables))]
+pub(crate) async fn examine(address: &Address, prefix: &str, lease: Duration) -> Vec<Finding> {
+    match address {
+        Address::Memory(_) => {
+            vec![Finding::fine("store", "the memory of this process, which nobody else sees")]
+        }
+        #[cfg(feature = "local")]
+        Address::Local(path) => local::examination::examine(address, path, prefix, lease).await,
+        #[cfg(feature = "redis")]
+        Address::Redis(server) => redis::examination::examine(address, server, prefix, lease).await,
     }
 }
 

@@ -5,11 +5,13 @@
 //! expires.
 
 use std::future::Future;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use permits::store::redis::{Rights, rights};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Recovery};
-use permits_testkit::{Resp, Server};
+use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -29,9 +31,11 @@ crate::listed! {
         Memory,
         /// A file of its own.
         Local,
-        /// A server of its own.
+        /// A server of its own, as a user with the rights that are asked for.
         Redis,
-        /// The same under another key prefix, while a stranger holds all of the same name under the usual one.
+        /// A cluster that all cases share, each under a prefix of its own.
+        Cluster,
+        /// A server, under another key prefix, while a stranger holds all of the same name under the usual one.
         OtherPrefix,
         /// A limit of 1: a mutex.
         Mutex,
@@ -44,15 +48,18 @@ impl Provider {
     /// Whether a case may have as many units as it asks for. Otherwise it has one.
     pub(crate) fn is_roomy(self) -> bool {
         match self {
-            Self::Memory | Self::Local | Self::Redis | Self::OtherPrefix => true,
+            Self::Memory | Self::Local | Self::Redis | Self::Cluster | Self::OtherPrefix => true,
             Self::Mutex | Self::Drained => false,
         }
     }
 
-    fn prefix(self) -> &'static str {
+    /// A prefix for a case.
+    fn prefix(self) -> String {
+        static CASES: AtomicU64 = AtomicU64::new(0);
         match self {
-            Self::OtherPrefix => "team-b:permits",
-            _ => "permits",
+            Self::OtherPrefix => "team-b:permits".into(),
+            Self::Cluster => format!("case-{}", CASES.fetch_add(1, Ordering::Relaxed)),
+            _ => "permits".into(),
         }
     }
 
@@ -62,12 +69,29 @@ impl Provider {
     }
 }
 
+/// Makes a user with the rights that the library asks for, for two prefixes, and no other. Returns the URL by
+/// which it logs in.
+fn log_in(server: &Server, prefix: &str) -> String {
+    for (index, prefix) in [prefix, "permits"].into_iter().enumerate() {
+        let rights = rights(prefix).expect("the prefix is valid");
+        // A server before 7.0 does not know what is for clusters.
+        let known = |rules: &&Rights| !rules.rules.iter().any(|rule| rule == "+spublish");
+        let rules = rights.iter().filter(known).flat_map(|rights| &rights.rules);
+        // The second time, what the first allowed is not to be taken away.
+        let kept = rules.filter(|rule| index == 0 || rule.starts_with(['~', '&'])).map(String::as_str);
+        let command: Vec<&str> = ["ACL", "SETUSER", "exporter", ">secret"].into_iter().chain(kept).collect();
+        assert_eq!(server.command(&command).text(), "OK");
+    }
+    format!("redis://exporter:secret@{}/", server.address())
+}
+
 /// See the module.
 pub(crate) struct Scene {
     provider: Provider,
     face: Face,
     name: String,
     url: String,
+    prefix: String,
     server: Option<Server>,
     /// Goes with the file in it.
     _directory: Option<TempDir>,
@@ -79,23 +103,25 @@ impl Scene {
     pub(crate) fn new(provider: Provider, face: Face) -> Self {
         static MEMORIES: AtomicU64 = AtomicU64::new(0);
         let (mut server, mut directory) = (None, None);
+        let (name, prefix) = ("exports".into(), provider.prefix());
         let url = match provider {
             Provider::Memory => format!("memory:conformance-{}", MEMORIES.fetch_add(1, Ordering::Relaxed)),
             Provider::Local => {
                 let directory = directory.insert(TempDir::new().expect("there is room"));
                 format!("local:{}", directory.path().join("semaphores.db").display())
             }
-            _ => server.insert(Server::start()).url(),
+            Provider::Cluster => cluster().url(),
+            _ => log_in(server.insert(Server::start()), &prefix),
         };
-        Self { provider, face, name: "exports".into(), url, server, _directory: directory, stranger: None }
+        Self { provider, face, name, url, prefix, server, _directory: directory, stranger: None }
     }
 
     /// Lets the strangers of the provider take their units.
     pub(crate) async fn enter_strangers(&mut self) {
         let (prefix, limit, weight) = match self.provider {
-            Provider::Drained => (self.provider.prefix(), 5, 4),
+            Provider::Drained => (self.prefix.as_str(), 5, 4),
             Provider::OtherPrefix => ("permits", 1, 1),
-            Provider::Memory | Provider::Local | Provider::Redis | Provider::Mutex => return,
+            _ => return,
         };
         let client = self.plain_builder().prefix(prefix).label("stranger").connect().await.expect("it is up");
         let options = AcquireOptions::new().weight(weight).holder("stranger");
@@ -110,7 +136,7 @@ impl Scene {
 
     /// The settings of a client for the case.
     pub(crate) fn builder(&self) -> ClientBuilder {
-        self.plain_builder().prefix(self.provider.prefix())
+        self.plain_builder().prefix(&self.prefix)
     }
 
     /// A client of the case's own.
@@ -215,9 +241,18 @@ impl Scene {
     /// On a server, there is no key of the semaphore of this name.
     #[track_caller]
     pub(crate) fn knows_no_key_of(&self, name: &str) {
-        if let Some(server) = &self.server {
-            let pattern = format!("*{{{name}}}*");
+        let pattern = format!("{}:{{{name}}}*", self.prefix);
+        for server in self.servers() {
             assert_eq!(server.command(&["KEYS", &pattern]).array(), []);
+        }
+    }
+
+    /// The servers that have keys of the case.
+    fn servers(&self) -> &[Server] {
+        match (&self.server, self.provider) {
+            (Some(server), _) => std::slice::from_ref(server),
+            (None, Provider::Cluster) => cluster().nodes(),
+            (None, _) => &[],
         }
     }
 
@@ -240,16 +275,25 @@ impl Scene {
             permit.release().await.expect("it is held");
         }
         client.close().await.expect("the store is up");
-        if let Some(server) = &self.server {
-            only_idle_state_is_left(server);
+        // Where there are others, they have a server of their own, or another prefix.
+        let pattern =
+            if self.provider == Provider::Cluster { format!("{}:*", self.prefix) } else { "*".into() };
+        for server in self.servers() {
+            only_idle_state_is_left(server, &pattern);
         }
     }
 }
 
+/// A cluster of three, which ends with the process.
+fn cluster() -> &'static Cluster {
+    static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::builder().replicas(0).start());
+    &CLUSTER
+}
+
 /// Of all keys only `state` is left, of any semaphore, and it expires.
-fn only_idle_state_is_left(server: &Server) {
+fn only_idle_state_is_left(server: &Server, pattern: &str) {
     let mut connection = server.connect().expect("the server is up");
-    let keys = connection.call(&["KEYS", "*"]).expect("the server is up");
+    let keys = connection.call(&["KEYS", pattern]).expect("the server is up");
     for key in keys.array().iter().map(Resp::text) {
         assert!(key.ends_with(":state"), "{key} is left");
         let expiry = connection.call(&["PTTL", key]).expect("the server is up").int();

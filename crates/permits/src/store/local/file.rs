@@ -16,10 +16,10 @@ use crate::protocol::{Command, Event, Id, Invalid, Name, Reply};
 use crate::store::StoreError;
 
 /// Marks a file as ours: "prmt".
-const APPLICATION_ID: i64 = 0x7072_6D74;
+pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
 
 /// The form of the tables.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 
 /// How long to wait for another process's transaction.
 const BUSY: Duration = Duration::from_secs(5);
@@ -329,7 +329,7 @@ fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
 }
 
 /// What an error of SQLite's means.
-fn failure(path: &Path, error: rusqlite::Error) -> StoreError {
+pub(super) fn failure(path: &Path, error: rusqlite::Error) -> StoreError {
     let reason = format!("{}: {error}", path.display());
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Unreachable { reason },

@@ -6,10 +6,12 @@
 //!
 //! - `file`: where it is, who may use it, what is in it.
 //! - `clock`: time that goes on while the machine sleeps, and ends every lease when it restarts.
+//! - `examination`: what is wrong with a file.
 //!
 //! For one machine only: SQLite's locks and its shared memory do not work over network file systems.
 
 mod clock;
+pub(super) mod examination;
 mod file;
 
 use std::sync::mpsc::{self, RecvTimeoutError};

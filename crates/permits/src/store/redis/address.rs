@@ -238,6 +238,17 @@ fn tls_client(_: ConnectionInfo, _: &Parts<'_>) -> Result<redis::Client, String>
     Err("TLS needs the feature `tls` of the crate".into())
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |servers: &[Server]| servers.iter().map(Server::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Server(server) => server.fmt(f),
+            Self::Sentinels(to) => write!(f, "{:?}, watched by {}", to.service, list(&to.sentinels)),
+            Self::Cluster(seeds) => write!(f, "the cluster with {}", list(seeds)),
+        }
+    }
+}
+
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.host_and_port(), self.client.get_connection_info().addr()) {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Server;
 use super::connecting::{Plan, connect};
-use super::errors::Failure;
+use super::errors::{self, Failure};
 use super::place::Place;
 use super::slots::{Node, Slots};
 use super::supervisor::Supervisor;
@@ -249,40 +249,7 @@ impl Shared {
         };
         fastrand::shuffle(&mut known);
         known.sort_by_key(|(up, _)| !up);
-        let mut error = StoreError::Unreachable { reason: "no node of the cluster is known".into() };
-        for server in known.into_iter().map(|(_, server)| server).chain(self.seeds.iter().cloned()) {
-            let asking = async {
-                let mut connection = connect(&server).await?;
-                redis::cmd("CLUSTER").arg("SLOTS").query_async::<Value>(&mut connection).await
-            };
-            let asked = server.host_and_port().map(|(host, _)| host.to_owned()).unwrap_or_default();
-            match timeout(MAP_PATIENCE, asking).await {
-                Ok(Ok(value)) => match Slots::read(&value, &asked) {
-                    Some(slots) => return Ok((slots, server)),
-                    None => {
-                        let reason = format!("{server}: the cluster serves no slots");
-                        error = StoreError::Unreachable { reason };
-                    }
-                },
-                Ok(Err(failed)) => {
-                    error = match super::errors::of_connecting(&failed) {
-                        StoreError::Unreachable { reason } => {
-                            StoreError::Unreachable { reason: format!("{server}: {reason}") }
-                        }
-                        other => other,
-                    };
-                    if failed.detail().is_some_and(|detail| detail.contains("cluster support disabled")) {
-                        let reason = format!("{server} is not in a cluster: connect with redis://");
-                        return Err(StoreError::Unsupported { reason });
-                    }
-                }
-                Err(_) => {
-                    let reason = format!("{server}: no answer within {MAP_PATIENCE:?}");
-                    error = StoreError::Unreachable { reason };
-                }
-            }
-        }
-        Err(error)
+        ask_for_map(known.into_iter().map(|(_, server)| server).chain(self.seeds.iter().cloned())).await
     }
 
     /// Takes a new map: forgets nodes that serve nothing any more, and lets channels follow their slots.
@@ -342,6 +309,48 @@ impl Inner {
             }
         }
         moved
+    }
+}
+
+/// Asks one after the other for the map. Returns it with who told it.
+pub(super) async fn ask_for_map(
+    servers: impl Iterator<Item = Server>,
+) -> Result<(Slots, Server), StoreError> {
+    let mut error = StoreError::Unreachable { reason: "no node of the cluster is known".into() };
+    for server in servers {
+        match timeout(MAP_PATIENCE, ask_one(&server)).await {
+            Ok(Ok(slots)) => return Ok((slots, server)),
+            Ok(Err(unsupported @ StoreError::Unsupported { .. })) => return Err(unsupported),
+            Ok(Err(failed)) => error = failed,
+            Err(_) => {
+                let reason = format!("{server}: no answer within {MAP_PATIENCE:?}");
+                error = StoreError::Unreachable { reason };
+            }
+        }
+    }
+    Err(error)
+}
+
+async fn ask_one(server: &Server) -> Result<Slots, StoreError> {
+    let asking = async {
+        let mut connection = connect(server).await?;
+        redis::cmd("CLUSTER").arg("SLOTS").query_async::<Value>(&mut connection).await
+    };
+    let asked = server.host_and_port().map(|(host, _)| host).unwrap_or_default();
+    match asking.await {
+        Ok(value) => Slots::read(&value, asked).ok_or_else(|| StoreError::Unreachable {
+            reason: format!("{server}: the cluster serves no slots"),
+        }),
+        Err(error) if error.detail().is_some_and(|text| text.contains("cluster support disabled")) => {
+            let reason = format!("{server} is not in a cluster: connect with redis://");
+            Err(StoreError::Unsupported { reason })
+        }
+        Err(error) => Err(match errors::of_connecting(&error) {
+            StoreError::Unreachable { reason } => {
+                StoreError::Unreachable { reason: format!("{server}: {reason}") }
+            }
+            other => other,
+        }),
     }
 }
 

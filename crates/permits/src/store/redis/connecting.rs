@@ -19,7 +19,7 @@ use crate::store::{Opening, Signals, StoreError};
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// How long making a connection may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The oldest version of the server that will do, alone and in a cluster: sharded channels came with 7.0.
 const OLDEST: (u32, u32) = (6, 2);
@@ -68,7 +68,7 @@ impl Plan {
                 denied(&check, &mut third)
             );
             let version = version?;
-            if let Err(error) = self.check_version(&version) {
+            if let Err(error) = check_version(&version, self.in_cluster) {
                 return Ok(Err(error));
             }
             let (memory, denied) = (memory?, denied?);
@@ -109,17 +109,13 @@ impl Plan {
         connect(&server.map_err(unreachable)?).await
     }
 
-    fn check_version(&self, info: &str) -> Result<(), StoreError> {
-        check_version(info, if self.in_cluster { OLDEST_IN_CLUSTER } else { OLDEST })
-    }
-
     fn check(&self) -> redis::Cmd {
         let mut check = redis::cmd("EVAL");
         check
             .arg(scripts::CHECK)
             .arg(0)
             .arg(keys::some_key(&self.prefix))
-            .arg(keys::channel(&self.prefix, None, &self.session))
+            .arg(keys::some_channel(&self.prefix, self.in_cluster, &self.session))
             .arg(if self.in_cluster { "S" } else { "" });
         check
     }
@@ -230,7 +226,8 @@ impl Backoff {
     }
 }
 
-fn check_version(info: &str, oldest: (u32, u32)) -> Result<(), StoreError> {
+pub(super) fn check_version(info: &str, in_cluster: bool) -> Result<(), StoreError> {
+    let oldest = if in_cluster { OLDEST_IN_CLUSTER } else { OLDEST };
     let version = field(info, "redis_version").unwrap_or_default();
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= oldest {
@@ -247,7 +244,7 @@ fn evicting_policy(info: &str) -> Option<&str> {
     (policy != "noeviction" && field(info, "maxmemory")? != "0").then_some(policy)
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
@@ -258,13 +255,13 @@ mod tests {
     #[test]
     fn versions_before_6_2_are_refused() {
         for old in ["5.0.14", "6.0.16", "", "nonsense"] {
-            let error = check_version(&format!("# Server\r\nredis_version:{old}\r\n"), OLDEST);
+            let error = check_version(&format!("# Server\r\nredis_version:{old}\r\n"), false);
             assert!(matches!(error, Err(StoreError::Unsupported { .. })), "{old}");
         }
         for new in ["6.2.0", "7.0.15", "10.1.0"] {
-            assert_eq!(check_version(&format!("redis_version:{new}\r\n"), OLDEST), Ok(()), "{new}");
+            assert_eq!(check_version(&format!("redis_version:{new}\r\n"), false), Ok(()), "{new}");
         }
-        assert!(check_version("redis_version:6.2.14\r\n", OLDEST_IN_CLUSTER).is_err());
+        assert!(check_version("redis_version:6.2.14\r\n", true).is_err());
     }
 
     #[test]

@@ -96,7 +96,10 @@ fn of_server(reason: String) -> StoreError {
     if NOT_NOW.iter().any(|code| has(&reason, code)) {
         StoreError::Unreachable { reason }
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| has(&reason, code))
-        || ["can't run this command", "can't access at least one"].iter().any(|text| reason.contains(text))
+        // In a script before 7.0; and when the client selects a database, of which error it keeps the text alone.
+        || ["can't run this command", "can't access at least one", "has no permissions"]
+            .iter()
+            .any(|text| reason.contains(text))
     {
         StoreError::Denied { reason }
     } else if has(&reason, "OOM") {

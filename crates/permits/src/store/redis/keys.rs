@@ -18,6 +18,22 @@ pub(crate) fn keys(prefix: &str, name: &Name) -> [String; PARTS.len()] {
 
 /// A pattern for SCAN that the `state` keys of all semaphores match.
 pub(crate) fn state_pattern(prefix: &str) -> String {
+    format!("{}:{{*}}:{}", escaped(prefix), PARTS[0])
+}
+
+/// A pattern for an ACL that all keys of all semaphores match.
+pub(crate) fn pattern(prefix: &str) -> String {
+    format!("{}:{{*", escaped(prefix))
+}
+
+/// A pattern for an ACL that the channels of all sessions match.
+pub(crate) fn channel_pattern(prefix: &str, in_cluster: bool) -> String {
+    let tag = if in_cluster { ":{*}" } else { "" };
+    format!("{}{tag}:wake:*", escaped(prefix))
+}
+
+/// As part of a pattern that matches just this.
+fn escaped(prefix: &str) -> String {
     let mut escaped = String::with_capacity(prefix.len());
     for character in prefix.chars() {
         if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
@@ -25,7 +41,7 @@ pub(crate) fn state_pattern(prefix: &str) -> String {
         }
         escaped.push(character);
     }
-    format!("{escaped}:{{*}}:{}", PARTS[0])
+    escaped
 }
 
 /// The semaphore whose `state` key this is.
@@ -40,6 +56,12 @@ pub(crate) fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
 /// A key such as semaphores have, to see whether they may be used. No semaphore has it: names are not empty.
 pub(crate) fn some_key(prefix: &str) -> String {
     format!("{prefix}:{{}}:{}", PARTS[0])
+}
+
+/// A channel such as sessions have, to see whether it may be used.
+pub(crate) fn some_channel(prefix: &str, in_cluster: bool, session: &Id) -> String {
+    let tag = if in_cluster { ":{}" } else { "" };
+    format!("{prefix}{tag}:wake:{session}")
 }
 
 /// The channel on which a session hears of grants, without the session's id. In a cluster it is one for each

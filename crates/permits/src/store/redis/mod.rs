@@ -7,6 +7,7 @@
 //! - `cluster`: a supervisor for each node, and `slots`, the map that says which.
 //! - `scripts`: the Lua, and how commands and replies are written.
 //! - `keys`: what the keys and channels are called. `listing`: which semaphores there are.
+//! - `rights`: which commands, keys and channels a user needs. `examination`: what is wrong with a server.
 //! - `errors`: what a failed call means.
 //!
 //! Redis 6.2 or newer, in a cluster 7.0, or Valkey. No type of the `redis` crate leaves this module.
@@ -15,9 +16,11 @@ mod address;
 mod cluster;
 mod connecting;
 mod errors;
+pub(super) mod examination;
 pub(crate) mod keys;
 mod listing;
 mod place;
+mod rights;
 mod scripts;
 mod slots;
 mod supervisor;
@@ -37,6 +40,7 @@ use self::cluster::Cluster;
 use self::connecting::Plan;
 use self::errors::Failure;
 use self::place::{Place, Watched};
+pub use self::rights::{Rights, rights};
 use self::scripts::{Malformed, Script, Scripts};
 use self::supervisor::Supervisor;
 use super::{Confirming, Executing, Listing, Opening, Store, StoreError};

@@ -70,6 +70,23 @@ impl Watched {
     }
 
     async fn ask(&self, patience: Duration) -> Result<Server, StoreError> {
+        let (newest, reasons) = self.ask_all(patience).await;
+        let Some(named) = newest else {
+            let reason = format!("no sentinel names a server ({})", reasons.join("; "));
+            return Err(StoreError::Unreachable { reason });
+        };
+        let server = self.address.server.at(&named.host, named.port);
+        *self.lock() = Some((named.host, named.port));
+        server.map_err(|reason| StoreError::Unsupported { reason })
+    }
+
+    /// The server that counts, and why those that name none do not.
+    pub(super) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
+        let (newest, reasons) = self.ask_all(SENTINEL_PATIENCE).await;
+        (newest.and_then(|named| self.address.server.at(&named.host, named.port).ok()), reasons)
+    }
+
+    async fn ask_all(&self, patience: Duration) -> (Option<Named>, Vec<String>) {
         let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, patience));
         let mut newest: Option<Named> = None;
         let mut reasons = Vec::new();
@@ -79,13 +96,7 @@ impl Watched {
                 Err(reason) => reasons.push(format!("{sentinel}: {reason}")),
             }
         }
-        let Some(named) = newest else {
-            let reason = format!("no sentinel names a server ({})", reasons.join("; "));
-            return Err(StoreError::Unreachable { reason });
-        };
-        let server = self.address.server.at(&named.host, named.port);
-        *self.lock() = Some((named.host, named.port));
-        server.map_err(|reason| StoreError::Unsupported { reason })
+        (newest, reasons)
     }
 
     async fn ask_one(&self, sentinel: &Server, patience: Duration) -> Result<Named, String> {

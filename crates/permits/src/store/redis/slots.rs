@@ -40,6 +40,15 @@ impl Slots {
         self.ranges.iter().map(|(.., node)| node.clone()).collect()
     }
 
+    /// How many slots are served, and how many are not.
+    pub(super) fn served(&self) -> u16 {
+        self.ranges.iter().map(|(first, last, _)| last - first + 1).sum()
+    }
+
+    pub(super) fn missing(&self) -> u16 {
+        SLOTS - self.served()
+    }
+
     /// One slot is known to have moved.
     pub(super) fn set(&mut self, slot: u16, to: Node) {
         let mut ranges = Vec::with_capacity(self.ranges.len() + 2);

@@ -1,0 +1,286 @@
+//! A cluster: primaries that die, slots that move, maps that are out of date, one shard that is stalled.
+
+use std::time::Duration;
+
+use permits::{AcquireError, Client, ConnectError, StoreError};
+use permits_testkit::cluster::{Cluster, slot};
+use permits_testkit::{Server, wait};
+
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest};
+
+/// The slot of a semaphore's keys.
+fn slot_of(name: &str) -> u16 {
+    slot(&format!("permits:{{{name}}}:state"))
+}
+
+/// A name whose semaphore lives on this node.
+fn name_on(cluster: &Cluster, node: usize) -> String {
+    let names = (0..).map(|number| format!("exports-{number}"));
+    names.into_iter().find(|name| cluster.primary_of(slot_of(name)) == node).expect("there is one")
+}
+
+/// Three primaries without replicas, whose others go on when one does not.
+fn apart() -> Cluster {
+    Cluster::builder().replicas(0).arg("cluster-require-full-coverage", "no").start()
+}
+
+/// How many channels are listened to on a node.
+fn channels(node: &Server) -> usize {
+    node.command(&["PUBSUB", "SHARDCHANNELS"]).array().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_session_spans_all_shards() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let client = connect(&cluster.url()).await;
+    for node in 0..3 {
+        let semaphore = client.semaphore(name_on(&cluster, node), 1);
+        let first = semaphore.acquire().await.expect("it is free");
+        let waiter = in_line(&semaphore, "next").await;
+        first.release().await.expect("it is held");
+        granted(waiter).await.release().await.expect("it is held");
+        is_at_rest(&semaphore).await;
+    }
+    assert_eq!(client.list().await.expect("the cluster is up").len(), 3);
+    client.close().await.expect("the cluster is up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
+    let cluster = Cluster::start();
+    let name = name_on(&cluster, 0);
+    let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let permit = holder.semaphore(&name, 1).acquire().await.expect("it is free");
+    let next = in_line(&waiter.semaphore(&name, 1), "next").await;
+    cluster.nodes()[0].kill();
+    let new = cluster.wait_for_new_primary(slot_of(&name), 0);
+    assert_ne!(new, 0);
+    in_time(async { while permit.renew().await.is_err() {} }).await;
+    assert!(!next.is_finished(), "the place is taken");
+    permit.release().await.expect("it is held still");
+    granted(next).await.release().await.expect("it is held");
+    is_at_rest(&holder.open(&name)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_by_agreement_is_followed() {
+    let cluster = Cluster::start();
+    let name = name_on(&cluster, 1);
+    let client = connect(&cluster.url()).await;
+    let semaphore = client.semaphore(&name, 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let next = in_line(&semaphore, "next").await;
+    cluster.failover(1);
+    in_time(permit.release()).await.expect("it is held still");
+    granted(next).await.release().await.expect("it is held");
+    is_at_rest(&semaphore).await;
+}
+
+/// While a slot moves, no script that may use a key that is not there is served, by either node: TRYAGAIN. What
+/// was asked for meanwhile is done when it has moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_moves_takes_holders_and_waiters_along() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let name = name_on(&cluster, 0);
+    let client = connect(&cluster.url()).await;
+    let semaphore = client.semaphore(&name, 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let first = in_line(&semaphore, "first").await;
+    let second = in_line(&semaphore, "second").await;
+
+    let migration = cluster.begin_migration(slot_of(&name), 2);
+    let releasing = tokio::spawn(permit.release());
+    // On the old node still, then on both, then on the new one alone.
+    while migration.move_keys(1) > 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!first.is_finished() && !releasing.is_finished());
+    }
+    migration.finish();
+    in_time(releasing).await.expect("it does not panic").expect("it is held still");
+    granted(first).await.release().await.expect("it is held");
+    granted(second).await.release().await.expect("it is held");
+
+    // The new node wakes who waits there.
+    let permit = semaphore.acquire().await.expect("it is free");
+    let next = in_line(&semaphore, "next").await;
+    assert!(wait::until(LIMIT, || channels(&cluster.nodes()[2]) > 0), "its channel has followed");
+    permit.release().await.expect("it is held");
+    granted(next).await.release().await.expect("it is held");
+    assert_eq!(channels(&cluster.nodes()[0]), 0);
+    is_at_rest(&semaphore).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_that_is_out_of_date_is_corrected() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let name = name_on(&cluster, 0);
+    let client = connect(&cluster.url()).await;
+    let semaphore = client.semaphore(&name, 1);
+    semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+    for to in [1, 2, 0, 1] {
+        cluster.migrate_slot(slot_of(&name), to);
+        let permit = in_time(semaphore.acquire()).await.expect("it is free");
+        permit.release().await.expect("it is held");
+    }
+    is_at_rest(&semaphore).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stalled_shard_holds_up_nobody_else() {
+    let cluster = apart();
+    let client = connect(&cluster.url()).await;
+    let (stalled, other) = (name_on(&cluster, 0), name_on(&cluster, 1));
+    let (stalled, other) = (client.semaphore(stalled, 1), client.semaphore(other, 1));
+    for semaphore in [&stalled, &other] {
+        semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+    }
+    cluster.nodes()[0].pause();
+    let late = {
+        let stalled = stalled.clone();
+        tokio::spawn(async move { stalled.acquire().await })
+    };
+    for _ in 0..20 {
+        in_time(other.acquire()).await.expect("it is free").release().await.expect("it is held");
+    }
+    assert!(!late.is_finished());
+    cluster.nodes()[0].resume();
+    granted(late).await.release().await.expect("it is held");
+    is_at_rest(&stalled).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_stays_away_runs_out_its_callers_patience_alone() {
+    let cluster = apart();
+    let patience = Duration::from_secs(3);
+    let client = builder(&cluster.url()).store_timeout(patience).connect().await.expect("it is up");
+    let (dead, other) = (name_on(&cluster, 2), name_on(&cluster, 1));
+    let (dead, other) = (client.semaphore(dead, 1), client.semaphore(other, 1));
+    dead.acquire().await.expect("it is free").release().await.expect("it is held");
+    cluster.nodes()[2].kill();
+    let asked = tokio::spawn(async move { (dead.acquire().await, dead.inspect().await) });
+    // The other shard's success is no success of this one's.
+    while !asked.is_finished() {
+        in_time(other.acquire()).await.expect("it is free").release().await.expect("it is held");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (acquired, inspected) = asked.await.expect("it does not panic");
+    assert!(matches!(acquired, Err(AcquireError::Store(ref error)) if error.is_temporary()), "{acquired:?}");
+    assert!(inspected.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channels_of_semaphores_not_used_any_more_are_given_up() {
+    let cluster = Cluster::builder().primaries(1).replicas(0).start();
+    let lease = Duration::from_millis(500);
+    let client = builder(&cluster.url()).lease(lease).connect().await.expect("it is up");
+    let held = client.semaphore("kept", 1).acquire().await.expect("it is free");
+    let mut used = 0;
+    let listened = || channels(&cluster.nodes()[0]);
+    // The channels of what is held stay; of the others, more than some are given up when others come.
+    in_time(async {
+        while used < 1500 || listened() > used / 2 {
+            let semaphore = client.semaphore(format!("semaphore-{used}"), 1);
+            semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+            used += 1;
+        }
+    })
+    .await;
+    let waiter = in_line(&client.open("kept"), "next").await;
+    held.release().await.expect("it is held");
+    granted(waiter).await.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn the_wrong_kind_of_url_is_an_error_that_says_the_right_one() {
+    let cluster = Cluster::builder().primaries(1).replicas(0).start();
+    let Err(ConnectError::Store(StoreError::Unsupported { reason })) =
+        Client::connect(&cluster.nodes()[0].url()).await
+    else {
+        panic!("a node of a cluster is no server of its own")
+    };
+    assert!(reason.contains("redis+cluster://"), "{reason}");
+    let server = Server::start();
+    let url = server.url().replacen("redis://", "redis+cluster://", 1);
+    let Err(ConnectError::Store(StoreError::Unsupported { reason })) = Client::connect(&url).await else {
+        panic!("a server of its own is no cluster")
+    };
+    assert!(reason.contains("redis://"), "{reason}");
+}
+
+#[tokio::test]
+async fn nodes_that_are_all_away_are_an_error_at_once() {
+    let error = in_time(Client::connect("redis+cluster://:secret@127.0.0.1:1,127.0.0.1:2")).await;
+    let error = error.expect_err("there is nobody");
+    assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
+    assert!(!error.to_string().contains("secret"));
+}
+
+/// A user with just the rights that are asked for, on every node.
+fn set_user(cluster: &Cluster, left_out: &str) -> String {
+    let rights = permits::store::redis::rights("permits").expect("the prefix is valid");
+    let rules: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
+    for node in cluster.nodes() {
+        let rules = rules.iter().copied().filter(|rule| *rule != left_out);
+        let command: Vec<&str> =
+            ["ACL", "SETUSER", "exporter", "reset", ">word"].into_iter().chain(rules).collect();
+        assert_eq!(node.command(&command).text(), "OK");
+    }
+    cluster.url().replacen("://", "://exporter:word@", 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let client = connect(&set_user(&cluster, "")).await;
+    let semaphore = client.semaphore("exports", 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let next = in_line(&semaphore, "next").await;
+    permit.release().await.expect("it is held");
+    granted(next).await.release().await.expect("it is held");
+    assert_eq!(client.list().await.expect("it is allowed"), ["exports"]);
+    client.close().await.expect("it is up");
+    for (rule, named) in
+        [("+ssubscribe", "SSUBSCRIBE"), ("+spublish", "SPUBLISH"), ("&permits:{*}:wake:*", "SPUBLISH")]
+    {
+        let url = set_user(&cluster, rule);
+        let error = in_time(Client::connect(&url)).await.expect_err(rule);
+        let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{rule}: {error:?}") };
+        assert!(reason.contains(named), "{rule}: {reason}");
+        let examination = Client::builder(&url).examine().await.expect("the URL is valid");
+        let named =
+            |finding: &&permits::Finding| finding.subject == "rights" && finding.meaning.contains(rule);
+        assert!(examination.findings.iter().any(|finding| named(&finding)), "{rule}: {examination:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_examination_covers_all_nodes_and_leaves_nothing() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let examination = Client::builder(cluster.url()).examine().await.expect("the URL is valid");
+    assert!(examination.is_healthy(), "{examination:?}");
+    for node in cluster.nodes() {
+        let address = node.address().to_string();
+        let of_node = |finding: &&permits::Finding| finding.observed.starts_with(&address);
+        let about: Vec<_> = examination.findings.iter().filter(of_node).map(|it| it.subject).collect();
+        for subject in ["connection", "version", "rights", "eviction", "clock"] {
+            assert!(about.contains(&subject), "{address}, {subject}: {examination:?}");
+        }
+        assert_eq!(node.command(&["DBSIZE"]).int(), 0);
+    }
+    let subjects: Vec<_> = examination.findings.iter().map(|finding| finding.subject).collect();
+    assert!(subjects.contains(&"cluster") && subjects.contains(&"semaphore"), "{subjects:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_nobody_serves_are_found() {
+    let cluster = apart();
+    let slot = slot_of("exports").to_string();
+    for node in cluster.nodes() {
+        node.command(&["CLUSTER", "DELSLOTS", &slot]);
+    }
+    let examination = Client::builder(cluster.url()).examine().await.expect("the URL is valid");
+    let found =
+        examination.findings.iter().find(|finding| finding.subject == "cluster").expect("it is looked at");
+    assert_eq!(found.severity, permits::Severity::Problem);
+    assert!(found.observed.contains("1 are served by nobody"), "{found:?}");
+}

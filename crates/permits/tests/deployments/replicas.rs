@@ -1,0 +1,98 @@
+//! A grant that must be on replicas before it counts.
+
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions};
+use permits_testkit::{Proxy, Server, wait};
+
+use crate::{LIMIT, builder, granted, in_line, in_time, is_at_rest};
+
+/// A primary, a replica of it, and the proxy between the two.
+fn pair() -> (Server, Proxy, Server) {
+    let primary = Server::start();
+    let proxy = Proxy::start(primary.address());
+    let replica = Server::start();
+    let (host, port) = ("127.0.0.1", proxy.address().port().to_string());
+    assert_eq!(replica.command(&["REPLICAOF", host, &port]).text(), "OK");
+    assert!(wait::until(LIMIT, || replica.info("master_link_status").as_deref() == Some("up")));
+    (primary, proxy, replica)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_replicas_confirm_is_granted() {
+    let (primary, _proxy, replica) = pair();
+    let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
+    let semaphore = client.semaphore("exports", 1);
+    let permit = semaphore.acquire().await.expect("it is confirmed");
+    assert_eq!(replica.command(&["HLEN", "permits:{exports}:entries"]).int(), 1, "it is there");
+    // The next in line gets it by a message, and asks the replica too.
+    let next = in_line(&semaphore, "next").await;
+    permit.release().await.expect("it is held");
+    let permit = granted(next).await;
+    let replicated = replica.command(&["HGET", "permits:{exports}:state", "last_token"]).text().to_owned();
+    assert_eq!(replicated, permit.token().to_string());
+    permit.release().await.expect("it is held");
+    is_at_rest(&semaphore).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_replicas_do_not_confirm_is_given_back() {
+    let (primary, proxy, _replica) = pair();
+    let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
+    let semaphore = client.semaphore("exports", 1);
+    proxy.stall(true);
+    let refused = in_time(semaphore.acquire()).await.expect_err("nobody confirms it");
+    assert_eq!(refused, AcquireError::NotReplicated { confirmed: 0, wanted: 1 });
+    assert!(refused.is_not_now());
+    is_at_rest(&semaphore).await;
+
+    proxy.stall(false);
+    let permit = in_time(async {
+        loop {
+            match semaphore.acquire().await {
+                Ok(permit) => return permit,
+                Err(error) => assert!(matches!(error, AcquireError::NotReplicated { .. }), "{error:?}"),
+            }
+        }
+    });
+    permit.await.release().await.expect("it is held");
+    is_at_rest(&semaphore).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_replicas_than_there_are_never_confirm() {
+    let (primary, _proxy, _replica) = pair();
+    let client = builder(&primary.url()).replicas(2).lease(Duration::from_secs(2)).connect().await;
+    let semaphore = client.expect("it is up").semaphore("exports", 1);
+    let refused = in_time(semaphore.acquire()).await.expect_err("there is one");
+    assert_eq!(refused, AcquireError::NotReplicated { confirmed: 1, wanted: 2 });
+    is_at_rest(&semaphore).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
+    let (primary, proxy, _replica) = pair();
+    let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
+    let semaphore = client.semaphore("exports", 1);
+    proxy.stall(true);
+    let asking = semaphore.clone();
+    let asked = tokio::spawn(async move { asking.acquire().await });
+    in_time(async {
+        while semaphore.inspect().await.expect("it is up").held == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    asked.abort();
+    is_at_rest(&semaphore).await;
+    let waited = semaphore.acquire_with(AcquireOptions::new().wait(Duration::from_millis(50)));
+    let refused = in_time(waited).await.expect_err("nobody confirms it");
+    assert!(refused.is_not_now(), "{refused:?}");
+    is_at_rest(&semaphore).await;
+}
+
+#[tokio::test]
+async fn a_store_without_replicas_has_nothing_to_wait_for() {
+    let client = builder("memory:").replicas(3).connect().await.expect("it is there");
+    client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
+}

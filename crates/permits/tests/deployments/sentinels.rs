@@ -1,0 +1,126 @@
+//! Sentinels: the server that they name is followed, however the one before it went.
+
+use std::time::Duration;
+
+use permits::{Client, ConnectError, StoreError};
+use permits_testkit::{Sentinels, Server, wait};
+
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest};
+
+/// Somebody holds, somebody waits, and the server changes as `change` says, to another one.
+async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) {
+    let client = connect(&set.url()).await;
+    let semaphore = client.semaphore("exports", 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let next = in_line(&semaphore, "next").await;
+    let old = set.primary();
+    // In its first second after a full copy a replica gets nothing new, and would take all this for lost.
+    let entries = |server: &Server| server.command(&["HLEN", "permits:{exports}:entries"]).int();
+    assert!(wait::until(LIMIT, || set.servers().iter().all(|server| entries(server) == 2)));
+    let new = change(old).await;
+    assert_ne!(new, old);
+    in_time(async { while permit.renew().await.is_err() {} }).await;
+    assert!(permit.is_held(), "{:?}", permit.standing());
+    assert!(!next.is_finished(), "the place is taken");
+    permit.release().await.expect("it is held");
+    granted(next).await.release().await.expect("it is held");
+    is_at_rest(&semaphore).await;
+    // The new server grants, however long the old one answers.
+    in_time(async {
+        loop {
+            let permit = semaphore.acquire().await.expect("it is free");
+            let last = set.servers()[new].command(&["HGET", "permits:{exports}:state", "last_token"]);
+            if last.text() == permit.token().to_string() {
+                return;
+            }
+        }
+    })
+    .await;
+    is_at_rest(&semaphore).await;
+    client.close().await.expect("the new server is up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_is_replaced() {
+    let set = Sentinels::start();
+    let killed = async |old: usize| {
+        set.servers()[old].kill();
+        set.wait_for_switch(old)
+    };
+    goes_on_through(&set, killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_paused_is_left() {
+    let set = Sentinels::builder().min_replicas_to_write(1).start();
+    let paused = async |old: usize| {
+        set.servers()[old].pause();
+        set.wait_for_switch(old)
+    };
+    goes_on_through(&set, paused).await;
+}
+
+/// The old server goes on answering, as a replica.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_by_agreement_is_followed() {
+    let set = Sentinels::start();
+    let agreed = async |old: usize| {
+        assert_eq!(set.primary(), old);
+        set.failover()
+    };
+    goes_on_through(&set, agreed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_servers_have_passwords_of_their_own() {
+    let set = Sentinels::builder().password("data").sentinel_password("watch").start();
+    let client = connect(&set.url()).await;
+    client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
+    let wrong = set.url().replace("sentinel_password=watch", "sentinel_password=wrong");
+    assert_ne!(wrong, set.url());
+    let error = in_time(builder(&wrong).connect()).await.expect_err("the password is wrong");
+    assert!(!error.to_string().contains("wrong"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_sentinel_that_answers_is_enough() {
+    let set = Sentinels::start();
+    set.sentinels()[0].kill();
+    set.sentinels()[1].pause();
+    let client = in_time(connect(&set.url())).await;
+    client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_nobody_knows_is_named() {
+    let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).start();
+    let url = set.url().replace("/service", "/nobody");
+    let connecting = builder(&url).store_timeout(Duration::from_secs(1)).connect();
+    let Err(ConnectError::Store(StoreError::Unreachable { reason })) = in_time(connecting).await else {
+        panic!("there is no such service")
+    };
+    assert!(reason.contains("nobody"), "{reason}");
+    let error = in_time(Client::connect("redis+sentinel://:secret@127.0.0.1:1/service")).await;
+    assert!(!error.expect_err("there is nobody").to_string().contains("secret"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_examination_asks_the_sentinels_and_the_server_that_they_name() {
+    let set = Sentinels::builder().min_replicas_to_write(1).start();
+    let named = set.servers()[set.primary()].address().to_string();
+    let examination = builder(&set.url()).examine().await.expect("the URL is valid");
+    assert!(examination.is_healthy(), "{examination:?}");
+    let seen = |subject: &str| {
+        let found = examination.findings.iter().find(|finding| finding.subject == subject);
+        found.unwrap_or_else(|| panic!("{subject}: {examination:?}")).observed.clone()
+    };
+    assert!(seen("sentinels").contains(&named) && seen("connection").contains(&named), "{examination:?}");
+    seen("semaphore");
+
+    set.sentinels()[0].kill();
+    let examination = builder(&set.url()).examine().await.expect("the URL is valid");
+    let noted = |finding: &&permits::Finding| finding.severity == permits::Severity::Note;
+    let noted: Vec<_> = examination.findings.iter().filter(noted).map(|finding| finding.subject).collect();
+    assert!(noted.contains(&"sentinels"), "{examination:?}");
+    assert!(examination.is_healthy(), "{examination:?}");
+}

@@ -1,0 +1,196 @@
+//! Examinations: what the library finds out about a store, and that nothing is left of it there.
+//!
+//! What each finding is told for is the command's business and tested there; here is what a program sees.
+
+use std::time::Duration;
+
+use permits::error::Invalid;
+use permits::store::redis::rights;
+use permits::{Client, ConnectError, Examination, Finding, Severity};
+use permits_testkit::{Proxy, Server, wait};
+use tempfile::TempDir;
+
+/// More than anything here should take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+async fn examine(url: &str) -> Examination {
+    let examining = Client::builder(url).examine();
+    let examination = tokio::time::timeout(LIMIT, examining).await.expect("it ends in time");
+    let examination = examination.expect("the settings are valid");
+    for Finding { severity, observed, meaning, .. } in &examination.findings {
+        assert!(
+            !observed.is_empty() && meaning.is_empty() == (*severity == Severity::Fine),
+            "{examination:?}"
+        );
+    }
+    examination
+}
+
+fn problems(examination: &Examination) -> Vec<&str> {
+    let problem = |finding: &&Finding| finding.severity == Severity::Problem;
+    examination.findings.iter().filter(problem).map(|finding| finding.subject).collect()
+}
+
+fn subjects(examination: &Examination) -> Vec<&str> {
+    examination.findings.iter().map(|finding| finding.subject).collect()
+}
+
+/// `ACL SETUSER exporter` with these rules.
+fn set_user<'a>(server: &Server, rules: impl IntoIterator<Item = &'a str>) -> String {
+    let command: Vec<&str> = ["ACL", "SETUSER", "exporter"].into_iter().chain(rules).collect();
+    assert_eq!(server.command(&command).text(), "OK");
+    format!("redis://exporter:secret@{}/", server.address())
+}
+
+#[tokio::test]
+async fn a_healthy_server_is_examined_with_the_rights_that_are_asked_for_and_nothing_is_left() {
+    let server = Server::builder().append_only().start();
+    let rights = rights("permits").expect("it is valid");
+    let rules: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
+    let url = set_user(&server, [">secret"].into_iter().chain(rules));
+    server.command(&["ACL", "LOG", "RESET"]);
+    let before = server.command(&["ACL", "LIST"]);
+
+    let examination = examine(&url).await;
+    assert!(examination.is_healthy(), "{examination:?}");
+    assert_eq!(examination.store, server.address().to_string());
+    for subject in
+        ["connection", "version", "rights", "eviction", "persistence", "clock", "semaphore", "latency"]
+    {
+        assert!(subjects(&examination).contains(&subject), "{subject}: {examination:?}");
+    }
+    // A machine that is busy may be told that it is slow.
+    let noted = |finding: &&Finding| finding.severity != Severity::Fine && finding.subject != "latency";
+    assert_eq!(examination.findings.iter().find(noted), None);
+
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+    assert_eq!(server.command(&["ACL", "LIST"]), before);
+    assert_eq!(server.command(&["ACL", "LOG"]).array(), [], "nothing was denied");
+    let channels = || server.command(&["PUBSUB", "CHANNELS"]).array().is_empty();
+    assert!(wait::until(LIMIT, channels), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn each_right_that_is_missing_is_named() {
+    let server = Server::start();
+    let mut rights = rights("permits").expect("it is valid");
+    // What is for clusters is tried in clusters.
+    rights.retain(|rights| !rights.rules.iter().any(|rule| rule == "+spublish"));
+    let all: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
+    for rule in all.iter().filter(|rule| rule.starts_with(['+', '~', '&'])) {
+        let needed =
+            rights.iter().any(|rights| rights.needed && rights.rules.iter().any(|needed| needed == rule));
+        let others = all.iter().copied().filter(|other| other != rule);
+        let url = set_user(&server, ["reset", ">secret"].into_iter().chain(others));
+        let examination = examine(&url).await;
+        let about = |finding: &&Finding| matches!(finding.subject, "rights" | "configuration");
+        let named: Vec<&Finding> = examination.findings.iter().filter(about).collect();
+        let what = rule.trim_start_matches(['+', '~', '&']);
+        let names = |finding: &&&Finding| finding.observed.to_lowercase().contains(what);
+        let finding = named.iter().find(names).unwrap_or_else(|| panic!("{rule}: {named:?}"));
+        let expected = if needed { Severity::Problem } else { Severity::Note };
+        assert_eq!(finding.severity, expected, "{rule}: {named:?}");
+        assert_eq!(examination.is_healthy(), !needed, "{rule}: {examination:?}");
+        if needed {
+            assert!(finding.meaning.contains(rule), "it says what to do: {finding:?}");
+            assert!(!subjects(&examination).contains(&"semaphore"), "{rule}: nothing is tried in vain");
+        }
+    }
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+#[tokio::test]
+async fn several_rights_that_are_missing_are_all_named() {
+    let server = Server::start();
+    let url = set_user(&server, ["on", ">secret", "~permits:{*", "resetchannels", "+@all", "-hset", "-zadd"]);
+    let examination = examine(&url).await;
+    let observed: String = examination.findings.iter().map(|finding| finding.observed.as_str()).collect();
+    for what in ["HSET, ZADD", "PUBLISH", "SUBSCRIBE"] {
+        assert!(observed.contains(what), "{what}: {observed}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_was_renamed_is_named() {
+    let server =
+        Server::builder().arg("rename-command", "ZADD another").arg("rename-command", "CONFIG b").start();
+    let examination = examine(&server.url()).await;
+    assert_eq!(problems(&examination), ["rights"], "{examination:?}");
+    let said = |what: &str| examination.findings.iter().any(|finding| finding.observed.contains(what));
+    assert!(said("does not know ZADD") && said("CONFIG GET"), "{examination:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_is_a_finding() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.swallow_reply_to(b"TIME");
+    let examination = examine(&proxy.url()).await;
+    assert_eq!(problems(&examination), ["connection"], "{examination:?}");
+    assert_eq!(subjects(&examination), ["connection", "connection"], "it was reached before");
+}
+
+#[tokio::test]
+async fn an_examination_that_nobody_waits_for_clears_away_what_it_made() {
+    let server = Server::start();
+    let examining = Client::builder(server.url()).examine();
+    let dropped = tokio::time::timeout(Duration::ZERO, examining).await;
+    assert!(dropped.is_err(), "it was not ready yet");
+    let tried = || server.command(&["INFO", "commandstats"]).text().contains("cmdstat_evalsha");
+    assert!(wait::until(LIMIT, tried), "it goes on");
+    let alone = || server.info("connected_clients").as_deref() == Some("1");
+    assert!(wait::until(LIMIT, alone), "it ends");
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+#[tokio::test]
+async fn wrong_settings_are_errors_and_no_findings() {
+    let examining = |url: &str| Client::builder(url);
+    let error = examining("http://127.0.0.1/").examine().await.expect_err("no such store");
+    assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
+    let error = examining("redis://127.0.0.1:port/").examine().await.expect_err("no such port");
+    assert!(matches!(error, ConnectError::Url { .. }), "{error:?}");
+    let error = examining("memory:").prefix("a b").examine().await.expect_err("no such prefix");
+    assert!(matches!(error, ConnectError::Invalid(Invalid::Prefix { .. })), "{error:?}");
+    let error = examining("memory:").lease(Duration::ZERO).examine().await.expect_err("no such lease");
+    assert!(matches!(error, ConnectError::Invalid(Invalid::Lease { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn memory_is_healthy() {
+    let examination = examine("memory:").await;
+    assert!(examination.is_healthy() && subjects(&examination) == ["store"], "{examination:?}");
+}
+
+#[test]
+fn without_async_it_is_the_same() {
+    let server = Server::start();
+    let examination = permits::blocking::examine(Client::builder(server.url())).expect("it is valid");
+    assert!(examination.is_healthy(), "{examination:?}");
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+    let error = permits::blocking::examine(Client::builder("http://x/")).expect_err("no such store");
+    assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_file_in_use_is_examined_and_nothing_is_left() {
+    let directory = TempDir::new().expect("there is room");
+    let path = directory.path().join("semaphores.db");
+    let url = format!("local:{}", path.display());
+
+    let examination = examine(&url).await;
+    assert!(examination.is_healthy(), "{examination:?}");
+    assert!(!path.exists() && !subjects(&examination).contains(&"semaphore"), "it is not made");
+
+    let client = Client::connect(&url).await.expect("there is room");
+    let permit = client.semaphore("exports", 1).acquire().await.expect("it is free");
+    let examination = examine(&url).await;
+    assert!(examination.is_healthy(), "{examination:?}");
+    for subject in ["file", "directory", "contents", "clock", "semaphore", "latency"] {
+        assert!(subjects(&examination).contains(&subject), "{subject}: {examination:?}");
+    }
+    assert_eq!(client.list().await, Ok(vec!["exports".into()]), "nothing is left");
+    permit.renew().await.expect("it is held all the while");
+    permit.release().await.expect("it is held");
+    client.close().await.expect("it is there");
+}
