@@ -491,7 +491,7 @@ impl<'a> Run<'a> {
             state.slots_made = 0;
             state.free.clear();
         }
-        if state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
+        if self.command.longest_lease_ms() > 0 && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
         let stays = self.existed || !state.entries.is_empty() || state.pinned || state.paused;

@@ -79,12 +79,14 @@ pub struct Command {
 }
 
 impl Command {
-    /// The longest lease that the command speaks of, in milliseconds.
+    /// The longest lease that the command speaks of, in milliseconds. Whoever only looks speaks of none: that keeps
+    /// no semaphore alive, and makes no recovery window longer.
     pub fn longest_lease_ms(&self) -> u64 {
         let requested = match &self.operation {
             Operation::Acquire { requests, .. } => requests.iter().map(|request| request.lease_ms).max(),
             Operation::Renew(requests) => requests.iter().map(|renew| renew.lease_ms).max(),
             Operation::Adopt(adopt) => Some(adopt.lease_ms),
+            Operation::Inspect { .. } => return 0,
             _ => None,
         };
         self.lease_ms.max(requested.unwrap_or(0))

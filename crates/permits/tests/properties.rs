@@ -391,7 +391,7 @@ fn the_checks_see_a_head_left_waiting() {
 #[test]
 fn the_checks_see_what_does_not_add_up() {
     let step = Story::full().send(Operation::Inspect { max: 9 });
-    let spoilers: [fn(&mut State); 7] = [
+    let spoilers: [fn(&mut State); 8] = [
         |state| state.held += 1,
         |state| state.slots_made += 1,
         |state| assert_eq!(state.free.insert(1, 1), None),
@@ -399,6 +399,8 @@ fn the_checks_see_what_does_not_add_up() {
         |state| drop(state.leases.pop_first()),
         |state| state.last_token = 1,
         |state| state.sequence += 1,
+        // Whoever only looks keeps nothing alive.
+        |state| state.expires_ms += 1,
     ];
     for (number, spoil) in spoilers.into_iter().enumerate() {
         assert!(sees("P10", &step, |step| spoil(after(step))), "spoiler {number}");

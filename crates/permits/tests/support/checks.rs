@@ -316,7 +316,12 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
 fn conservation(step: &Step) -> Result<(), String> {
     let Some(state) = &step.after else { return Ok(()) };
     conserved(state)?;
-    if state.expires_ms < step.now_ms() + 2 * state.lease_max_ms {
+    let keeps = |state: &State| (state.expires_ms, state.lease_max_ms);
+    if matches!(step.command.operation, Operation::Inspect { .. }) {
+        if step.before.as_ref().is_some_and(|before| keeps(before) != keeps(state)) {
+            return Err(format!("P12: looking keeps it until {}", state.expires_ms));
+        }
+    } else if state.expires_ms < step.now_ms() + 2 * state.lease_max_ms {
         return Err(format!("it expires at {}, too early for a lease to end", state.expires_ms));
     }
     let sequence = step.before.as_ref().map_or(0, |state| state.sequence) + 1;

@@ -3,7 +3,8 @@
 -- finish, with its own text behind them.
 --
 -- KEYS  1 state  2 entries  3 queue  4 leases  5 free
--- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms  5 recovery  6 declaration  7 declared limit
+-- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, 0 to look  5 recovery  6 declaration
+--       7 declared limit
 --       8… the command's own
 -- Invariant: from here to finish, `s` is the truth about the state hash; the other keys are as written.
 

@@ -39,7 +39,7 @@ local function finish(answers, somebody_waits)
   s.sequence = stays and s.sequence + 1 or 0
   write_slots()
   if stays then
-    if s.expires < now_ms + 2 * s.lease_max then
+    if longest_lease > 0 and s.expires < now_ms + 2 * s.lease_max then
       s.expires, changed, touched.all = now_ms + 4 * s.lease_max, true, true
     end
     if not existed or kept then touched.all = true end
