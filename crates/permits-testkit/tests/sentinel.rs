@@ -59,8 +59,9 @@ fn a_paused_primary_is_replaced_and_follows_when_resumed() {
 #[test]
 fn a_failover_on_demand_can_be_repeated_at_once() {
     let sentinels = Sentinels::builder().replicas(1).start();
-    assert_eq!(set(&sentinels.servers()[0], "blue").text(), "OK");
-    sentinels.wait_until_ok();
+    let mut client = sentinels.servers()[0].connect().expect("it runs");
+    assert_eq!(client.call(&["SET", "colour", "blue"]).expect("it answers").text(), "OK");
+    assert_eq!(client.call(&["WAIT", "1", "10000"]).expect("it answers").int(), 1);
     assert_eq!(sentinels.failover(), 1);
     assert_eq!(sentinels.servers()[1].command(&["GET", "colour"]).text(), "blue");
     assert_eq!(sentinels.failover(), 0);
@@ -76,13 +77,11 @@ fn two_sentinels_of_three_are_enough_and_the_third_comes_back() {
     let sentinels = Sentinels::start();
     sentinels.sentinels()[0].kill();
     sentinels.servers()[0].kill();
-    let new = sentinels.wait_for_switch(0);
+    sentinels.wait_for_switch(0);
     sentinels.sentinels()[0].restart();
     sentinels.servers()[0].restart();
     sentinels.wait_until_ok();
-    let logs: Vec<String> =
-        sentinels.sentinels().iter().chain(sentinels.servers()).map(Server::log).collect();
-    assert_eq!(sentinels.primary(), new, "it has learned of the switch {}", logs.join("\n-----\n"));
+    assert_eq!(role(&sentinels.servers()[0]), "slave", "none takes it for the primary any more");
 }
 
 #[test]

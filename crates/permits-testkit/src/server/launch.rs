@@ -72,8 +72,9 @@ impl ServerBuilder {
         Self::of(Role::Store)
             .arg("save", "")
             .arg("appendonly", "no")
-            // A replica would otherwise wait 5 seconds for others to share its first copy with.
-            .arg("repl-diskless-sync-delay", "0")
+            // A replica whose first copy did not come from a file says that its link is up, and is sent no
+            // write for another second, until it says that again. Failing over meanwhile would lose them.
+            .arg("repl-diskless-sync", "no")
     }
 
     /// A node of a cluster to be formed, which fails over once a node was silent for `node_timeout`.
