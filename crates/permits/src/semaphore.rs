@@ -294,6 +294,7 @@ impl Semaphore {
             slot: holder.grant.slot,
             token: holder.grant.token,
             lease_remaining: Duration::from_millis(holder.lease_remaining_ms),
+            age: Duration::from_micros(reply.now_us.saturating_sub(holder.grant.token)),
         });
         let waiters = listed.waiters.into_iter().enumerate().map(|(position, waiter)| WaiterInfo {
             holder: waiter.holder.to_string(),
@@ -377,6 +378,9 @@ pub struct HolderInfo {
     pub token: u64,
     /// How long its lease still runs.
     pub lease_remaining: Duration,
+    /// How long ago it was granted, by the store's clock. A token is the time of its grant, or a little more where
+    /// the clock has not moved on since the grant before; so this is never too long, unless that clock was set.
+    pub age: Duration,
 }
 
 /// A waiter, in an [`Inspection`].

@@ -94,6 +94,7 @@ macro_rules! every_case {
             }
             administering {
                 inspection_shows_who_holds_and_who_waits: units,
+                an_inspection_says_how_long_ago_each_was_granted: units,
                 looking_leaves_nothing_behind: anything,
                 a_list_names_what_is_in_use: anything,
                 an_inspection_of_none_counts_all: anything,

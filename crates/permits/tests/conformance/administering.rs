@@ -1,6 +1,6 @@
 //! What an operator does: look, stop and resume, take away.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Lost, ReleaseError, RenewError, Standing};
 
@@ -40,6 +40,22 @@ pub(crate) async fn inspection_shows_who_holds_and_who_waits(scene: &Scene) {
     drop((long, short));
     for waiter in waiting {
         waiter.permit().await.release().await.expect("it is held");
+    }
+}
+
+pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(scene: &Scene) {
+    let (client, observer) = (scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 2);
+    let before = Instant::now();
+    let first = semaphore.acquire_with(named("first")).await.expect("it is free");
+    let second = semaphore.acquire_with(named("second")).await.expect("it is free");
+    let seen = scene.inspect(&observer.open(scene.name())).await;
+    let age = |name: &str| seen.holders.iter().find(|info| info.holder == name).expect("it holds").age;
+    assert!(age("first") <= before.elapsed(), "{seen:?}");
+    let between = Duration::from_micros(second.token() - first.token());
+    assert_eq!(age("first"), age("second") + between, "by the clock that made the tokens");
+    for permit in [first, second] {
+        permit.release().await.expect("it is held");
     }
 }
 

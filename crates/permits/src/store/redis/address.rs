@@ -139,7 +139,9 @@ impl Server {
             Some(detail) => format!("{} ({detail})", error.category()),
             None => error.to_string(),
         })?;
-        let info = info.set_tcp_settings(tcp_settings());
+        // A name for the connection costs a round trip, and a right that users with few have not.
+        let unnamed = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.set_tcp_settings(tcp_settings()).set_redis_settings(unnamed);
         let client = match info.addr() {
             ConnectionAddr::TcpTls { .. } => tls_client(info, parts)?,
             _ => redis::Client::open(info).map_err(|error| error.to_string())?,
