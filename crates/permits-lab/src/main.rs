@@ -6,6 +6,7 @@
 mod core_bench;
 mod handoff;
 mod raw;
+mod startup;
 mod stats;
 
 use std::process::ExitCode;
@@ -18,11 +19,12 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["core"] => core_bench::run(),
+        ["startup"] => startup::run(),
         // The other process of a measurement between two.
         ["peer", "permits", url, rounds] => handoff::peer_permits(url, rounds),
         ["peer", "raw", url, rounds] => handoff::peer_raw(url, rounds),
         _ => {
-            eprintln!("usage: permits-lab core");
+            eprintln!("usage: permits-lab core|startup");
             return ExitCode::from(64);
         }
     };
