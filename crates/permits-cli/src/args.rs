@@ -6,54 +6,19 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, ArgGroup, Parser, Subcommand};
 use permits::Invalid;
-use permits::protocol::{Holder, Name, check_lease};
+use permits::protocol::{Holder, Name, check_lease, check_reason};
 
-const EXAMPLES: &str = "\
-Examples:
-  export PERMITS_URL=redis://127.0.0.1/
-  permits run exports --limit 4 -- ./export.sh     at most 4 at once, anywhere
-  permits run nightly --limit 1 --no-wait -- ./nightly.sh
-  permits status exports";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  permits run exports --limit 4 -- ./export.sh
-  permits run migrate --limit 1 --wait 30s -- ./migrate up
-  permits run licence --limit 8 --weight 2 -- sh -c 'simulate --seat \"$PERMITS_SLOT\"'
-
-Environment of the command:
-  PERMITS_NAME     the semaphore
-  PERMITS_HOLDER   who holds the permit
-  PERMITS_TOKEN    fencing token: greater than that of every earlier grant of the semaphore
-  PERMITS_SLOT     a number from 0, below the limit, that no other live permit has
-
-Signals:
-  INT, TERM, HUP, QUIT leave the line while waiting. While the command runs, they and USR1, USR2 and TSTP are
-  passed on to its process group. On a terminal Ctrl-C and Ctrl-Z work as without permits; but a suspended
-  permits renews nothing, and if its lease ends meanwhile the command is ended when it is continued.
-
-When the permit is lost:
-  The command's process group gets SIGTERM, after 5 s SIGKILL. Should permits itself be killed, the kernel
-  kills the command (on Linux; not what the command has started, nor a command that changes its user).
-
-Exit code:
-  the command's own; 128+n if signal n ended it, or ended the waiting
-   64  wrong usage, also: no limit is known, or the weight exceeds it
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses, say, another thread
-   75  no permit in time: none free, waited too long, line full, holder in use, place in line revoked
-   76  the permit was lost
-  126  the command cannot be executed
-  127  the command was not found";
+use crate::help;
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
-#[command(name = "permits", version, after_help = EXAMPLES, arg_required_else_help = false)]
+#[command(name = "permits", version, after_help = help::PERMITS, arg_required_else_help = true)]
+#[command(subcommand_help_heading = "Verbs", subcommand_value_name = "VERB")]
 pub(crate) struct Args {
-    /// The store: redis://host:port/db, rediss://… (TLS), redis+unix:///path. With a password it belongs into
-    /// the environment, which the process list does not show [default: $PERMITS_URL]
+    /// The store, such as redis://host:port/db or local:/path/file.db. With a password it belongs into the
+    /// environment, which the process list does not show [default: $PERMITS_URL, else local:]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -71,10 +36,30 @@ pub(crate) enum Verb {
     Run(Run),
     /// Show who holds and who waits
     Status(Status),
+    /// Show the semaphores that the store has
+    List(List),
+    /// Watch semaphores, and intervene: a live screen
+    Top(Top),
+    /// Set how many units may be held at once, and pin it against what programs declare
+    Limit(Limit),
+    /// Stop granting; holders keep what they hold
+    #[command(after_help = help::PAUSE)]
+    Pause(One),
+    /// Grant again, beginning with the head of the line
+    #[command(after_help = help::RESUME)]
+    Resume(One),
+    /// Take a holder's permit or place in line away
+    Revoke(Revoke),
+    /// Check the store, and say what to do about what is wrong with it
+    Doctor(Doctor),
+    /// Print a script that completes this command's arguments in a shell
+    Completions(Completions),
+    /// Print the manual page of this command, or of one of its verbs
+    Man(Man),
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = help::RUN)]
 pub(crate) struct Run {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = name)]
@@ -111,7 +96,7 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  permits status exports\n  permits status exports --json | jq .held")]
+#[command(after_help = help::STATUS)]
 pub(crate) struct Status {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = name)]
@@ -122,12 +107,101 @@ pub(crate) struct Status {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::LIST)]
+pub(crate) struct List {
+    /// As one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::TOP)]
+pub(crate) struct Top {
+    /// Begin with this semaphore in detail
+    #[arg(value_parser = name)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::LIMIT)]
+#[command(group(ArgGroup::new("what").required(true).args(["limit", "unpin"])))]
+#[command(override_usage = "permits limit [OPTIONS] <NAME> <N|--unpin>")]
+pub(crate) struct Limit {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+
+    /// How many units may be held at once. Fewer than are held now revokes nobody
+    #[arg(value_name = "N", allow_negative_numbers = true, value_parser = limit)]
+    pub(crate) limit: Option<u32>,
+
+    /// Let programs declare the limit again
+    #[arg(long)]
+    pub(crate) unpin: bool,
+}
+
+/// What only needs a name.
+#[derive(Debug, clap::Args)]
+pub(crate) struct One {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::REVOKE)]
+pub(crate) struct Revoke {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+
+    /// Who holds or waits, as `permits status` shows it
+    #[arg(value_parser = holder)]
+    pub(crate) holder: String,
+
+    /// What to tell it, at most 1,000 bytes
+    #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = reason)]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::DOCTOR)]
+pub(crate) struct Doctor {
+    /// As one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the commands that make a user with just the rights that permits needs
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) acl: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::COMPLETIONS)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::MAN)]
+pub(crate) struct Man {
+    /// The verb, such as run [default: none, for an overview]
+    pub(crate) verb: Option<String>,
+}
+
 fn name(text: &str) -> Result<String, Invalid> {
     Name::new(text).map(|name| name.as_str().to_owned())
 }
 
 fn holder(text: &str) -> Result<String, Invalid> {
     Holder::new(text).map(|holder| holder.as_str().to_owned())
+}
+
+fn reason(text: &str) -> Result<String, Invalid> {
+    check_reason(text).map(|reason| reason.to_string())
 }
 
 fn limit(text: &str) -> Result<u32, String> {

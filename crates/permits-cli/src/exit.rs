@@ -1,17 +1,24 @@
 //! Exit codes: what a script may rely on.
 //!
 //! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
-//! sorted by what its caller should do about it: correct the call (64), see to the store (69), try again
-//! later (75), or find out what its command did without a permit (76).
+//! sorted by what its caller should do about it: look whom it meant (1), correct the call (64), see to the store
+//! (69), try again later (75), or find out what its command did without a permit (76).
 
 use std::io::{self, Write as _};
 
+use clap::{CommandFactory as _, error::ErrorKind};
 use permits::{AcquireError, AdminError, ConnectError};
+use serde::Serialize;
 
+use crate::args::Args;
 use crate::report;
 
 /// All is well.
 pub(crate) const SUCCESS: u8 = 0;
+/// What was to be changed is not there.
+pub(crate) const NOT_THERE: u8 = 1;
+/// The doctor has found a problem.
+pub(crate) const UNHEALTHY: u8 = 1;
 /// The call is wrong, and will be wrong next time.
 pub(crate) const USAGE: u8 = 64;
 /// The store cannot be reached, denies access, or is not able to.
@@ -96,6 +103,11 @@ impl From<AcquireError> for Failure {
 
 /// Says what the parser has to say: help and version are an answer, everything else is wrong usage.
 pub(crate) fn of_parsing(error: &clap::Error) -> u8 {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
+        report::put(&Args::command().after_help(more).render_help().to_string());
+        return USAGE;
+    }
     let text = error.render().to_string();
     if error.use_stderr() {
         let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -105,10 +117,17 @@ pub(crate) fn of_parsing(error: &clap::Error) -> u8 {
     print(&text)
 }
 
+/// Prints a line of JSON on standard output.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))?;
+    Ok(print(&(text + "\n")))
+}
+
 /// Prints on standard output. A reader that has seen enough is no failure.
-pub(crate) fn print(text: &str) -> u8 {
+pub(crate) fn print(text: impl AsRef<[u8]>) -> u8 {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             report::say(format_args!("cannot write to standard output: {error}"));
             SYSTEM

@@ -11,16 +11,24 @@
 #[cfg(not(unix))]
 compile_error!("the permits command needs Unix: process groups, signals, and a terminal with job control");
 
+mod administer;
 mod args;
 mod connect;
+mod doctor;
 mod exit;
+mod generate;
+mod help;
+mod list;
 mod report;
 mod run;
 mod status;
+mod table;
+mod top;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tracing::level_filters::LevelFilter;
 
 use args::{Args, Verb};
 use exit::Failure;
@@ -30,13 +38,25 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return ExitCode::from(exit::of_parsing(&error)),
     };
-    report::install(args.verbose);
+    report::install(level(&args));
     match runtime().and_then(|runtime| runtime.block_on(dispatch(args))) {
         Ok(code) => ExitCode::from(code),
         Err(Failure { code, message }) => {
             report::say(message);
             ExitCode::from(code)
         }
+    }
+}
+
+/// What of the library's log is shown.
+fn level(args: &Args) -> LevelFilter {
+    match (args.verbose, &args.verb) {
+        // What the library warns of is what the doctor finds: it would be said twice.
+        (0, Verb::Doctor(_)) => LevelFilter::ERROR,
+        (0, _) => LevelFilter::WARN,
+        (1, _) => LevelFilter::INFO,
+        (2, _) => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     }
 }
 
@@ -49,5 +69,14 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
     match args.verb {
         Verb::Run(options) => run::run(url, options, args.verbose).await,
         Verb::Status(options) => status::status(url, &options).await,
+        Verb::List(options) => list::list(url, &options).await,
+        Verb::Top(options) => top::top(url, options).await,
+        Verb::Limit(options) => administer::limit(url, &options).await,
+        Verb::Pause(options) => administer::pause(url, &options).await,
+        Verb::Resume(options) => administer::resume(url, &options).await,
+        Verb::Revoke(options) => administer::revoke(url, &options).await,
+        Verb::Doctor(options) => doctor::doctor(url, &options).await,
+        Verb::Completions(options) => generate::completions(&options),
+        Verb::Man(options) => generate::man(&options),
     }
 }

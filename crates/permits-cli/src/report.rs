@@ -7,6 +7,7 @@
 //! Warnings of the library arrive as `tracing` events and are lines like any other. That takes a screenful of
 //! code here, and a stack of crates otherwise.
 
+use std::collections::VecDeque;
 use std::fmt::{self, Debug, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
@@ -18,27 +19,47 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 /// Whether a status line is shown. Locked while anything is written.
 static SHOWN: Mutex<bool> = Mutex::new(false);
 
+/// The lines that are held back, if they are.
+static HELD_BACK: Mutex<Option<HeldBack>> = Mutex::new(None);
+
+/// The most lines that are kept while lines are held back: the last ones.
+const MAX_HELD_BACK: usize = 20;
+
 /// Back to the first column, and everything from there erased.
 const ERASE: &str = "\r\x1b[K";
 /// The terminal cuts off what is too long for a line, instead of wrapping it where it could not be erased.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
-/// Listens to the library: warnings, with `-v` information, with `-vv` and more everything.
-pub(crate) fn install(verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::INFO,
-        2 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
+/// Listens to the library.
+pub(crate) fn install(level: LevelFilter) {
     // Fails only if there is one already, and this is called once.
     let _ = tracing::subscriber::set_global_default(Listener { level });
 }
 
-/// Says one line.
+/// From now on nothing is written: lines are kept, for the screen belongs to somebody else.
+pub(crate) fn hold_back() {
+    *HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(HeldBack::default());
+}
+
+/// How many lines were held back, and the last of them.
+pub(crate) fn held_back() -> (usize, Option<String>) {
+    let held_back = HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner);
+    held_back.as_ref().map_or((0, None), |held_back| (held_back.count, held_back.lines.back().cloned()))
+}
+
+/// Lines are written again, first the last ones that were held back.
+pub(crate) fn let_go() {
+    let held_back = HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner).take();
+    held_back.into_iter().flat_map(|held_back| held_back.lines).for_each(say);
+}
+
+/// Says one line. What would control the terminal is shown instead: somebody else may have chosen it.
 pub(crate) fn say(message: impl fmt::Display) {
-    let message = redacted(&message.to_string());
+    let message = printable(&redacted(&message.to_string()));
+    if let Some(held_back) = &mut *HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner) {
+        return held_back.add(message);
+    }
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let erase = if std::mem::take(&mut *shown) { ERASE } else { "" };
     put(&format!("{erase}permits: {message}\n"));
@@ -73,26 +94,50 @@ pub(crate) fn in_foreground() -> bool {
 
 /// In one piece, so that lines of other processes on the same stream don't come between. With standard error
 /// closed there is nobody to tell.
-fn put(text: &str) {
+pub(crate) fn put(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// `text` with what stands before the `@` of a URL, or after `pass=`, blotted out.
-fn redacted(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    for (index, word) in text.split("://").enumerate() {
-        if index == 0 {
-            result.push_str(word);
-            continue;
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
         }
-        let end = word.find([' ', '\'', '"', '`']).unwrap_or(word.len());
-        let (address, rest) = word.split_at(end);
-        let shown = address.rfind('@').map_or(address, |at| &address[at..]);
+    }
+    shown
+}
+
+/// `text` with what stands before the `@` of a URL, or after `pass=`, blotted out. A password may have any
+/// character in it, so rather too much is blotted out: up to the last `@`, and everything after `pass=`.
+fn redacted(text: &str) -> String {
+    let mut pieces = text.split("://");
+    let mut result = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (user, shown) = piece.rfind('@').map_or(("", piece), |at| ("***", &piece[at..]));
         let (shown, hidden) = shown.split_once("pass=").map_or((shown, ""), |(shown, _)| (shown, "pass=***"));
-        let user = if shown.starts_with('@') { "***" } else { "" };
-        let _ = write!(result, "://{user}{shown}{hidden}{rest}");
+        let _ = write!(result, "://{user}{shown}{hidden}");
     }
     result
+}
+
+/// What was said while lines are held back.
+#[derive(Default)]
+struct HeldBack {
+    lines: VecDeque<String>,
+    count: usize,
+}
+
+impl HeldBack {
+    fn add(&mut self, line: String) {
+        if self.lines.len() == MAX_HELD_BACK {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+        self.count += 1;
+    }
 }
 
 /// Turns events of the library into lines.
@@ -162,8 +207,9 @@ mod tests {
             ("no url", "no url"),
             ("redis://host:1/", "redis://host:1/"),
             ("'redis://:secret@host/' found", "'redis://***@host/' found"),
+            ("'redis://:a 'secret\" @host/' found", "'redis://***@host/' found"),
             ("redis://u:se@cret@h and redis://u:secret@g", "redis://***@h and redis://***@g"),
-            ("redis+unix:///run/r.sock?pass=secret", "redis+unix:///run/r.sock?pass=***"),
+            ("'redis+unix:///run/r.sock?pass=a secret'", "'redis+unix:///run/r.sock?pass=***"),
             ("write to me@example.org", "write to me@example.org"),
         ] {
             assert_eq!(redacted(text), expected);

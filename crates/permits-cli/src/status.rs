@@ -8,18 +8,18 @@ use serde::Serialize;
 
 use crate::args::Status;
 use crate::connect;
-use crate::exit::{self, Failure, SYSTEM};
-
-/// How long a store that was reached may fall silent. Nobody waits in line for this answer.
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::exit::{self, Failure};
+use crate::table::{Side, table};
 
 /// Shows one semaphore. One that nobody has used is shown as unused, which is no failure.
 pub(crate) async fn status(url: Option<&str>, options: &Status) -> Result<u8, Failure> {
-    let client = connect::client(url)?.store_timeout(STORE_TIMEOUT).connect().await?;
+    let client = connect::operator(url).await?;
     let inspection = client.open(&options.name).inspect().await?;
-    let text = if options.json { json(&inspection)? } else { for_people(&inspection) };
     // The session has nothing to give back; it ends with the process.
-    Ok(exit::print(&text))
+    if options.json {
+        return exit::print_json(&Json::from(&inspection));
+    }
+    Ok(exit::print(for_people(&inspection)))
 }
 
 /// What `--json` prints. Scripts depend on it: fields may be added, never changed.
@@ -75,18 +75,19 @@ impl<'a> From<&'a Inspection> for Json<'a> {
     }
 }
 
-fn json(inspection: &Inspection) -> Result<String, Failure> {
-    let text = serde_json::to_string(&Json::from(inspection));
-    text.map(|text| text + "\n").map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))
+/// How much of a semaphore is in use, as a part of a sentence.
+pub(crate) fn usage(inspection: &Inspection) -> String {
+    let Inspection { limit, held, waiting, .. } = inspection;
+    match limit {
+        Some(limit) => format!("{held} of {limit} held, {waiting} waiting"),
+        None if *held == 0 && *waiting == 0 => "not in use, no limit is set".to_owned(),
+        None => format!("{held} held, {waiting} waiting, no limit is set"),
+    }
 }
 
 fn for_people(inspection: &Inspection) -> String {
     let Inspection { name, limit, held, waiting, holders, waiters, .. } = inspection;
-    let mut text = match limit {
-        Some(limit) => format!("{name}: {held} of {limit} held, {waiting} waiting"),
-        None if *held == 0 && *waiting == 0 => format!("{name}: not in use, no limit is set"),
-        None => format!("{name}: {held} held, {waiting} waiting, no limit is set"),
-    };
+    let mut text = format!("{name}: {}", usage(inspection));
     if inspection.pinned {
         text.push_str(", limit pinned");
     }
@@ -98,39 +99,26 @@ fn for_people(inspection: &Inspection) -> String {
     }
     text.push('\n');
     if !holders.is_empty() {
-        let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE"].map(str::to_owned);
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
             [info.holder.clone(), weight, slot, token, seconds(info.lease_remaining)]
         };
-        table(&mut text, head, holders.iter().map(row));
+        let [weight, slot, token, lease] =
+            ["WEIGHT", "SLOT", "TOKEN", "LEASE"].map(|title| (title, Side::Right));
+        let head = [("HOLDER", Side::Left), weight, slot, token, lease];
+        let _ = write!(text, "\n{}", table(head, holders.iter().map(row)));
         let listed: u64 = holders.iter().map(|info| u64::from(info.weight)).sum();
         more(&mut text, held.saturating_sub(listed), "units held by others");
     }
     if !waiters.is_empty() {
-        let head = ["WAITER", "WEIGHT", "POSITION"].map(str::to_owned);
+        let head = [("WAITER", Side::Left), ("WEIGHT", Side::Right), ("POSITION", Side::Right)];
         let row =
             |info: &WaiterInfo| [info.holder.clone(), info.weight.to_string(), info.position.to_string()];
-        table(&mut text, head, waiters.iter().map(row));
+        let _ = write!(text, "\n{}", table(head, waiters.iter().map(row)));
         more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
     }
     text
-}
-
-/// A table under an empty line: the first column to the left, the others, numbers, to the right.
-fn table<const N: usize>(text: &mut String, head: [String; N], rows: impl Iterator<Item = [String; N]>) {
-    let rows: Vec<[String; N]> = std::iter::once(head).chain(rows).collect();
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    text.push('\n');
-    for row in rows {
-        let _ = write!(text, "{:<width$}", row[0], width = widths[0]);
-        for (cell, width) in row.iter().zip(widths).skip(1) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        text.push('\n');
-    }
 }
 
 fn more(text: &mut String, count: u64, what: &str) {

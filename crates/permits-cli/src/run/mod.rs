@@ -6,8 +6,8 @@
 //! when the permit is given back.
 
 mod child;
-mod posix;
-mod signals;
+pub(crate) mod posix;
+pub(crate) mod signals;
 mod supervisor;
 mod terminal;
 mod waiting;
@@ -17,7 +17,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, Permit};
+use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
@@ -108,9 +108,10 @@ async fn acquire(
     let acquired = tokio::select! {
         biased;
         signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
-        acquired = semaphore.acquire_with(how) => {
-            acquired.map_err(|error| NoPermit::Failure(not_acquired(error, wait)))
-        }
+        acquired = semaphore.acquire_with(how) => match acquired {
+            Ok(permit) => Ok(permit),
+            Err(error) => Err(NoPermit::Failure(not_acquired(error, wait, &semaphore).await)),
+        },
         never = waiting::show(&semaphore, &holder, verbose > 0) => match never {},
     };
     report::erase();
@@ -131,11 +132,16 @@ fn unique_holder() -> String {
     format!("{host}:{}/{random:016x}", std::process::id())
 }
 
-fn not_acquired(error: AcquireError, wait: Option<Duration>) -> Failure {
-    let message = match (&error, wait) {
+/// Whoever is refused for now hears also what stood in the way: it need not be that others hold permits.
+async fn not_acquired(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
+    let refused = match (&error, wait) {
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
-        (AcquireError::NoPermits, _) => "no permits are free now, or others wait for them".to_owned(),
+        (AcquireError::NoPermits, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
+    };
+    let message = match waiting::in_the_way(semaphore).await {
+        Some(reason) => format!("{refused}: {reason}"),
+        None => refused,
     };
     Failure::new(exit::NOT_NOW, message)
 }

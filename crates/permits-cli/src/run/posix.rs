@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 /// Whether this process ignores `signal`. The one who started it said so (`nohup`, a shell's `&`), and it
 /// holds for the command, too: so nobody may listen to the signal here.
-pub(super) fn is_ignored(signal: Signal) -> bool {
+pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action, the old one is written to a place that is ours and large enough, and
     // nothing else is done. All zeros is a valid value, should the call fail.
@@ -23,13 +23,13 @@ pub(super) fn is_ignored(signal: Signal) -> bool {
 }
 
 /// While it lives, this process does by default what `signal` asks for, whoever listens to it otherwise.
-pub(super) struct ByDefault {
+pub(crate) struct ByDefault {
     signal: Signal,
     before: libc::sigaction,
 }
 
 impl ByDefault {
-    pub(super) fn set(signal: Signal) -> io::Result<Self> {
+    pub(crate) fn set(signal: Signal) -> io::Result<Self> {
         let mut before = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: all zeros is a valid action: the default one, without flags or a mask. Both pointers are to
         // places that outlive the call.

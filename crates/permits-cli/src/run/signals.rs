@@ -22,15 +22,21 @@ const OTHER: [Signal; 2] = [Signal::USR1, Signal::USR2];
 const WITH_CHILD: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
 /// Listens from when it is made until the process ends, except to what is ignored on purpose.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
 impl Signals {
+    /// Listens to these.
+    pub(crate) fn of(signals: &[Signal]) -> io::Result<Self> {
+        let mut listening = Self { streams: Vec::new() };
+        listening.add(signals)?;
+        Ok(listening)
+    }
+
     /// Listens to what can be sent to this process by others.
     pub(super) fn listen() -> io::Result<Self> {
-        let mut signals = Self { streams: Vec::new() };
-        signals.add(&ENDING)?;
+        let mut signals = Self::of(&ENDING)?;
         signals.add(&OTHER)?;
         Ok(signals)
     }
@@ -51,7 +57,7 @@ impl Signals {
     }
 
     /// The next signal. Cancel safe.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.streams {
                 if stream.poll_recv(context).is_ready() {
@@ -75,7 +81,7 @@ impl Signals {
 
     /// Waits until this process is continued, at most `limit` of the time that it runs. Other
     /// signals stay to be seen.
-    pub(super) async fn continued(&mut self, limit: Duration) {
+    pub(crate) async fn continued(&mut self, limit: Duration) {
         let stream = self.streams.iter_mut().find(|(signal, _)| *signal == Signal::CONT);
         match stream {
             Some((_, stream)) => drop(timeout(limit, stream.recv()).await),

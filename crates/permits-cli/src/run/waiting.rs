@@ -1,4 +1,5 @@
-//! What is shown while `permits run` waits: how far ahead the others are, and who they are.
+//! What is shown while `permits run` waits: how far ahead the others are, and who they are. And the same once
+//! more when it has waited in vain.
 //!
 //! On a terminal one line, rewritten in place; with `-v` on another stream, a line of its own when something
 //! has changed, and rarely. The store is asked only for that, and at most once a second.
@@ -57,16 +58,28 @@ pub(super) async fn show(semaphore: &Semaphore, holder: &str, verbose: bool) -> 
     }
 }
 
+/// What stands in the way of one who was just refused, if the store says so in time.
+pub(super) async fn in_the_way(semaphore: &Semaphore) -> Option<String> {
+    // One more than are named, so that it shows that there are more.
+    let inspection = timeout(ANSWER_PATIENCE, semaphore.inspect_first(NAMED as u32 + 1)).await.ok()?.ok()?;
+    Some(format!("{}, {} waiting", circumstances(&inspection), inspection.waiting))
+}
+
 fn describe(inspection: &Inspection, holder: &str) -> String {
-    let Inspection { held, limit, holders, waiters, waiting, .. } = inspection;
+    let Inspection { waiters, waiting, .. } = inspection;
     let ahead = waiters.iter().find(|waiter| waiter.holder == holder).map(|waiter| waiter.position);
     let place = match ahead {
         Some(0) => "first in line".to_owned(),
         Some(ahead) => format!("{ahead} ahead"),
         None => format!("{waiting} in line"),
     };
+    format!("{place}, {}", circumstances(inspection))
+}
+
+fn circumstances(inspection: &Inspection) -> String {
+    let Inspection { held, limit, holders, .. } = inspection;
     let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
-    let mut text = format!("{place}, {held}{limit} held");
+    let mut text = format!("{held}{limit} held");
     if !holders.is_empty() {
         let names: Vec<&str> = holders.iter().take(NAMED).map(|info| info.holder.as_str()).collect();
         let dots = if holders.len() > NAMED { ", …" } else { "" };

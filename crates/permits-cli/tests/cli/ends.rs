@@ -7,52 +7,56 @@ use permits_testkit::{Proxy, Server};
 use serde_json::json;
 
 use crate::support::{
-    NOBODY, Running, assert_own_lines, counts, fresh, gate, output, permits, revoke, run, status,
-    until_counts,
+    Running, Store, assert_own_lines, counts, fresh, gate, on_both_stores, output, permits, revoke, run,
+    status, until_counts,
 };
 
-#[test]
-fn the_code_of_the_command_is_passed_on() {
-    let (server, name) = fresh();
+on_both_stores! {
+    the_code_of_the_command_is_passed_on,
+    the_command_knows_its_permit,
+    the_streams_are_the_command_s,
+    a_command_that_cannot_run_holds_nothing,
+    no_permit_in_time_is_75,
+    a_place_in_line_that_is_revoked_is_75,
+    without_a_limit_the_stored_one_counts,
+    a_weight_over_the_limit_is_64,
+    a_limit_that_an_operator_pinned_is_warned_of,
+}
+
+fn the_code_of_the_command_is_passed_on(store: &dyn Store, name: &str) {
     for (script, code) in [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137)] {
-        let output = output(&mut run(&server, &name, "--limit 1", script));
+        let output = output(&mut run(store, name, "--limit 1", script));
         assert_eq!((output.code, output.stderr.as_str()), (code, ""), "{script}");
         // Given back before it ended.
-        assert_eq!(counts(&server, &name), (0, 0), "{script}");
+        assert_eq!(counts(store, name), (0, 0), "{script}");
     }
 }
 
-#[test]
-fn the_command_knows_its_permit() {
-    let (server, name) = fresh();
+fn the_command_knows_its_permit(store: &dyn Store, name: &str) {
     let script =
         r#"printf '%s\n' "$PERMITS_NAME" "$PERMITS_HOLDER" "$PERMITS_TOKEN" "$PERMITS_SLOT"; read x"#;
-    let mut command = run(&server, &name, "--limit 5 --weight 2 --holder web-3", script);
+    let mut command = run(store, name, "--limit 5 --weight 2 --holder web-3", script);
     let gate = gate(&mut command);
     let running = Running::until(&mut command, "\n0\n");
-    let status = status(&server, &name);
+    let status = status(store, name);
     let token = status["holders"][0]["token"].as_u64().expect("a token");
     assert_eq!(running.stdout(), format!("{name}\nweb-3\n{token}\n0\n"));
     drop(gate);
     assert_eq!(running.finish().code, 1, "the shell found the end of its input");
 }
 
-#[test]
-fn the_streams_are_the_command_s() {
-    let (server, name) = fresh();
+fn the_streams_are_the_command_s(store: &dyn Store, name: &str) {
     let mut input = tempfile::tempfile().expect("a temporary file");
     let bytes: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     input.write_all(bytes.as_bytes()).expect("it has room");
     std::io::Seek::rewind(&mut input).expect("it is a file");
-    let mut command = run(&server, &name, "--limit 1", "cat; echo to stderr >&2");
+    let mut command = run(store, name, "--limit 1", "cat; echo to stderr >&2");
     let output = output(command.stdin(input));
     assert_eq!((output.code, output.stderr.as_str()), (0, "to stderr\n"));
     assert!(output.stdout == bytes, "the output is the input");
 }
 
-#[test]
-fn a_command_that_cannot_run_holds_nothing() {
-    let (server, name) = fresh();
+fn a_command_that_cannot_run_holds_nothing(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let plain = directory.path().join("plain");
     fs::write(&plain, "no program").expect("it can be written");
@@ -64,40 +68,11 @@ fn a_command_that_cannot_run_holds_nothing() {
         (plain, 126, "cannot execute"),
         (directory, 126, "cannot execute"),
     ] {
-        let output = output(&mut permits(&server.url(), ["run", &name, "--limit", "1", "--", program]));
+        let output = output(&mut permits(&store.url(), ["run", name, "--limit", "1", "--", program]));
         assert_eq!(output.code, code, "{program}: {}", output.stderr);
         assert!(output.stderr.contains(reason), "{}", output.stderr);
         assert_own_lines(&output.stderr);
-        assert_eq!(counts(&server, &name), (0, 0));
-    }
-}
-
-#[test]
-fn a_store_that_is_not_there_is_69() {
-    for arguments in [&["run", "x", "--limit", "1", "--", "echo", "ran"][..], &["status", "x"]] {
-        let output = output(&mut permits(NOBODY, arguments));
-        assert_eq!((output.code, output.stdout.as_str()), (69, ""));
-        assert!(output.stderr.contains("cannot be reached: 127.0.0.1:1"), "{}", output.stderr);
-        assert_own_lines(&output.stderr);
-    }
-}
-
-#[test]
-fn a_store_that_denies_is_69_and_no_password_is_shown() {
-    let server = Server::builder().password("t0p secret").start();
-    let address = server.address();
-    for url in [
-        format!("redis://:wr0ng@{address}/"),
-        format!("redis://user:wr0ng@{address}/"),
-        format!("redis://{address}/"),
-    ] {
-        for arguments in [&["-vvv", "run", "x", "--limit", "1", "--", "true"][..], &["status", "x", "-vvv"]] {
-            let output = output(&mut permits(&url, arguments));
-            assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{}", output.stderr);
-            assert!(output.stderr.contains("denies access"), "{}", output.stderr);
-            assert!(!output.stderr.contains("wr0ng"), "{}", output.stderr);
-            assert_own_lines(&output.stderr);
-        }
+        assert_eq!(counts(store, name), (0, 0));
     }
 }
 
@@ -122,68 +97,59 @@ fn keys_of_somebody_else_are_69() {
     assert!(output.stderr.contains("WRONGTYPE"), "{}", output.stderr);
 }
 
-#[test]
-fn no_permit_in_time_is_75() {
-    let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
+fn no_permit_in_time_is_75(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
     let holder = Running::until(&mut holder, "ready");
     for (options, reason) in [
-        ("--no-wait", "no permits are free now"),
-        ("--wait 0", "no permits are free now"),
-        ("--wait 200ms", "no permit within 200ms"),
+        ("--no-wait", "no permit now: 1 of 1 held by first, 0 waiting\n"),
+        ("--wait 0", "no permit now: 1 of 1 held by first, 0 waiting\n"),
+        ("--wait 200ms", "no permit within 200ms: 1 of 1 held by first, 0 waiting\n"),
         ("--holder first --no-wait", "holder \"first\" holds or waits for a permit already"),
         ("--holder first", "holder \"first\" holds or waits for a permit already"),
     ] {
-        let output = output(&mut run(&server, &name, options, "echo ran"));
+        let output = output(&mut run(store, name, options, "echo ran"));
         assert_eq!((output.code, output.stdout.as_str()), (75, ""), "{options}: {}", output.stderr);
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
         assert!(output.stderr.contains(reason), "{options}: {}", output.stderr);
         assert_own_lines(&output.stderr);
-        assert_eq!(counts(&server, &name), (1, 0), "{options}");
+        assert_eq!(counts(store, name), (1, 0), "{options}");
     }
     drop(holder);
 }
 
-#[test]
-fn a_place_in_line_that_is_revoked_is_75() {
-    let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 1", "echo ready; exec sleep 1000");
+fn a_place_in_line_that_is_revoked_is_75(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
-    let waiter = Running::start(&mut run(&server, &name, "--holder second", "echo ran"));
-    until_counts(&server, &name, (1, 1));
-    revoke(&server, &name, "second", "come back later");
+    let waiter = Running::start(&mut run(store, name, "--holder second", "echo ran"));
+    until_counts(store, name, (1, 1));
+    revoke(store, name, "second", "come back later");
     let output = waiter.finish();
     assert_eq!((output.code, output.stdout.as_str()), (75, ""));
     assert!(output.stderr.contains("come back later"), "{}", output.stderr);
 }
 
-#[test]
-fn without_a_limit_the_stored_one_counts() {
-    let (server, name) = (Server::start(), "nobody-has-used-it");
-    let refused = output(&mut run(&server, name, "", "echo ran"));
+fn without_a_limit_the_stored_one_counts(store: &dyn Store, _: &str) {
+    let name = "nobody-has-used-it";
+    let refused = output(&mut run(store, name, "", "echo ran"));
     assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
     assert!(refused.stderr.contains("--limit N"), "{}", refused.stderr);
     assert!(refused.stderr.contains("permits limit NAME N"), "{}", refused.stderr);
 
-    assert_eq!(output(&mut run(&server, name, "--limit 2", "true")).code, 0);
-    assert_eq!(output(&mut run(&server, name, "", "echo ran")).stdout, "ran\n");
-    assert_eq!(status(&server, name)["limit"], json!(2));
+    assert_eq!(output(&mut run(store, name, "--limit 2", "true")).code, 0);
+    assert_eq!(output(&mut run(store, name, "", "echo ran")).stdout, "ran\n");
+    assert_eq!(status(store, name)["limit"], json!(2));
 }
 
-#[test]
-fn a_weight_over_the_limit_is_64() {
-    let (server, name) = fresh();
-    let output = output(&mut run(&server, &name, "--limit 2 --weight 3", "echo ran"));
+fn a_weight_over_the_limit_is_64(store: &dyn Store, name: &str) {
+    let output = output(&mut run(store, name, "--limit 2 --weight 3", "echo ran"));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("a weight of 3 exceeds the limit of 2"), "{}", output.stderr);
 }
 
-#[test]
-fn a_limit_that_an_operator_pinned_is_warned_of() {
-    let (server, name) = fresh();
-    let client = permits::blocking::Client::connect(&server.url()).expect("the server is up");
-    client.open(&name).set_limit(5).expect("it can be set");
-    let output = output(&mut run(&server, &name, "--limit 2", "true"));
+fn a_limit_that_an_operator_pinned_is_warned_of(store: &dyn Store, name: &str) {
+    let client = permits::blocking::Client::connect(&store.url()).expect("the server is up");
+    client.open(name).set_limit(5).expect("it can be set");
+    let output = output(&mut run(store, name, "--limit 2", "true"));
     assert_eq!(output.code, 0);
     assert!(output.stderr.starts_with("permits: warning: another limit is in force"), "{}", output.stderr);
     assert!(output.stderr.contains("declared=2, limit=5"), "{}", output.stderr);

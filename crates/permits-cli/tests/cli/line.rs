@@ -1,49 +1,92 @@
 //! The line: never more than the limit, first come, first served, and what is shown of it.
 
+use std::collections::BTreeMap;
 use std::fs;
 
-use permits_testkit::wait;
+use permits_testkit::{Server, wait};
+use tempfile::TempDir;
 
 use crate::support::{
-    LIMIT, Output, Running, assert_own_lines, counts, fresh, gate, output, run, status, until_counts,
+    LIMIT, Output, Running, Store, assert_own_lines, counts, gate, on_both_stores, output, run, status,
+    until_counts,
 };
 
-#[test]
-fn twenty_processes_never_run_more_than_three_at_once() {
-    let (server, name) = fresh();
-    let directory = tempfile::tempdir().expect("a directory");
-    // The slot's file is made only if there is none: two holders of one slot would fail. A line for the
-    // beginning is written after it, and one for the end before it, so what the lines show has happened.
-    let script = r#"
-        set -C
-        : > "$DIR/slot.$PERMITS_SLOT" || exit 99
-        echo + >> "$DIR/log"; sleep 0.05; echo - >> "$DIR/log"
-        rm "$DIR/slot.$PERMITS_SLOT""#;
-    let all: Vec<Running> = std::iter::repeat_with(|| {
-        Running::start(run(&server, &name, "--limit 3", script).env("DIR", directory.path()))
-    })
-    .take(20)
-    .collect();
+on_both_stores! {
+    forty_processes_never_run_more_than_three_at_once,
+    forty_in_line_are_granted_in_their_order,
+    who_came_first_runs_first,
+    nothing_is_said_where_nobody_looks,
+    a_wait_is_over_when_the_permit_comes,
+}
+
+/// Works for a moment in its slot, and keeps a log: `+ PLACE TOKEN` when it has begun, `-` before it ends, so
+/// that what the lines show has happened. Two holders of one slot would fail.
+const WORK: &str = r#"
+    set -C
+    : > "$DIR/slot.$PERMITS_SLOT" || exit 99
+    echo + "$PLACE" "$PERMITS_TOKEN" >> "$DIR/log"; sleep 0.05; echo - >> "$DIR/log"
+    rm "$DIR/slot.$PERMITS_SLOT""#;
+
+/// Starts the worker of this place.
+fn work(store: &dyn Store, name: &str, directory: &TempDir, place: usize) -> Running {
+    let mut command = run(store, name, "--limit 3", WORK);
+    Running::start(command.env("DIR", directory.path()).env("PLACE", place.to_string()))
+}
+
+/// Waits for all; demands that so many have run, never more than three at once. Returns their places in the
+/// order of their grants.
+#[track_caller]
+fn judge(all: Vec<Running>, directory: &TempDir) -> Vec<usize> {
+    let count = all.len();
     for running in all {
         let Output { code, stderr, .. } = running.finish();
         assert_eq!((code, stderr.as_str()), (0, ""));
     }
     let log = fs::read_to_string(directory.path().join("log")).expect("it was written");
-    assert_eq!(log.lines().filter(|line| *line == "+").count(), 20);
-    let mut at_once = 0;
+    let (mut at_once, mut grants) = (0, BTreeMap::new());
     for line in log.lines() {
-        at_once += if line == "+" { 1 } else { -1 };
+        let begins = line.strip_prefix("+ ").and_then(|line| line.split_once(' '));
+        at_once += if begins.is_some() { 1 } else { -1 };
         assert!((0..=3).contains(&at_once), "{log}");
+        if let Some((place, token)) = begins {
+            let number = "a number";
+            grants.insert(token.parse::<u64>().expect(number), place.parse::<usize>().expect(number));
+        }
     }
-    assert_eq!(counts(&server, &name), (0, 0));
+    assert_eq!((at_once, grants.len()), (0, count), "{log}");
+    grants.into_values().collect()
 }
 
-#[test]
-fn who_came_first_runs_first() {
-    let (server, name) = fresh();
+fn forty_processes_never_run_more_than_three_at_once(store: &dyn Store, name: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let all = (0..40).map(|place| work(store, name, &directory, place)).collect();
+    let mut places = judge(all, &directory);
+    places.sort_unstable();
+    assert!(places.into_iter().eq(0..40));
+    assert_eq!(counts(store, name), (0, 0));
+}
+
+fn forty_in_line_are_granted_in_their_order(store: &dyn Store, name: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut first = run(store, name, "--limit 3 --weight 3", "echo ready; read x");
+    let gate = gate(&mut first);
+    let first = Running::until(&mut first, "ready");
+    let line = (0..40).map(|place| {
+        let waiter = work(store, name, &directory, place);
+        until_counts(store, name, (1, place + 1));
+        waiter
+    });
+    let line: Vec<Running> = line.collect();
+    drop(gate);
+    assert_eq!(first.finish().code, 1);
+    assert!(judge(line, &directory).into_iter().eq(0..40));
+    assert_eq!(counts(store, name), (0, 0));
+}
+
+fn who_came_first_runs_first(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("log");
-    let mut first = run(&server, &name, "--limit 2 --weight 2", "echo ready; read x");
+    let mut first = run(store, name, "--limit 2 --weight 2", "echo ready; read x");
     let gate = gate(&mut first);
     let first = Running::until(&mut first, "ready");
     // The heavy one in the middle is not overtaken by lighter ones that came later.
@@ -53,12 +96,12 @@ fn who_came_first_runs_first() {
         .enumerate()
         .map(|(place, weight)| {
             let script = format!("echo {place} >> {}", log.display());
-            let waiter = Running::start(&mut run(&server, &name, &format!("--weight {weight}"), &script));
-            until_counts(&server, &name, (1, place + 1));
+            let waiter = Running::start(&mut run(store, name, &format!("--weight {weight}"), &script));
+            until_counts(store, name, (1, place + 1));
             waiter
         })
         .collect();
-    let line: Vec<u64> = status(&server, &name)["waiters"]
+    let line: Vec<u64> = status(store, name)["waiters"]
         .as_array()
         .expect("a list")
         .iter()
@@ -75,14 +118,12 @@ fn who_came_first_runs_first() {
     assert!(["0\n1\n2\n3\n4\n5\n", "0\n1\n2\n4\n3\n5\n"].contains(&log.as_str()), "{log}");
 }
 
-#[test]
-fn nothing_is_said_where_nobody_looks() {
-    let (server, name) = fresh();
-    let mut first = run(&server, &name, "--limit 1", "echo ready; read x");
+fn nothing_is_said_where_nobody_looks(store: &dyn Store, name: &str) {
+    let mut first = run(store, name, "--limit 1", "echo ready; read x");
     let gate = gate(&mut first);
     let _first = Running::until(&mut first, "ready");
-    let silent = Running::start(&mut run(&server, &name, "", "true"));
-    let verbose = Running::start(&mut run(&server, &name, "-v", "true"));
+    let silent = Running::start(&mut run(store, name, "", "true"));
+    let verbose = Running::start(&mut run(store, name, "-v", "true"));
     assert!(wait::until(LIMIT, || verbose.stderr().contains("1 of 1 held by")), "{}", verbose.stderr());
     drop(gate);
     assert_eq!(silent.finish().stderr, "");
@@ -93,15 +134,21 @@ fn nothing_is_said_where_nobody_looks() {
     assert!(!stderr.contains('\x1b'), "{stderr}");
 }
 
-#[test]
-fn a_wait_is_over_when_the_permit_comes() {
-    let (server, name) = fresh();
-    let mut first = run(&server, &name, "--limit 1", "echo ready; read x");
+fn a_wait_is_over_when_the_permit_comes(store: &dyn Store, name: &str) {
+    let mut first = run(store, name, "--limit 1", "echo ready; read x");
     let gate = gate(&mut first);
     let _first = Running::until(&mut first, "ready");
-    let waiter = Running::start(&mut run(&server, &name, "--wait 1h", "echo ran"));
-    until_counts(&server, &name, (1, 1));
+    let waiter = Running::start(&mut run(store, name, "--wait 1h", "echo ran"));
+    until_counts(store, name, (1, 1));
     drop(gate);
     assert_eq!(waiter.finish().stdout, "ran\n");
-    assert_eq!(output(&mut run(&server, &name, "--no-wait", "true")).code, 0, "nothing is left behind");
+    assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 0, "nothing is left behind");
+}
+
+#[test]
+fn who_is_refused_after_a_restart_is_told_of_it() {
+    let server = Server::start();
+    let refused = output(&mut run(&server, "new", "--limit 1 --no-wait", "echo ran"));
+    assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
+    assert!(refused.stderr.starts_with("permits: no permit now: 0 held, granting in "), "{}", refused.stderr);
 }

@@ -3,7 +3,19 @@
 use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
 
-use crate::support::{LIMIT, Running, counts, fresh, is_alive, output, permits, run, send, until_counts};
+use crate::support::{
+    LIMIT, Running, Store, counts, fresh, is_alive, on_both_stores, output, permits, run, send, until_counts,
+};
+
+on_both_stores! {
+    signals_reach_the_command,
+    signals_reach_the_whole_group,
+    a_command_that_dies_of_a_signal_is_128_and_its_number,
+    signals_leave_the_line_at_once,
+    what_was_ignored_stays_ignored,
+    the_command_does_not_outlive_a_killed_permits,
+    what_the_command_left_in_the_background_is_left_alone,
+}
 
 /// Says `ready`, then waits for any of the signals, and says which it was.
 const TRAPS: &str = r#"
@@ -23,51 +35,43 @@ fn names() -> [(Signal, &'static str); 6] {
     ]
 }
 
-#[test]
-fn signals_reach_the_command() {
-    let (server, name) = fresh();
+fn signals_reach_the_command(store: &dyn Store, name: &str) {
     for (signal, text) in names() {
-        let running = Running::until(&mut run(&server, &name, "--limit 1", TRAPS), "ready");
+        let running = Running::until(&mut run(store, name, "--limit 1", TRAPS), "ready");
         running.signal(signal);
         let output = running.finish();
         assert_eq!((output.code, output.stderr.as_str()), (7, ""), "{text}");
         assert_eq!(output.stdout, format!("ready\ngot {text}\n"));
-        assert_eq!(counts(&server, &name), (0, 0));
+        assert_eq!(counts(store, name), (0, 0));
     }
 }
 
-#[test]
-fn signals_reach_the_whole_group() {
-    let (server, name) = fresh();
+fn signals_reach_the_whole_group(store: &dyn Store, name: &str) {
     let script = r#"exec 2> /dev/null
         trap "wait; echo outer; exit 0" TERM
         sh -c 'trap "echo inner; exit" TERM; echo ready; while :; do sleep 0.02; done' &
         wait"#;
-    let running = Running::until(&mut run(&server, &name, "--limit 1", script), "ready");
+    let running = Running::until(&mut run(store, name, "--limit 1", script), "ready");
     running.signal(Signal::TERM);
     let output = running.finish();
     assert_eq!((output.code, output.stdout.as_str()), (0, "ready\ninner\nouter\n"));
 }
 
-#[test]
-fn a_command_that_dies_of_a_signal_is_128_and_its_number() {
-    let (server, name) = fresh();
+fn a_command_that_dies_of_a_signal_is_128_and_its_number(store: &dyn Store, name: &str) {
     for (signal, _) in names() {
         let running =
-            Running::until(&mut run(&server, &name, "--limit 1", "echo ready; exec sleep 1000"), "ready");
+            Running::until(&mut run(store, name, "--limit 1", "echo ready; exec sleep 1000"), "ready");
         running.signal(signal);
         assert_eq!(running.finish().code, 128 + signal.as_raw());
     }
 }
 
-#[test]
-fn signals_leave_the_line_at_once() {
-    let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 1", "echo ready; exec sleep 1000");
+fn signals_leave_the_line_at_once(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        let waiter = Running::start(&mut run(&server, &name, "", "echo ran"));
-        until_counts(&server, &name, (1, 1));
+        let waiter = Running::start(&mut run(store, name, "", "echo ran"));
+        until_counts(store, name, (1, 1));
         // These mean nothing to one who waits.
         waiter.signal(Signal::USR1);
         waiter.signal(Signal::USR2);
@@ -75,7 +79,7 @@ fn signals_leave_the_line_at_once() {
         let output = waiter.finish();
         assert_eq!(output.code, 128 + signal.as_raw(), "{}", output.stderr);
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", ""));
-        assert_eq!(counts(&server, &name), (1, 0), "the line is empty when the command has ended");
+        assert_eq!(counts(store, name), (1, 0), "the line is empty when the command has ended");
     }
 }
 
@@ -92,39 +96,33 @@ fn a_signal_ends_also_the_connecting() {
     assert_eq!((output.code, output.stdout.as_str()), (143, ""), "{}", output.stderr);
 }
 
-#[test]
-fn what_was_ignored_stays_ignored() {
-    let (server, name) = fresh();
+fn what_was_ignored_stays_ignored(store: &dyn Store, name: &str) {
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", r#"trap "" HUP; exec "$@""#, "sh", env!("CARGO_BIN_EXE_permits"), "run", &name]);
-    command.args(["--limit", "1", "--url", &server.url(), "--", "sh", "-c"]);
+    command.args(["-c", r#"trap "" HUP; exec "$@""#, "sh", env!("CARGO_BIN_EXE_permits"), "run", name]);
+    command.args(["--limit", "1", "--url", &store.url(), "--", "sh", "-c"]);
     command.arg("kill -HUP $$; kill -HUP $PPID; echo survived");
     let output = output(&mut command);
     assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "survived\n", ""));
 }
 
-#[test]
-fn the_command_does_not_outlive_a_killed_permits() {
-    let (server, name) = fresh();
+fn the_command_does_not_outlive_a_killed_permits(store: &dyn Store, name: &str) {
     let options = "--limit 1 --lease 3s";
     let mut running =
-        Running::until(&mut run(&server, &name, options, "echo $$; trap '' TERM; exec sleep 1000"), "\n");
+        Running::until(&mut run(store, name, options, "echo $$; trap '' TERM; exec sleep 1000"), "\n");
     let child: u32 = running.stdout().trim().parse().expect("a process id");
     assert!(is_alive(child));
     running.guard.kill();
     assert!(wait::until(LIMIT, || !is_alive(child)), "the command died with permits");
     // Nobody gave the permit back; its lease ends.
-    let next = output(&mut run(&server, &name, options, "echo ran"));
+    let next = output(&mut run(store, name, options, "echo ran"));
     assert_eq!((next.code, next.stdout.as_str()), (0, "ran\n"));
 }
 
-#[test]
-fn what_the_command_left_in_the_background_is_left_alone() {
-    let (server, name) = fresh();
-    let output = output(&mut run(&server, &name, "--limit 1", "sleep 1000 & echo $!"));
+fn what_the_command_left_in_the_background_is_left_alone(store: &dyn Store, name: &str) {
+    let output = output(&mut run(store, name, "--limit 1", "sleep 1000 & echo $!"));
     assert_eq!(output.code, 0);
     let left: u32 = output.stdout.trim().parse().expect("a process id");
     assert!(is_alive(left));
-    assert_eq!(counts(&server, &name), (0, 0));
+    assert_eq!(counts(store, name), (0, 0));
     send(left, Signal::KILL);
 }

@@ -1,9 +1,14 @@
 //! `permits status`: what people and scripts read.
 
 use permits_testkit::Server;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Running, fresh, gate, output, permits, prepare, run, status, until_counts};
+use crate::support::{Running, Store, gate, on_both_stores, output, permits, run, status, until_counts};
+
+on_both_stores! {
+    holders_and_waiters_are_listed,
+    a_paused_semaphore_is_shown_as_such,
+}
 
 #[test]
 fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
@@ -18,16 +23,14 @@ fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
 }
 
-#[test]
-fn holders_and_waiters_are_listed() {
-    let (server, name) = fresh();
-    let mut first = run(&server, &name, "--limit 3 --weight 2 --holder web-1", "echo ready; read x");
+fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
+    let mut first = run(store, name, "--limit 3 --weight 2 --holder web-1", "echo ready; read x");
     let gate = gate(&mut first);
     let first = Running::until(&mut first, "ready");
-    let second = Running::start(&mut run(&server, &name, "--weight 3 --holder web-2", "true"));
-    until_counts(&server, &name, (1, 1));
+    let second = Running::start(&mut run(store, name, "--weight 3 --holder web-2", "true"));
+    until_counts(store, name, (1, 1));
 
-    let mut json = status(&server, &name);
+    let mut json = status(store, name);
     let holder = json["holders"][0].as_object_mut().expect("an object");
     let remaining = holder.remove("lease_remaining_ms").and_then(|value| value.as_u64()).expect("a number");
     let token = holder.remove("token").and_then(|value| value.as_u64()).expect("a number");
@@ -42,7 +45,7 @@ fn holders_and_waiters_are_listed() {
         })
     );
 
-    let text = output(&mut permits(&server.url(), ["status", &name]));
+    let text = output(&mut permits(&store.url(), ["status", name]));
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
     let lines: Vec<&str> = text.stdout.lines().collect();
     assert_eq!(lines[0], format!("{name}: 2 of 3 held, 1 waiting"));
@@ -57,41 +60,11 @@ fn holders_and_waiters_are_listed() {
     assert_eq!((first.finish().code, second.finish().code), (1, 0));
 }
 
-#[test]
-fn a_paused_semaphore_is_shown_as_such() {
-    let (server, name) = fresh();
-    let client = permits::blocking::Client::connect(&server.url()).expect("the server is up");
-    client.open(&name).set_limit(4).expect("it can be set");
-    client.open(&name).pause().expect("it can be paused");
-    assert_eq!(status(&server, &name)["paused"], json!(true));
-    let text = output(&mut permits(&server.url(), ["status", &name])).stdout;
+fn a_paused_semaphore_is_shown_as_such(store: &dyn Store, name: &str) {
+    let client = permits::blocking::Client::connect(&store.url()).expect("the server is up");
+    client.open(name).set_limit(4).expect("it can be set");
+    client.open(name).pause().expect("it can be paused");
+    assert_eq!(status(store, name)["paused"], json!(true));
+    let text = output(&mut permits(&store.url(), ["status", name])).stdout;
     assert_eq!(text, format!("{name}: 0 of 4 held, 0 waiting, limit pinned, PAUSED\n"));
-}
-
-#[test]
-fn any_name_and_holder_can_be_told() {
-    let server = Server::start();
-    for text in ["quo\"te's", "{br}ace", "100%", "back\\slash", "ünïcödé ✓ 名", " spaces ", "$(id)"] {
-        let name = format!("{text}, twice: {text}");
-        prepare(&server, &name);
-        let script = format!(
-            r#"[ "$PERMITS_NAME" = "$NAME" ] && {} status --json -- "$NAME""#,
-            env!("CARGO_BIN_EXE_permits")
-        );
-        let mut command = permits(&server.url(), ["run", "--limit", "1", &format!("--holder={text}")]);
-        command.args([&name, "--", "sh", "-c", &script]).env("NAME", &name);
-        let output = output(&mut command);
-        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{name}");
-        let json: Value = serde_json::from_str(&output.stdout).expect("it is JSON");
-        assert_eq!((&json["name"], &json["holders"][0]["holder"]), (&json!(name), &json!(text)));
-    }
-}
-
-#[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
-    let (server, name) = fresh();
-    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
-    drop(reader);
-    let mut child = permits(&server.url(), ["status", &name]).stdout(writer).spawn().expect("it starts");
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }

@@ -11,12 +11,78 @@ use std::time::Duration;
 use permits_testkit::{Guard, Server, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// More than anything here should take, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A URL where nobody listens.
 pub(crate) const NOBODY: &str = "redis://127.0.0.1:1/";
+
+/// A right call of each verb that asks a store once.
+pub(crate) const EVERY_VERB: &[&[&str]] = &[
+    &["run", "x", "--limit", "1", "--", "true"],
+    &["status", "x"],
+    &["status", "x", "--json"],
+    &["list"],
+    &["list", "--json"],
+    &["limit", "x", "2"],
+    &["limit", "x", "--unpin"],
+    &["pause", "x"],
+    &["resume", "x"],
+    &["revoke", "x", "h", "--reason", "r"],
+];
+
+/// Where semaphores live.
+pub(crate) trait Store {
+    fn url(&self) -> String;
+}
+
+impl Store for Server {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+}
+
+/// A local store of its own.
+pub(crate) struct Local {
+    directory: TempDir,
+}
+
+impl Local {
+    #[track_caller]
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+}
+
+impl Store for Local {
+    fn url(&self) -> String {
+        format!("local:{}", self.directory.path().join("semaphores.db").display())
+    }
+}
+
+/// Makes two tests of each case, which takes a store and the name of a semaphore that grants at once: one on a
+/// local store, one on a server.
+macro_rules! on_both_stores {
+    ($($case:ident,)*) => {
+        mod on_local {
+            $(#[test]
+            fn $case() {
+                super::$case(&crate::support::Local::new(), "semaphore");
+            })*
+        }
+
+        mod on_redis {
+            $(#[test]
+            fn $case() {
+                let (server, name) = crate::support::fresh();
+                super::$case(&server, &name);
+            })*
+        }
+    };
+}
+pub(crate) use on_both_stores;
 
 /// A server, and a semaphore in it that grants at once.
 #[track_caller]
@@ -29,8 +95,8 @@ pub(crate) fn fresh() -> (Server, String) {
 /// Uses a semaphore, so that it grants at once. Otherwise nothing is granted for a while, for all it knows
 /// because the server has just lost its state.
 #[track_caller]
-pub(crate) fn prepare(server: &Server, name: &str) {
-    let builder = permits::Client::builder(server.url()).recovery(permits::Recovery::Off);
+pub(crate) fn prepare(store: &dyn Store, name: &str) {
+    let builder = permits::Client::builder(store.url()).recovery(permits::Recovery::Off);
     let client = permits::blocking::Client::connect_with(builder).expect("the server is up");
     let permit = client.semaphore(name, 1).try_acquire().expect("nobody holds it");
     permit.release().expect("it is held");
@@ -41,12 +107,18 @@ pub(crate) fn prepare(server: &Server, name: &str) {
 pub(crate) fn permits<S: AsRef<OsStr>>(url: &str, arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_permits"));
     command.args(arguments).env("PERMITS_URL", url).env_remove("TERM").stdin(Stdio::null());
+    without_home(&mut command);
     command
 }
 
+/// Where the default store cannot be, so that no test meets the one of whoever runs it.
+pub(crate) fn without_home(command: &mut Command) -> &mut Command {
+    command.env("HOME", "/dev/null").env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR")
+}
+
 /// `permits run NAME OPTIONS -- sh -c SCRIPT`. The script knows a directory as `$DIR` if one is set.
-pub(crate) fn run(server: &Server, name: &str, options: &str, script: &str) -> Command {
-    let mut command = permits(&server.url(), ["run", name]);
+pub(crate) fn run(store: &dyn Store, name: &str, options: &str, script: &str) -> Command {
+    let mut command = permits(&store.url(), ["run", name]);
     command.args(options.split_whitespace()).args(["--", "sh", "-c", script]);
     command
 }
@@ -155,31 +227,31 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 /// `permits status --json`.
 #[track_caller]
-pub(crate) fn status(server: &Server, name: &str) -> Value {
-    let output = output(&mut permits(&server.url(), ["status", "--json", "--", name]));
+pub(crate) fn status(store: &dyn Store, name: &str) -> Value {
+    let output = output(&mut permits(&store.url(), ["status", "--json", "--", name]));
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     serde_json::from_str(&output.stdout).expect("it is JSON")
 }
 
 /// How many hold and how many wait.
 #[track_caller]
-pub(crate) fn counts(server: &Server, name: &str) -> (usize, usize) {
-    let status = status(server, name);
+pub(crate) fn counts(store: &dyn Store, name: &str) -> (usize, usize) {
+    let status = status(store, name);
     let count = |what: &str| status[what].as_array().expect("a list").len();
     (count("holders"), count("waiters"))
 }
 
 /// Waits until so many hold and so many wait.
 #[track_caller]
-pub(crate) fn until_counts(server: &Server, name: &str, expected: (usize, usize)) {
-    let reached = wait::until(LIMIT, || counts(server, name) == expected);
-    assert!(reached, "{:?} instead of {expected:?}", counts(server, name));
+pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usize)) {
+    let reached = wait::until(LIMIT, || counts(store, name) == expected);
+    assert!(reached, "{:?} instead of {expected:?}", counts(store, name));
 }
 
 /// Takes away what `holder` has, as an operator would.
 #[track_caller]
-pub(crate) fn revoke(server: &Server, name: &str, holder: &str, reason: &str) {
-    let client = permits::blocking::Client::connect(&server.url()).expect("the server is up");
+pub(crate) fn revoke(store: &dyn Store, name: &str, holder: &str, reason: &str) {
+    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
     assert_eq!(client.open(name).revoke(holder, reason), Ok(true));
 }
 

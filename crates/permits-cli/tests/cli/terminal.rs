@@ -7,32 +7,44 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
-use permits_testkit::{Guard, Server, wait};
+use permits_testkit::{Guard, wait};
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{
-    LIMIT, Running, code, counts, fresh, gate, is_alive, output, permits, run, until_counts,
+    LIMIT, Running, Store, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, run,
+    until_counts, without_home,
 };
 
-const CTRL_C: &str = "\x03";
+on_both_stores! {
+    the_line_is_shown_and_ctrl_c_leaves_it,
+    the_line_is_erased_when_the_permit_comes,
+    ctrl_c_reaches_the_command,
+    ctrl_c_ends_also_the_script_around_it,
+    a_command_can_be_suspended_and_continued,
+    a_command_that_was_suspended_for_too_long_is_ended,
+}
+
+pub(crate) const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
-const CTRL_Z: &str = "\x1a";
+pub(crate) const CTRL_Z: &str = "\x1a";
 
 /// A session on a terminal of its own, at which the test types.
-struct Terminal {
-    guard: Guard,
-    keyboard: File,
-    screen: Arc<Mutex<Vec<u8>>>,
+pub(crate) struct Terminal {
+    pub(crate) guard: Guard,
+    pub(crate) keyboard: File,
+    pub(crate) screen: Arc<Mutex<Vec<u8>>>,
+    /// Ends when nobody has the terminal any more, and all that was written is on the screen.
+    pub(crate) reader: JoinHandle<()>,
     /// How much of the screen has been looked at.
     seen: usize,
 }
 
 impl Terminal {
     #[track_caller]
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let keyboard =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&keyboard).and_then(|()| unlockpt(&keyboard)).expect("it is ours");
@@ -55,29 +67,30 @@ impl Terminal {
         };
         let guard = Guard::spawn(command);
         let (keyboard, screen) = (File::from(keyboard), Arc::new(Mutex::new(Vec::new())));
-        let (mut reader, buffer) = (keyboard.try_clone().expect("it can be shared"), screen.clone());
-        thread::spawn(move || {
+        let (mut output, buffer) = (keyboard.try_clone().expect("it can be shared"), screen.clone());
+        let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
             // Ends with an error when the last process has closed the terminal.
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
                 buffer.lock().expect("not poisoned").extend_from_slice(&bytes[..count]);
             }
         });
-        Self { guard, keyboard, screen, seen: 0 }
+        Self { guard, keyboard, screen, reader, seen: 0 }
     }
 
     /// A shell with job control.
     #[track_caller]
-    fn shell(server: &Server) -> Self {
+    pub(crate) fn shell(store: &dyn Store) -> Self {
         let mut shell = Command::new("bash");
-        shell.args(["--norc", "--noprofile", "--noediting", "-i"]).env("PERMITS_URL", server.url());
+        shell.args(["--norc", "--noprofile", "--noediting", "-i"]).env("PERMITS_URL", store.url());
+        without_home(&mut shell);
         shell.env("PS1", "prompt> ").env("P", env!("CARGO_BIN_EXE_permits")).env_remove("PROMPT_COMMAND");
         let mut terminal = Self::start(&mut shell);
         terminal.shows("prompt> ");
         terminal
     }
 
-    fn types(&mut self, keys: &str) {
+    pub(crate) fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes it");
     }
 
@@ -94,25 +107,30 @@ impl Terminal {
         assert!(found, "no {text:?} in {:?} of {:?}", &self.screen()[self.seen..], self.screen());
     }
 
+    /// Waits until so many hold and so many wait.
+    #[track_caller]
+    fn until_counts(&self, store: &dyn Store, name: &str, expected: (usize, usize)) {
+        let reached = wait::until(LIMIT, || counts(store, name) == expected);
+        assert!(reached, "{:?} instead of {expected:?}: {:?}", counts(store, name), self.screen());
+    }
+
     fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("not poisoned")).into_owned()
     }
 
     #[track_caller]
-    fn finish(mut self) -> i32 {
+    pub(crate) fn finish(mut self) -> i32 {
         let status = self.guard.wait_timeout(LIMIT);
         code(status.unwrap_or_else(|| panic!("it goes on: {:?}", self.screen())))
     }
 }
 
-#[test]
-fn the_line_is_shown_and_ctrl_c_leaves_it() {
-    let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 1 --holder web-1", "echo ready; exec sleep 1000");
+fn the_line_is_shown_and_ctrl_c_leaves_it(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1 --holder web-1", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
-    let _ahead = Running::start(&mut run(&server, &name, "", "true"));
-    until_counts(&server, &name, (1, 1));
-    let mut terminal = Terminal::start(&mut run(&server, &name, "", "echo ran"));
+    let _ahead = Running::start(&mut run(store, name, "", "true"));
+    until_counts(store, name, (1, 1));
+    let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
     terminal.shows(&format!("permits: waiting for {name:?}: 1 ahead, 1 of 1 held by web-1 ("));
     // Rewritten in place.
     terminal.shows("\r\x1b[K");
@@ -120,16 +138,14 @@ fn the_line_is_shown_and_ctrl_c_leaves_it() {
     // Erased, and nothing more.
     terminal.shows("^C\r\x1b[K");
     assert_eq!(terminal.finish(), 130);
-    assert_eq!(counts(&server, &name), (1, 1));
+    assert_eq!(counts(store, name), (1, 1));
 }
 
-#[test]
-fn the_line_is_erased_when_the_permit_comes() {
-    let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 1", "echo ready; read x");
+fn the_line_is_erased_when_the_permit_comes(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1", "echo ready; read x");
     let gate = gate(&mut holder);
     let _holder = Running::until(&mut holder, "ready");
-    let mut terminal = Terminal::start(&mut run(&server, &name, "", "echo ran"));
+    let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
     terminal.shows("first in line");
     drop(gate);
     terminal.shows("\r\x1b[Kran\r\n");
@@ -144,7 +160,7 @@ fn who_waits_in_the_background_is_quiet() {
     let _holder = Running::until(&mut holder, "ready");
     let mut terminal = Terminal::shell(&server);
     terminal.types(&format!("\"$P\" run {name} -- echo r''an &\n"));
-    until_counts(&server, &name, (1, 1));
+    terminal.until_counts(&server, &name, (1, 1));
     let waiter = output(&mut run(&server, &name, "--wait 2s", "true"));
     assert_eq!(waiter.code, 75, "time enough for a line to be shown");
     assert!(!terminal.screen().contains("waiting for"), "{}", terminal.screen());
@@ -157,42 +173,38 @@ fn who_waits_in_the_background_is_quiet() {
     assert_eq!(terminal.finish(), 0);
 }
 
-#[test]
-fn ctrl_c_reaches_the_command() {
-    let (server, name) = fresh();
+fn ctrl_c_reaches_the_command(store: &dyn Store, name: &str) {
     let script = "trap 'echo bye; exit 5' INT; echo ready; while :; do sleep 0.02; done";
-    let mut terminal = Terminal::start(&mut run(&server, &name, "--limit 1", script));
+    let mut terminal = Terminal::start(&mut run(store, name, "--limit 1", script));
     terminal.shows("ready");
     terminal.types(CTRL_C);
     terminal.shows("bye");
     assert_eq!(terminal.finish(), 5);
 
-    let mut terminal = Terminal::start(&mut run(&server, &name, "--limit 1", "echo ready; exec sleep 1000"));
+    let mut terminal = Terminal::start(&mut run(store, name, "--limit 1", "echo ready; exec sleep 1000"));
     terminal.shows("ready");
     terminal.types(CTRL_C);
     assert_eq!(terminal.finish(), 130);
-    assert_eq!(counts(&server, &name), (0, 0));
+    assert_eq!(counts(store, name), (0, 0));
 }
 
-#[test]
-fn ctrl_c_ends_also_the_script_around_it() {
-    let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 2", "echo ready; exec sleep 1000");
+fn ctrl_c_ends_also_the_script_around_it(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 2", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
     // The second time it waits; either way the loop must not go on to the next round.
     for weight in ["1", "2"] {
         let script = r#"for round in 1 2; do echo round $round
             "$P" run "$NAME" --weight "$WEIGHT" -- sh -c 'echo running; exec sleep 1000'; done; echo end"#;
         let mut shell = Command::new("bash");
-        shell.args(["-c", script]).env("PERMITS_URL", server.url()).env("P", env!("CARGO_BIN_EXE_permits"));
-        shell.env("NAME", &name).env("WEIGHT", weight);
+        shell.args(["-c", script]).env("PERMITS_URL", store.url()).env("P", env!("CARGO_BIN_EXE_permits"));
+        shell.env("NAME", name).env("WEIGHT", weight);
         let mut terminal = Terminal::start(&mut shell);
         terminal.shows(if weight == "1" { "running" } else { "first in line" });
         terminal.types(CTRL_C);
         let screen = terminal.screen.clone();
         assert_eq!(terminal.finish(), 130);
         let screen = String::from_utf8_lossy(&screen.lock().expect("not poisoned")).into_owned();
-        assert!(!screen.contains("round 2") && !screen.contains("end"), "{screen}");
+        assert!(!screen.contains("round 2") & !screen.contains("end"), "{screen}");
     }
 }
 
@@ -201,26 +213,24 @@ fn what_is_typed_reaches_the_command() {
     let (server, name) = fresh();
     let mut terminal =
         Terminal::start(&mut permits(&server.url(), ["run", &name, "--limit", "1", "--", "cat"]));
-    until_counts(&server, &name, (1, 0));
+    terminal.until_counts(&server, &name, (1, 0));
     terminal.types("hello\n");
     terminal.shows("hello\r\nhello\r\n");
     terminal.types(CTRL_D);
     assert_eq!(terminal.finish(), 0);
 }
 
-#[test]
-fn a_command_can_be_suspended_and_continued() {
-    let (server, name) = fresh();
-    let mut terminal = Terminal::shell(&server);
+fn a_command_can_be_suspended_and_continued(store: &dyn Store, name: &str) {
+    let mut terminal = Terminal::shell(store);
     terminal.types(&format!("\"$P\" run {name} --limit 1 -- cat; echo ended $?\n"));
-    until_counts(&server, &name, (1, 0));
+    terminal.until_counts(store, name, (1, 0));
     terminal.types("one\n");
     terminal.shows("one\r\none\r\n");
     for round in ["two", "three"] {
         terminal.types(CTRL_Z);
         terminal.shows("Stopped");
         terminal.shows("prompt> ");
-        assert_eq!(counts(&server, &name), (1, 0), "it is held while it lasts");
+        assert_eq!(counts(store, name), (1, 0), "it is held while it lasts");
         terminal.types("fg\n");
         terminal.shows("$P");
         terminal.types(&format!("{round}\n"));
@@ -228,15 +238,13 @@ fn a_command_can_be_suspended_and_continued() {
     }
     terminal.types(CTRL_D);
     terminal.shows("prompt> ");
-    until_counts(&server, &name, (0, 0));
+    terminal.until_counts(store, name, (0, 0));
     terminal.types("exit 0\n");
     assert_eq!(terminal.finish(), 0);
 }
 
-#[test]
-fn a_command_that_was_suspended_for_too_long_is_ended() {
-    let (server, name) = fresh();
-    let mut terminal = Terminal::shell(&server);
+fn a_command_that_was_suspended_for_too_long_is_ended(store: &dyn Store, name: &str) {
+    let mut terminal = Terminal::shell(store);
     // It starts nobody: a shell that is stopped amid a fork does not count as stopped, under permits or not.
     let script = r#"trap "echo asked; exit 0" TERM; echo re""ady $$.; read x"#;
     terminal.types(&format!("\"$P\" run {name} --limit 1 --lease 2s -- sh -c '{script}'\n"));
@@ -248,7 +256,7 @@ fn a_command_that_was_suspended_for_too_long_is_ended() {
     terminal.types(CTRL_Z);
     terminal.shows("Stopped");
     terminal.shows("prompt> ");
-    assert_eq!(output(&mut run(&server, &name, "--lease 2s", "echo ran")).stdout, "ran\n");
+    assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
     terminal.types("fg\n");
     terminal.shows("permits: the permit was lost");
     terminal.shows("asked");
@@ -266,7 +274,7 @@ fn a_command_in_the_background_waits_for_its_turn_to_read() {
     let mut terminal = Terminal::shell(&server);
     terminal.types(&format!("\"$P\" run {name} --limit 1 -- cat &\n"));
     terminal.shows("prompt> ");
-    until_counts(&server, &name, (1, 0));
+    terminal.until_counts(&server, &name, (1, 0));
     // The shell speaks of its jobs only before a prompt.
     let stopped = || {
         terminal.types("jobs; echo listed\n");
@@ -299,7 +307,7 @@ fn a_command_whose_input_is_redirected_gets_the_terminal_when_it_asks() {
     terminal.shows("code 0.");
     // Ctrl-Z reaches permits itself, and both are suspended.
     terminal.types(&format!("\"$P\" run {name} --limit 1 -- sh -c 'echo $$; exec sleep 1000' < /dev/null\n"));
-    until_counts(&server, &name, (1, 0));
+    terminal.until_counts(&server, &name, (1, 0));
     terminal.types(CTRL_Z);
     terminal.shows("Stopped");
     terminal.shows("prompt> ");
@@ -318,7 +326,7 @@ fn a_session_without_a_shell_cannot_be_suspended() {
     let (server, name) = fresh();
     let mut terminal =
         Terminal::start(&mut permits(&server.url(), ["run", &name, "--limit", "1", "--", "cat"]));
-    until_counts(&server, &name, (1, 0));
+    terminal.until_counts(&server, &name, (1, 0));
     terminal.types(CTRL_Z);
     terminal.shows("^Z");
     // Nobody could continue it; so it goes on by itself.

@@ -1,12 +1,12 @@
 //! Wrong calls: refused with 64 before any store is asked, with a reason.
 
-use crate::support::{NOBODY, assert_own_lines, fresh, output, permits};
+use crate::support::{NOBODY, Running, assert_own_lines, output, permits, without_home};
 
 #[test]
 fn wrong_usage_is_64_and_says_why() {
-    let long = "x".repeat(201);
+    let (long, reason) = ("x".repeat(201), "x".repeat(1001));
     let cases: &[(&[&str], &str)] = &[
-        (&[], "requires a subcommand"),
+        (&["-v"], "requires a subcommand"),
         (&["wlak"], "unrecognized subcommand 'wlak'"),
         (&["run"], "<NAME>"),
         (&["run", "--", "true"], "<NAME>"),
@@ -33,6 +33,22 @@ fn wrong_usage_is_64_and_says_why() {
         (&["status"], "<NAME>"),
         (&["status", ""], "the semaphore's name is empty"),
         (&["status", "x", "y"], "unexpected argument 'y'"),
+        (&["list", "x"], "unexpected argument 'x'"),
+        (&["limit"], "<NAME>"),
+        (&["limit", "x"], "<N|--unpin>"),
+        (&["limit", "x", "0"], "it must be at least 1 (to stop all grants, pause the semaphore)"),
+        (&["limit", "x", "-1"], "a number from 1 to 4294967295"),
+        (&["limit", "x", "2", "--unpin"], "cannot be used with"),
+        (&["pause"], "<NAME>"),
+        (&["pause", "x", "y"], "unexpected argument 'y'"),
+        (&["resume"], "<NAME>"),
+        (&["revoke", "x"], "<HOLDER>"),
+        (&["revoke", "x", ""], "the holder is empty"),
+        (&["revoke", "x", "h", "--reason", "a\tb"], r"control character '\t' at byte 1"),
+        (&["revoke", "x", "h", "--reason", &reason], "the reason has 1001 bytes: at most 1000"),
+        (&["completions"], "<SHELL>"),
+        (&["completions", "tcsh"], "invalid value 'tcsh'"),
+        (&["man", "run", "status"], "unexpected argument 'status'"),
     ];
     for (arguments, reason) in cases {
         let output = output(&mut permits(NOBODY, *arguments));
@@ -43,45 +59,69 @@ fn wrong_usage_is_64_and_says_why() {
 }
 
 #[test]
-fn a_wrong_url_is_64() {
-    let cases = [
-        ("", "set PERMITS_URL, for example PERMITS_URL=redis://127.0.0.1/"),
-        ("localhost", "does not begin with one of"),
-        ("http://localhost/", "unknown URL scheme \"http\""),
-        ("redis://:secret@host:99999999/", "the URL is not valid"),
-    ];
-    for (url, reason) in cases {
-        for arguments in [&["run", "x", "--limit", "1", "--", "true"][..], &["status", "x"]] {
-            let output = output(&mut permits(url, arguments));
-            assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{}", output.stderr);
-            assert!(output.stderr.contains(reason), "{}", output.stderr);
-            assert!(!output.stderr.contains("secret"), "{}", output.stderr);
-        }
-    }
-}
-
-#[test]
-fn the_option_names_the_store_before_the_environment() {
-    let (server, name) = fresh();
-    let url = server.url();
-    for arguments in [["--url", &url, "status", &name], ["status", &name, "--url", &url]] {
-        assert_eq!(output(&mut permits(NOBODY, arguments)).code, 0);
-    }
+fn without_arguments_the_verbs_are_shown() {
+    let output = output(&mut permits("redis://:secret@127.0.0.1:1/", [""; 0]));
+    assert_eq!((output.code, output.stdout.as_str()), (64, ""));
+    assert!(output.stderr.contains("Usage: permits [OPTIONS] <VERB>"), "{}", output.stderr);
+    assert!(output.stderr.lines().count() < 30, "{}", output.stderr);
+    assert!(!output.stderr.contains("secret"), "{}", output.stderr);
 }
 
 #[test]
 fn help_is_an_answer() {
     let secret = "redis://:secret@127.0.0.1:1/";
     for (arguments, text) in [
-        (&["--help"][..], "permits run exports --limit 4 -- ./export.sh"),
-        (&["run", "--help"], "Exit code:"),
+        (&["--help"][..], "permits run exports --limit 4 -- "),
+        (&["--help"], "$PERMITS_URL, else local:"),
+        (&["help"], "Exit code:"),
+        (&["help", "run"], "PERMITS_TOKEN"),
         (&["run", "-h"], "PERMITS_TOKEN"),
-        (&["status", "--help"], "permits status exports --json"),
         (&["--version"], concat!("permits ", env!("CARGO_PKG_VERSION"))),
     ] {
         let output = output(&mut permits(secret, arguments));
         assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{arguments:?}");
         assert!(output.stdout.contains(text), "{arguments:?}: {}", output.stdout);
         assert!(!output.stdout.contains("secret"), "{arguments:?}: {}", output.stdout);
+    }
+}
+
+/// The examples of a verb's help.
+#[track_caller]
+fn examples(verb: &str) -> Vec<String> {
+    let help = output(&mut permits(NOBODY, [verb, "--help"])).stdout;
+    assert!(help.contains("\nExit code:\n"), "{help}");
+    let examples = help.split("\nExamples:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let examples = examples.expect("every verb has examples");
+    examples.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_examples_of_the_help_work_as_they_stand() {
+    let state = tempfile::tempdir().expect("a directory");
+    let as_shell = |script: &str| {
+        let mut shell = std::process::Command::new("bash");
+        let path = std::path::Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("a directory");
+        let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap_or_default());
+        // Reading its JSON is somebody else's business.
+        shell.args(["-c", &format!("jq() {{ cat; }}; set -o pipefail; {script}")]).env("PATH", path);
+        without_home(&mut shell).env_remove("PERMITS_URL").env("XDG_STATE_HOME", state.path());
+        shell
+    };
+    // One of the examples revokes it.
+    let mut holder =
+        as_shell("exec permits run exports --limit 4 --holder web-3 -- sh -c 'echo ready; exec sleep 1000'");
+    let holder = Running::until(&mut holder, "ready");
+    for verb in ["run", "status", "list", "limit", "pause", "resume", "revoke"] {
+        let examples = examples(verb);
+        assert!(!examples.is_empty());
+        for example in examples {
+            let output = output(&mut as_shell(&example));
+            assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{example}: {}", output.stdout);
+            assert_ne!(output.stdout, "", "{example}");
+        }
+    }
+    assert_eq!(holder.finish().code, 76);
+    for verb in ["completions", "man"] {
+        assert!(!examples(verb).is_empty());
     }
 }

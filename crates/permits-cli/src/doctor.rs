@@ -1,0 +1,145 @@
+//! `permits doctor`: what is wrong with the store, what it means, and what to do about it.
+//!
+//! The library examines; here the findings are shown. `--acl` prints how to make a user on the server with just
+//! the rights that are needed. It asks no store.
+
+use std::fmt::Write as _;
+
+use permits::store::redis::{Rights, rights};
+use permits::{Examination, Finding, Severity};
+use serde::Serialize;
+
+use crate::args::Doctor;
+use crate::connect;
+use crate::exit::{self, Failure, SUCCESS, SYSTEM, UNHEALTHY, USAGE};
+
+/// The first part of all keys and channels of the command.
+const PREFIX: &str = "permits";
+
+/// What the user is called in what `--acl` prints.
+const USER: &str = "permits";
+
+/// Where what a finding means begins: under what was seen.
+const INDENT: usize = 24;
+
+/// How wide its lines are.
+const WIDTH: usize = 100;
+
+/// Examines the store. That it cannot be reached is a finding like any other.
+pub(crate) async fn doctor(url: Option<&str>, options: &Doctor) -> Result<u8, Failure> {
+    if options.acl {
+        let rights = rights(PREFIX).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+        return Ok(exit::print(acl(&rights)));
+    }
+    let examination = connect::client(url)?.examine().await?;
+    let text = if options.json { json(&examination)? } else { for_people(&examination) };
+    match exit::print(&text) {
+        SUCCESS if !examination.is_healthy() => Ok(UNHEALTHY),
+        code => Ok(code),
+    }
+}
+
+/// What `--json` prints. Scripts depend on it: fields may be added, never changed.
+#[derive(Serialize)]
+struct Json<'a> {
+    store: &'a str,
+    findings: Vec<JsonFinding<'a>>,
+    healthy: bool,
+}
+
+#[derive(Serialize)]
+struct JsonFinding<'a> {
+    subject: &'a str,
+    severity: String,
+    observed: &'a str,
+    meaning: &'a str,
+}
+
+impl<'a> From<&'a Finding> for JsonFinding<'a> {
+    fn from(finding: &'a Finding) -> Self {
+        let Finding { subject, severity, observed, meaning, .. } = finding;
+        Self { subject, severity: severity.to_string(), observed, meaning }
+    }
+}
+
+fn json(examination: &Examination) -> Result<String, Failure> {
+    let Examination { store, findings, .. } = examination;
+    let findings = findings.iter().map(JsonFinding::from).collect();
+    let text = serde_json::to_string(&Json { store, findings, healthy: examination.is_healthy() });
+    text.map(|text| text + "\n").map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))
+}
+
+/// A line a finding, and below it what it means.
+fn for_people(examination: &Examination) -> String {
+    let mut text = String::new();
+    for Finding { subject, severity, observed, meaning, .. } in &examination.findings {
+        let sign = match severity {
+            Severity::Fine => "ok",
+            Severity::Note => "note",
+            _ => "PROBLEM",
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{sign:<7}  {subject:<13}  {observed}");
+        for line in wrapped(meaning) {
+            let _ = writeln!(text, "{:INDENT$}{line}", "");
+        }
+    }
+    let count = |severity, what| {
+        let count = examination.findings.iter().filter(|finding| finding.severity == severity).count();
+        format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    };
+    let (problems, notes) = (count(Severity::Problem, "problem"), count(Severity::Note, "note"));
+    let _ = writeln!(text, "\n{}: {problems}, {notes}", examination.store);
+    text
+}
+
+/// Lines of at most so many characters, cut between words.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - INDENT => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Commands for redis-cli, with comments. What is needed is one command, so that a user which is in use never has
+/// only a part of it.
+fn acl(rights: &[Rights]) -> String {
+    let mut text = format!(
+        "# Makes a user {USER:?} with the least rights, or takes from it what is too much.\n\
+         # For redis-cli:  permits doctor --acl | grep ^ACL | redis-cli\n\
+         # Nobody can log in as it until it has a password:  ACL SETUSER {USER} >PASSWORD\n\
+         # Then:  PERMITS_URL=redis://{USER}:PASSWORD@host/\n\n"
+    );
+    let (needed, others): (Vec<_>, Vec<_>) = rights.iter().partition(|rights| rights.needed);
+    for Rights { purpose, rules, .. } in &needed {
+        let _ = writeln!(text, "# {purpose}:\n#     {}", rules.join(" "));
+    }
+    let all: Vec<&str> = needed.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
+    let _ = writeln!(text, "ACL SETUSER {USER} {}", all.join(" "));
+    for Rights { purpose, rules, .. } in others {
+        let _ =
+            write!(text, "\n# not needed for permits; {purpose}:\nACL SETUSER {USER} {}\n", rules.join(" "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_words() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= WIDTH - INDENT), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim());
+        assert_eq!(wrapped(""), [""; 0]);
+    }
+}

@@ -1,0 +1,93 @@
+//! `permits list`: which semaphores there are, for people or as JSON.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use permits::{AdminError, Client, Inspection, StoreError};
+use serde::Serialize;
+
+use crate::args::List;
+use crate::exit::{self, Failure};
+use crate::table::{Side, table};
+use crate::{connect, report};
+
+/// How many semaphores are asked about at once: enough that nobody waits for a round trip, and few enough that a
+/// server can serve others in between.
+const AT_ONCE: usize = 64;
+
+/// Shows every semaphore in one line. That there are none is no failure.
+pub(crate) async fn list(url: Option<&str>, options: &List) -> Result<u8, Failure> {
+    let client = connect::operator(url).await?;
+    let inspections = inspect_all(&client).await?;
+    if options.json {
+        let all: Vec<Json<'_>> = inspections.iter().map(Json::from).collect();
+        return exit::print_json(&all);
+    }
+    if inspections.is_empty() {
+        // Standard output is for names.
+        report::say("there are no semaphores");
+        return Ok(exit::SUCCESS);
+    }
+    Ok(exit::print(for_people(&inspections)))
+}
+
+async fn inspect_all(client: &Client) -> Result<Vec<Inspection>, AdminError> {
+    let names = client.list().await?;
+    let inspect = async |name: String| client.open(name).inspect_first(0).await;
+    let inspections = stream::iter(names).map(inspect).buffered(AT_ONCE);
+    let listed =
+        inspections.try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)));
+    // A key of somebody else, which looks like one of ours, must not hide all that are.
+    let ours = listed.filter_map(async |listed| match listed {
+        Err(AdminError::Store(error @ StoreError::WrongType { .. })) => {
+            report::say(format_args!("not listed: {error}"));
+            None
+        }
+        listed => Some(listed),
+    });
+    ours.try_collect().await
+}
+
+/// One that has ended since it was named is not.
+fn is_used(inspection: &Inspection) -> bool {
+    let Inspection { limit, held, waiting, paused, pinned, .. } = *inspection;
+    limit.is_some() || held > 0 || waiting > 0 || paused || pinned
+}
+
+/// What `--json` prints for each. Scripts depend on it: fields may be added, never changed.
+#[derive(Serialize)]
+struct Json<'a> {
+    name: &'a str,
+    limit: Option<u32>,
+    held: u64,
+    waiting: u64,
+    paused: bool,
+    pinned: bool,
+}
+
+impl<'a> From<&'a Inspection> for Json<'a> {
+    fn from(inspection: &'a Inspection) -> Self {
+        let Inspection { ref name, limit, held, waiting, paused, pinned, .. } = *inspection;
+        Self { name, limit, held, waiting, paused, pinned }
+    }
+}
+
+fn for_people(inspections: &[Inspection]) -> String {
+    let row = |inspection: &Inspection| {
+        let flags = [("pinned", inspection.pinned), ("PAUSED", inspection.paused)];
+        let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
+        [
+            inspection.name.clone(),
+            inspection.held.to_string(),
+            inspection.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
+            inspection.waiting.to_string(),
+            flags.join(", "),
+        ]
+    };
+    let head = [
+        ("NAME", Side::Left),
+        ("HELD", Side::Right),
+        ("LIMIT", Side::Right),
+        ("WAITING", Side::Right),
+        ("", Side::Left),
+    ];
+    table(head, inspections.iter().map(row))
+}

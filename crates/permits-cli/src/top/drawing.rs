@@ -1,0 +1,224 @@
+//! Draws the model, on however small a screen.
+//!
+//! From top to bottom: what it is about, the rows, what there is to say, and the keys. Where there is no room
+//! for all, the keys go first, then the columns from the last, and every text that is cut ends in an ellipsis.
+//! Nothing is said by colour alone.
+
+use std::time::Instant;
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+
+use super::model::{Counts, Detail, Model, Note, Opened};
+use super::table::{Row, Table};
+use super::text::{self, duration};
+use crate::help::TOP_KEYS;
+
+/// A screen this high has room for a long title.
+const ROOMY: usize = 10;
+
+const KEYS_OF_OVERVIEW: &str =
+    "q quit  ? help  ↑↓ select  Enter open  p pause/resume  l limit  u unpin  / filter";
+const KEYS_OF_DETAIL: &str =
+    "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  r revoke";
+
+/// Styles, without colours if there shall be none.
+#[derive(Clone, Copy)]
+struct Palette {
+    colour: bool,
+}
+
+impl Palette {
+    fn of(self, colour: Color) -> Style {
+        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+}
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// Draws everything, and brings what is selected into sight.
+pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now: Instant) {
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let palette = Palette { colour };
+    let title = text::fold(&title(model), width, if height < ROOMY { 1 } else { 2 });
+    let mut lines: Vec<Line<'_>> = title.into_iter().map(|line| Line::styled(line, BOLD)).collect();
+    let notes = notes(model, palette, now, width, height.saturating_sub(lines.len() + 1));
+    let rest = height.saturating_sub(lines.len() + notes.len());
+    // A heading and two rows are worth more than the keys.
+    let with_keys = rest > 3;
+    let body_height = rest - usize::from(with_keys);
+    let mut body = body(model, palette, width, body_height);
+    body.resize(body_height, Line::default());
+    lines.append(&mut body);
+    lines.extend(notes);
+    // A question is the last of the notes, and what is typed stands at its end.
+    let cursor = model.prompt.is_some().then(|| (lines.len(), lines.last().map_or(0, Line::width)));
+    if with_keys {
+        let keys = if model.opened.is_some() { KEYS_OF_DETAIL } else { KEYS_OF_OVERVIEW };
+        lines.push(Line::raw(text::cut(keys, width)));
+    }
+    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+        frame.render_widget(line, Rect { y, height: 1, ..area });
+    }
+    if let Some((lines, columns)) = cursor
+        && let (Ok(x), Ok(y)) = (u16::try_from(columns), u16::try_from(lines.saturating_sub(1)))
+        && y < area.height
+    {
+        frame.set_cursor_position(Position { x: x.min(area.width.saturating_sub(1)), y });
+    }
+}
+
+fn title(model: &Model) -> String {
+    let Some(Opened { name, detail, .. }) = &model.opened else {
+        let title = match model.names.as_ref().map(Vec::len) {
+            None => "permits top".to_owned(),
+            Some(1) => "permits top: 1 semaphore".to_owned(),
+            Some(count) => format!("permits top: {count} semaphores"),
+        };
+        if model.filter.is_empty() {
+            return title;
+        }
+        return format!("{title}, {} with {:?}", model.shown().count(), model.filter);
+    };
+    let Some(Detail { counts, .. }) = detail else { return format!("{name}: …") };
+    let Counts { limit, held, waiting, .. } = counts;
+    let mut title = match limit {
+        Some(limit) => format!("{name}: {held} of {limit} held, {waiting} waiting"),
+        None => format!("{name}: {held} held, {waiting} waiting"),
+    };
+    let state = state(counts);
+    if !state.is_empty() {
+        title += &format!(", {state}");
+    }
+    title
+}
+
+/// What else is to be said of a semaphore, the most important first.
+fn state(counts: &Counts) -> String {
+    let is_unused = counts.held == 0 && counts.waiting == 0;
+    let recovering = (!counts.recovering.is_zero() && counts.limit.is_some())
+        .then(|| format!("recovering for {}", duration(counts.recovering)));
+    let no_limit = if is_unused { "not in use, no limit" } else { "no limit" };
+    let parts = [
+        counts.paused.then(|| "PAUSED".to_owned()),
+        recovering,
+        counts.pinned.then(|| "limit pinned".to_owned()),
+        counts.limit.is_none().then(|| no_limit.to_owned()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// What stands under the rows. If it is too much the last is kept, which waits for an answer.
+fn notes(model: &Model, palette: Palette, now: Instant, width: usize, room: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for note in model.notes(now) {
+        let (text, style) = match note {
+            Note::Trouble(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
+            Note::Warning(text) => (text, palette.of(Color::Yellow)),
+            Note::Message(text) => (text, Style::new()),
+            Note::Question(text) => (text, BOLD),
+        };
+        lines.extend(
+            text::fold(text.trim_end(), width, room).into_iter().map(|line| Line::styled(line, style)),
+        );
+    }
+    lines.split_off(lines.len().saturating_sub(room))
+}
+
+fn body(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec<Line<'static>> {
+    if model.help {
+        return TOP_KEYS.lines().take(height).map(|line| Line::raw(text::cut(line, width))).collect();
+    }
+    match &mut model.opened {
+        Some(opened) => detail(opened, width, height),
+        None => overview(model, palette, width, height),
+    }
+}
+
+fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec<Line<'static>> {
+    let count = model.shown().count();
+    if count == 0 {
+        let why = match &model.names {
+            None => "asking the store …",
+            Some(names) if names.is_empty() => "no semaphores",
+            Some(_) => "no such semaphore",
+        };
+        return vec![Line::raw(text::cut(why, width))];
+    }
+    // The heading is dropped before the last row is.
+    let heading = usize::from(height > 1);
+    model.overview.fit(height - heading, count, count, |row| row);
+    let visible = model.overview.visible();
+    let rows = model.shown().enumerate().skip(visible.start).take(visible.len());
+    let rows = rows.map(|(place, name)| {
+        let (numbers, rest, style) = match model.rows.get(name) {
+            None => (["…", "", ""].map(str::to_owned), String::new(), Style::new()),
+            Some(Err(error)) => (["", "", ""].map(str::to_owned), error.to_string(), Style::new()),
+            Some(Ok(counts)) => {
+                let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
+                let numbers = [counts.held.to_string(), limit, counts.waiting.to_string()];
+                let style = if counts.paused { palette.of(Color::Yellow) } else { Style::new() };
+                (numbers, state(counts), style)
+            }
+        };
+        let [held, limit, waiting] = numbers;
+        let selected = place == model.overview.selected();
+        Row { cells: [name.to_owned(), held, limit, waiting], rest, style, selected }
+    });
+    let table =
+        Table { head: ["SEMAPHORE", "HELD", "LIMIT", "WAITING"], rest: "STATE", rows: rows.collect() };
+    table.lines(width).split_off(1 - heading)
+}
+
+fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
+    let Some(detail) = &opened.detail else {
+        return vec![Line::raw(text::cut("asking the store …", width))];
+    };
+    if detail.len() == 0 {
+        return vec![Line::raw(text::cut("nobody holds it or waits for it", width))];
+    }
+    let more = |count: u64, what: &str| {
+        (count > 0).then(|| Line::raw(text::cut(&format!("  … and {count} more {what}"), width)))
+    };
+    let (held, waiting) = (detail.holders.len(), detail.waiters.len());
+    let selected = opened.cursor.selected().min(detail.len() - 1);
+    let mut lines = holders(detail, selected).lines(width);
+    if held == 0 {
+        lines.clear();
+    }
+    let listed: u64 = detail.holders.iter().map(|holder| u64::from(holder.weight)).sum();
+    lines.extend(more(detail.counts.held.saturating_sub(listed), "units held by others"));
+    let before_waiters = lines.len();
+    if waiting > 0 {
+        lines.extend(waiters(detail, selected).lines(width));
+    }
+    lines.extend(more(detail.counts.waiting.saturating_sub(waiting as u64), "waiting"));
+    // Below the heading.
+    let line = |place: usize| place + 1 + if place < held { 0 } else { before_waiters - held };
+    opened.cursor.fit(height, detail.len(), lines.len(), line);
+    lines.drain(..opened.cursor.visible().start);
+    lines.truncate(height);
+    lines
+}
+
+fn holders(detail: &Detail, selected: usize) -> Table<6> {
+    let rows = detail.holders.iter().enumerate().map(|(place, holder)| {
+        let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
+        let [slot, weight, token] = numbers.map(|number| number.to_string());
+        let cells = [holder.name.clone(), duration(holder.age), duration(holder.lease), slot, weight, token];
+        Row { cells, rest: String::new(), style: Style::new(), selected: place == selected }
+    });
+    Table { head: ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"], rest: "", rows: rows.collect() }
+}
+
+fn waiters(detail: &Detail, selected: usize) -> Table<3> {
+    let rows = detail.waiters.iter().enumerate().map(|(place, waiter)| {
+        let cells = [waiter.name.clone(), waiter.position.to_string(), waiter.weight.to_string()];
+        let selected = place + detail.holders.len() == selected;
+        Row { cells, rest: String::new(), style: Style::new(), selected }
+    });
+    Table { head: ["WAITER", "POSITION", "WEIGHT"], rest: "", rows: rows.collect() }
+}

@@ -1,0 +1,198 @@
+//! What a key means, which depends on what is on the screen: [`Model::on_key`].
+//!
+//! Whatever ends something that others wait for is asked about first, and only `y` is a yes. The question says
+//! who or what it is about, and the answer is about that, whatever has moved on the screen meanwhile.
+
+use std::time::Instant;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::cursor::Motion;
+use super::deed::{Action, Deed};
+use super::model::{Model, Prompt};
+
+/// The digits of the highest limit.
+const MAX_DIGITS: usize = 10;
+
+/// The longest filter, in characters: as a name in bytes.
+const MAX_FILTER: usize = 200;
+
+/// What a key asks for beyond another screen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Quit,
+    Interrupt,
+    Suspend,
+    Do(Action),
+}
+
+impl Model {
+    pub(super) fn on_key(&mut self, mut key: KeyEvent, now: Instant) -> Option<Effect> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            // Escape and a key behind it look like this if they come together, say, over a slow line.
+            self.on_key(KeyEvent::from(KeyCode::Esc), now);
+            key.modifiers.remove(KeyModifiers::ALT);
+        }
+        self.forget_messages();
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Some(Effect::Interrupt),
+                KeyCode::Char('z') => Some(Effect::Suspend),
+                _ => None,
+            };
+        }
+        if std::mem::take(&mut self.help) {
+            // Any key leaves the help; those that leave the program do both.
+            return (key.code == KeyCode::Char('q')).then_some(Effect::Quit);
+        }
+        match self.prompt.take() {
+            Some(Prompt::Confirm(action)) => self.on_answer(key.code, action),
+            Some(Prompt::Limit(name, digits)) => self.on_digit(key.code, name, digits),
+            Some(Prompt::Filter) => {
+                self.on_filter(key.code);
+                None
+            }
+            None => self.on_command(key.code, now),
+        }
+    }
+
+    fn on_command(&mut self, key: KeyCode, now: Instant) -> Option<Effect> {
+        if let Some(motion) = motion(key) {
+            self.go(motion);
+            return None;
+        }
+        match key {
+            KeyCode::Char('q') => return Some(Effect::Quit),
+            KeyCode::Char('?') => self.help = true,
+            KeyCode::Enter if self.opened.is_none() => {
+                if let Some(name) = self.selected().map(str::to_owned) {
+                    self.open(name, now);
+                }
+            }
+            KeyCode::Esc if self.opened.is_some() => self.go_back(now),
+            KeyCode::Esc => self.refilter(String::clear),
+            KeyCode::Char('/') if self.opened.is_none() => self.prompt = Some(Prompt::Filter),
+            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'r')) => return self.on_intervention(key),
+            _ => {}
+        }
+        None
+    }
+
+    fn go(&mut self, motion: Motion) {
+        let rows = match &self.opened {
+            Some(opened) => opened.detail.as_ref().map_or(0, |detail| detail.len()),
+            None => self.shown().count(),
+        };
+        let cursor = self.opened.as_mut().map_or(&mut self.overview, |opened| &mut opened.cursor);
+        cursor.go(motion, rows);
+    }
+
+    fn on_intervention(&mut self, key: char) -> Option<Effect> {
+        let semaphore = self.selected()?.to_owned();
+        if let Some(action) = &self.doing {
+            self.message = Some(format!("not yet: {} is still under way", action.what()));
+            return None;
+        }
+        let paused = self.selected_counts().map(|counts| counts.paused);
+        let deed = match (key, paused) {
+            ('l', _) => {
+                self.prompt = Some(Prompt::Limit(semaphore, String::new()));
+                return None;
+            }
+            ('u', _) => Deed::Unpin,
+            ('r', _) => self.revocation()?,
+            (_, Some(true)) => Deed::Resume,
+            (_, Some(false)) => Deed::Pause,
+            (_, None) => {
+                self.message = Some("not yet: the store has not said whether it is paused".into());
+                return None;
+            }
+        };
+        let ask = matches!(deed, Deed::Pause | Deed::Revoke(..));
+        let action = Action { semaphore, deed };
+        if ask {
+            self.prompt = Some(Prompt::Confirm(action));
+            return None;
+        }
+        self.begin(action)
+    }
+
+    fn revocation(&mut self) -> Option<Deed> {
+        let Some(opened) = &self.opened else {
+            self.message = Some("open it with Enter, and select whom to revoke".into());
+            return None;
+        };
+        let (holder, holds) = opened.detail.as_ref()?.at(opened.cursor.selected())?;
+        Some(Deed::Revoke(holder.to_owned(), holds))
+    }
+
+    fn begin(&mut self, action: Action) -> Option<Effect> {
+        self.doing = Some(action.clone());
+        Some(Effect::Do(action))
+    }
+
+    fn on_answer(&mut self, key: KeyCode, action: Action) -> Option<Effect> {
+        if let KeyCode::Char('y' | 'Y') = key {
+            return self.begin(action);
+        }
+        self.message = Some(format!("did not {}", action.what()));
+        None
+    }
+
+    fn on_digit(&mut self, key: KeyCode, name: String, mut digits: String) -> Option<Effect> {
+        match key {
+            KeyCode::Esc => return None,
+            KeyCode::Enter if digits.is_empty() => return None,
+            KeyCode::Enter => {
+                let deed = match digits.parse() {
+                    Ok(0) => {
+                        self.message = Some("a limit is at least 1: pause it with p instead".into());
+                        return None;
+                    }
+                    Ok(limit) => Deed::SetLimit(limit),
+                    Err(_) => {
+                        self.message = Some(format!("a limit is at most {}", u32::MAX));
+                        return None;
+                    }
+                };
+                return self.begin(Action { semaphore: name, deed });
+            }
+            KeyCode::Backspace => drop(digits.pop()),
+            KeyCode::Char(digit) if digit.is_ascii_digit() && digits.len() < MAX_DIGITS => digits.push(digit),
+            _ => {}
+        }
+        self.prompt = Some(Prompt::Limit(name, digits));
+        None
+    }
+
+    fn on_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => return,
+            KeyCode::Esc => return self.refilter(String::clear),
+            KeyCode::Backspace => self.refilter(|filter| {
+                filter.pop();
+            }),
+            KeyCode::Char(character) if self.filter.chars().count() < MAX_FILTER => {
+                self.refilter(|filter| filter.push(character));
+            }
+            // The arrows move also among what is being filtered.
+            key => motion(key).into_iter().for_each(|motion| self.go(motion)),
+        }
+        self.prompt = Some(Prompt::Filter);
+    }
+}
+
+fn motion(key: KeyCode) -> Option<Motion> {
+    Some(match key {
+        KeyCode::Up | KeyCode::Char('k') => Motion::Up,
+        KeyCode::Down | KeyCode::Char('j') => Motion::Down,
+        KeyCode::PageUp => Motion::PageUp,
+        KeyCode::PageDown => Motion::PageDown,
+        KeyCode::Home => Motion::Home,
+        KeyCode::End => Motion::End,
+        _ => return None,
+    })
+}

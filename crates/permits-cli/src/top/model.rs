@@ -1,0 +1,342 @@
+//! What the screen shows, and what it has heard from the store: plain data, without a terminal, a clock or a
+//! store, so that all of it can be tested as such.
+//!
+//! Two pictures are kept apart. The *overview* is all names, and the counts of those on the screen alone: a
+//! store may have thousands. The *detail* is one semaphore with everybody in it. Rows come and go and move
+//! while somebody looks at them, so what is selected is followed by its name: nobody shall revoke one holder
+//! because another has moved under the marker.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use permits::{AdminError, Inspection};
+
+use super::cursor::Cursor;
+use super::deed::Action;
+use super::text;
+
+/// A picture older than this is said to be old: three rounds of asking.
+const OLD: Duration = Duration::from_secs(3);
+
+/// The most semaphores that are asked for at once, on however high a screen.
+const MAX_ASKED: usize = 300;
+
+/// The numbers of one semaphore.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) limit: Option<u32>,
+    pub(super) held: u64,
+    pub(super) waiting: u64,
+    pub(super) paused: bool,
+    pub(super) pinned: bool,
+    pub(super) recovering: Duration,
+}
+
+/// One who holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) name: String,
+    pub(super) weight: u32,
+    pub(super) slot: u32,
+    pub(super) token: u64,
+    pub(super) age: Duration,
+    pub(super) lease: Duration,
+}
+
+/// One who waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) name: String,
+    pub(super) weight: u32,
+    pub(super) position: u64,
+}
+
+/// One semaphore with everybody in it: who has held for longest first, who came first first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Detail {
+    pub(super) counts: Counts,
+    pub(super) holders: Vec<Holder>,
+    pub(super) waiters: Vec<Waiter>,
+}
+
+impl Detail {
+    pub(super) fn len(&self) -> usize {
+        self.holders.len() + self.waiters.len()
+    }
+
+    /// Who stands in this place, holders before waiters, and whether it holds.
+    pub(super) fn at(&self, place: usize) -> Option<(&str, bool)> {
+        let waiter = || self.waiters.get(place.checked_sub(self.holders.len())?);
+        match self.holders.get(place) {
+            Some(holder) => Some((&holder.name, true)),
+            None => waiter().map(|waiter| (waiter.name.as_str(), false)),
+        }
+    }
+}
+
+impl From<&Inspection> for Counts {
+    fn from(inspection: &Inspection) -> Self {
+        let Inspection { limit, held, waiting, paused, pinned, recovering, .. } = *inspection;
+        Self { limit, held, waiting, paused, pinned, recovering }
+    }
+}
+
+impl From<Inspection> for Detail {
+    fn from(inspection: Inspection) -> Self {
+        let counts = Counts::from(&inspection);
+        let holders = inspection.holders.into_iter().map(|info| Holder {
+            name: info.holder,
+            weight: info.weight,
+            slot: info.slot,
+            token: info.token,
+            age: info.age,
+            lease: info.lease_remaining,
+        });
+        let waiters = inspection.waiters.into_iter();
+        let waiters =
+            waiters.map(|info| Waiter { name: info.holder, weight: info.weight, position: info.position });
+        let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
+        // They come by the end of their lease, which changes with every renewal: rows would jump about.
+        holders.sort_by_key(|holder| holder.token);
+        Self { counts, holders, waiters }
+    }
+}
+
+/// What is wanted of the store for what is on the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The counts of these.
+    Rows(Vec<String>),
+    /// Everything about this one.
+    Detail(String),
+}
+
+/// What the store has said of it.
+#[derive(Debug)]
+pub(super) enum Looked {
+    Rows(Vec<(String, Result<Counts, AdminError>)>),
+    Detail(String, Detail),
+    Failed(AdminError),
+}
+
+/// One semaphore, opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) name: String,
+    pub(super) detail: Option<Detail>,
+    pub(super) cursor: Cursor,
+}
+
+/// What the last line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Prompt {
+    /// Yes or no.
+    Confirm(Action),
+    /// A limit for this semaphore: the digits so far.
+    Limit(String, String),
+    /// Which names to show; typed into [`Model::filter`].
+    Filter,
+}
+
+/// Something said under the rows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// The rows are not what the store has now, or may not be.
+    Trouble(String),
+    /// From the library.
+    Warning(String),
+    /// About the last action.
+    Message(String),
+    /// An answer is expected, which is typed behind it.
+    Question(String),
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(super) struct Model {
+    /// `None` until the store has said.
+    pub(super) names: Option<Vec<String>>,
+    pub(super) rows: HashMap<String, Result<Counts, AdminError>>,
+    pub(super) overview: Cursor,
+    pub(super) filter: String,
+    pub(super) opened: Option<Opened>,
+    pub(super) prompt: Option<Prompt>,
+    pub(super) help: bool,
+    pub(super) message: Option<String>,
+    /// Under way.
+    pub(super) doing: Option<Action>,
+    warning: Option<String>,
+    /// Since when this picture is wanted, and when it was last got.
+    since: Instant,
+    seen: Option<Instant>,
+    /// Why there was nothing newer, of the names and of the rest.
+    list_trouble: Option<AdminError>,
+    trouble: Option<AdminError>,
+}
+
+impl Model {
+    /// The overview, or this semaphore.
+    pub(super) fn new(name: Option<String>, now: Instant) -> Self {
+        let mut model = Self {
+            names: None,
+            rows: HashMap::new(),
+            overview: Cursor::default(),
+            filter: String::new(),
+            opened: None,
+            prompt: None,
+            help: false,
+            message: None,
+            doing: None,
+            warning: None,
+            since: now,
+            seen: None,
+            list_trouble: None,
+            trouble: None,
+        };
+        if let Some(name) = name {
+            model.open(name, now);
+        }
+        model
+    }
+
+    pub(super) fn open(&mut self, name: String, now: Instant) {
+        self.opened = Some(Opened { name, detail: None, cursor: Cursor::default() });
+        (self.since, self.seen) = (now, None);
+    }
+
+    /// Back to the overview, and to the semaphore one comes from.
+    pub(super) fn go_back(&mut self, now: Instant) {
+        let Some(opened) = self.opened.take() else { return };
+        self.rows.clear();
+        (self.since, self.seen) = (now, None);
+        let place = self.shown().position(|name| name == opened.name);
+        self.overview.follow(place);
+    }
+
+    /// The names that the filter lets through.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().flatten().map(String::as_str);
+        names.filter(|name| name.contains(&self.filter))
+    }
+
+    /// The semaphore that actions are about.
+    pub(super) fn selected(&self) -> Option<&str> {
+        match &self.opened {
+            Some(opened) => Some(&opened.name),
+            None => self.shown().nth(self.overview.selected()),
+        }
+    }
+
+    /// Its counts, as far as they are known.
+    pub(super) fn selected_counts(&self) -> Option<&Counts> {
+        match &self.opened {
+            Some(opened) => opened.detail.as_ref().map(|detail| &detail.counts),
+            None => self.rows.get(self.selected()?)?.as_ref().ok(),
+        }
+    }
+
+    /// Changes which names are shown, with the marker on the same one if it is still there.
+    pub(super) fn refilter(&mut self, change: impl FnOnce(&mut String)) {
+        let selected = self.selected().map(str::to_owned);
+        change(&mut self.filter);
+        let place = self.shown().position(|name| Some(name) == selected.as_deref());
+        self.overview.follow(place.or(Some(0)));
+    }
+
+    /// What to ask the store for.
+    pub(super) fn wanted(&self) -> Wanted {
+        match &self.opened {
+            Some(opened) => Wanted::Detail(opened.name.clone()),
+            None => {
+                let visible = self.overview.visible();
+                let names = self.shown().skip(visible.start).take(visible.len().min(MAX_ASKED));
+                Wanted::Rows(names.map(str::to_owned).collect())
+            }
+        }
+    }
+
+    pub(super) fn on_listed(&mut self, listed: Result<Vec<String>, AdminError>, now: Instant) {
+        let names = match listed {
+            Ok(names) => names,
+            Err(error) => return self.list_trouble = Some(error),
+        };
+        self.list_trouble = None;
+        if names.is_empty() && self.opened.is_none() {
+            // There is nothing else to be seen.
+            (self.seen, self.trouble) = (Some(now), None);
+        }
+        let selected = self.shown().nth(self.overview.selected()).map(str::to_owned);
+        self.names = Some(names);
+        let place = self.shown().position(|name| Some(name) == selected.as_deref());
+        self.overview.follow(place);
+    }
+
+    /// Takes in an answer, unless something else is on the screen by now.
+    pub(super) fn on_looked(&mut self, looked: Looked, now: Instant) {
+        match (looked, &mut self.opened) {
+            (Looked::Failed(error), _) => self.trouble = Some(error),
+            (Looked::Rows(rows), None) if !rows.is_empty() => {
+                self.rows = rows.into_iter().collect();
+                (self.seen, self.trouble) = (Some(now), None);
+            }
+            (Looked::Detail(name, detail), Some(opened)) if opened.name == name => {
+                let selected = opened.detail.as_ref().and_then(|old| old.at(opened.cursor.selected()));
+                let place = selected.and_then(|(selected, _)| {
+                    (0..detail.len()).find(|&place| detail.at(place).is_some_and(|(who, _)| who == selected))
+                });
+                opened.cursor.follow(place);
+                opened.detail = Some(detail);
+                (self.seen, self.trouble) = (Some(now), None);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in what has come of an action.
+    pub(super) fn on_acted(&mut self, action: &Action, result: Result<bool, AdminError>) {
+        self.doing = None;
+        self.message = Some(match result {
+            Ok(done) => action.done(done),
+            Err(error) => format!("could not {}: {error}", action.what()),
+        });
+    }
+
+    pub(super) fn on_warning(&mut self, line: String) {
+        self.warning = Some(line);
+    }
+
+    /// What has been read need not stay.
+    pub(super) fn forget_messages(&mut self) {
+        (self.message, self.warning) = (None, None);
+    }
+
+    /// What stands under the rows.
+    pub(super) fn notes(&self, now: Instant) -> Vec<Note> {
+        let warning = self.warning.clone().map(Note::Warning);
+        let doing = || self.doing.as_ref().map(|action| format!("{}: asked the store …", action.what()));
+        let last = match &self.prompt {
+            Some(Prompt::Confirm(action)) => Some(Note::Question(format!("{} (y/n)", action.question()))),
+            Some(Prompt::Limit(name, digits)) => {
+                let limit = self.selected_counts().and_then(|counts| counts.limit);
+                let limit = limit.map_or(String::new(), |limit| format!(" (now {limit})"));
+                Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
+            }
+            Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),
+            None => doing().or_else(|| self.message.clone()).map(Note::Message),
+        };
+        [self.trouble(now).map(Note::Trouble), warning, last].into_iter().flatten().collect()
+    }
+
+    /// Why what is shown is not, or may not be, what the store has now.
+    fn trouble(&self, now: Instant) -> Option<String> {
+        let of_list = self.list_trouble.as_ref().filter(|_| self.opened.is_none());
+        let error = of_list.or(self.trouble.as_ref()).map(ToString::to_string);
+        let age = now.saturating_duration_since(self.seen.unwrap_or(self.since));
+        let as_of = match self.seen {
+            Some(_) => format!("as of {} ago: ", text::duration(age)),
+            None => String::new(),
+        };
+        let error = error.or_else(|| (age >= OLD).then(|| "the store does not answer".to_owned()));
+        error.map(|error| as_of + &error)
+    }
+}

@@ -1,0 +1,162 @@
+//! How the screen looks.
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::KeyCode;
+use permits::{AdminError, StoreError};
+use ratatui::style::{Color, Modifier};
+
+use super::super::model::{Counts, Detail, Looked, Model};
+use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
+
+#[test]
+fn the_overview_has_a_row_for_each_semaphore() {
+    let now = Instant::now();
+    let mut model = overview(&["exports", "imports", "migrations", "stray", "日本"], now);
+    let foreign = StoreError::Rejected { reason: "no".into() };
+    let counts = |limit, held, waiting| Counts { limit, held, waiting, ..Counts::default() };
+    let rows = [
+        ("exports", Ok(Counts { pinned: true, ..counts(Some(4), 4, 12) })),
+        ("imports", Ok(Counts { paused: true, recovering: Duration::from_secs(3), ..counts(Some(1), 0, 3) })),
+        ("migrations", Ok(counts(None, 0, 0))),
+        ("stray", Err(AdminError::Store(foreign))),
+    ];
+    let rows = rows.into_iter().map(|(name, row)| (name.to_owned(), row));
+    model.on_looked(Looked::Rows(rows.collect()), now);
+    let expected = [
+        "permits top: 5 semaphores",
+        "  SEMAPHORE   HELD  LIMIT  WAITING  STATE",
+        "> exports        4      4       12  limit pinned",
+        "  imports        0      1        3  PAUSED, recovering for 3.0 s",
+        "  migrations     0      -        0  not in use, no limit",
+        "  stray                             the store rejected the command: no",
+        "  日本           …",
+        "",
+        "q quit  ? help  ↑↓ select  Enter open  p pause/resume  l limit  u unpin  / fi…",
+    ];
+    assert_eq!(drawn(&mut model, 78, 9, now), expected);
+}
+
+#[test]
+fn a_semaphore_has_its_holders_and_its_line() {
+    let now = Instant::now();
+    let mut model = opened(detail(), now);
+    types(&mut model, "r");
+    let expected = [
+        "exports: 3 of 3 held, 1 waiting",
+        "  HOLDER      AGE  LEASE  SLOT  WEIGHT             TOKEN",
+        "> web-1   1 h 2 m   14 s     0       2  1700000000000000",
+        "  web-2   1 h 2 m   14 s     2       1  1700000000000002",
+        "  WAITER  POSITION  WEIGHT",
+        "  web-3          0       1",
+        "",
+        r#"take the permit of "web-1" away? (y/n)"#,
+        "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin…",
+    ];
+    assert_eq!(drawn(&mut model, 70, 9, now), expected);
+    assert_eq!(
+        drawn(&mut model, 24, 9, now)[..4],
+        [
+            "exports: 3 of 3 held, 1…",
+            "  HOLDER      AGE  LEASE",
+            "> web-1   1 h 2 m   14 s",
+            "  web-2   1 h 2 m   14 s",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_listed_is_counted() {
+    let now = Instant::now();
+    let counts = Counts { held: 2000, waiting: 1500, ..Counts::default() };
+    let waiters = (0..1000).map(|position| waiter(&format!("web-{position}"), position)).collect();
+    let mut model = opened(Detail { counts, waiters, ..detail() }, now);
+    let rows = drawn(&mut model, 70, 8, now);
+    assert_eq!(rows[0], "exports: 2000 held, 1500 waiting, no limit");
+    assert_eq!(
+        rows[4..7],
+        [
+            "  … and 1997 more units held by others",
+            "  WAITER   POSITION  WEIGHT",
+            "  web-0           0       1"
+        ]
+    );
+    press(&mut model, KeyCode::End);
+    let rows = drawn(&mut model, 70, 8, now);
+    assert_eq!(rows[6], "> web-999       999       1");
+    types(&mut model, "k");
+    assert!(drawn(&mut model, 70, 8, now)[5].starts_with("> web-998"));
+}
+
+#[test]
+fn nothing_is_said_by_colour_alone() {
+    let now = Instant::now();
+    let mut model = overview(&["exports"], now);
+    let paused = Counts { paused: true, ..Counts::default() };
+    model.on_looked(Looked::Rows(vec![("exports".into(), Ok(paused))]), now);
+    let error = AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() });
+    model.on_looked(Looked::Failed(error), now);
+    model.on_warning("the line is slow".into());
+    let coloured = buffer(&mut model, 80, 24, true, now);
+    let plain = buffer(&mut model, 80, 24, false, now);
+    let text = |buffer: &ratatui::buffer::Buffer| {
+        buffer.content().iter().map(|cell| cell.symbol().to_owned()).collect::<String>()
+    };
+    assert_eq!(text(&coloured), text(&plain));
+    let is_coloured = |cell: &ratatui::buffer::Cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset);
+    assert!(coloured.content().iter().any(is_coloured));
+    assert!(!plain.content().iter().any(is_coloured));
+    assert!(plain[(0, 2)].modifier.contains(Modifier::REVERSED) && plain[(0, 2)].symbol() == ">");
+}
+
+#[test]
+fn no_size_is_too_small_or_too_large() {
+    let now = Instant::now();
+    let error =
+        AdminError::Store(StoreError::Unreachable { reason: "it is gone, and has been for long".into() });
+    let long = ["a".repeat(200), "日本".repeat(33)];
+    for keys in ["", "?", "p", "l123", "r", "/a", "jjjr"] {
+        let with_trouble = |mut model: Model| {
+            model.on_looked(Looked::Failed(error.clone()), now);
+            model.on_warning("the line is slow and the night is dark".into());
+            types(&mut model, keys);
+            model
+        };
+        let mut shown = [overview(&[], now), overview(&[&long[0], &long[1]], now), opened(detail(), now)]
+            .map(with_trouble);
+        for model in &mut shown {
+            let widths = [0, 1, 2, 3, 5, 8, 12, 16, 20, 21, 30, 39, 45];
+            let heights = [0, 1, 2, 3, 4, 5, 7, 12];
+            for (width, height) in widths.into_iter().flat_map(|width| heights.map(|height| (width, height)))
+            {
+                let rows = drawn(model, width, height, now);
+                assert!(rows.iter().all(|row| super::super::text::width(row) <= width.into()), "{rows:?}");
+            }
+            drawn(model, 500, 200, now);
+        }
+    }
+}
+
+#[test]
+fn a_question_is_to_be_seen_on_the_smallest_screen() {
+    let now = Instant::now();
+    let mut model = opened(detail(), now);
+    model.on_looked(Looked::Failed(AdminError::Closed), now);
+    types(&mut model, "r");
+    let expected =
+        ["exports: 3 of 3 hel…", "> web-1      1 h 2 m", "take the permit of", r#""web-1" away? (y/n)"#];
+    let rows = drawn(&mut model, 20, 5, now);
+    assert!(rows.ends_with(&names(&expected[2..])), "{rows:?}");
+    assert_eq!(rows[0], expected[0]);
+}
+
+#[test]
+fn the_help_is_that_of_the_command_line() {
+    let now = Instant::now();
+    let mut model = overview(&["exports"], now);
+    types(&mut model, "?");
+    let rows = drawn(&mut model, 80, 24, now);
+    for line in crate::help::TOP_KEYS.lines() {
+        assert!(rows.iter().any(|row| row == line), "{line:?}");
+    }
+}

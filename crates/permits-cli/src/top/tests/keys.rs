@@ -1,0 +1,165 @@
+//! What keys do.
+
+use std::time::Instant;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::super::deed::{Action, Deed};
+use super::super::keys::Effect;
+use super::super::model::{Counts, Looked, Model, Prompt};
+use super::{detail, opened, overview, press, types};
+
+fn act(deed: Deed) -> Option<Effect> {
+    Some(Effect::Do(Action { semaphore: "exports".into(), deed }))
+}
+
+fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
+    KeyEvent::new(KeyCode::Char(key), modifiers)
+}
+
+/// The screen in each of the states that take keys.
+fn states(now: Instant) -> Vec<Model> {
+    let prefixes = ["", "?", "p", "l1", "r"];
+    let of_detail = prefixes.map(|keys| (opened(detail(), now), keys));
+    let of_overview = ["", "?", "p", "l", "/x"].map(|keys| (overview(&["exports"], now), keys));
+    let states = of_detail.into_iter().chain(of_overview).map(|(mut model, keys)| {
+        assert_eq!(types(&mut model, keys), None);
+        model
+    });
+    states.collect()
+}
+
+#[test]
+fn only_y_is_a_yes() {
+    let now = Instant::now();
+    for ask in ["p", "r"] {
+        for no in [KeyCode::Char('n'), KeyCode::Char('q'), KeyCode::Enter, KeyCode::Esc, KeyCode::Down] {
+            let mut model = opened(detail(), now);
+            assert_eq!(types(&mut model, ask), None);
+            assert!(matches!(model.prompt, Some(Prompt::Confirm(_))));
+            assert_eq!(press(&mut model, no), None, "{no:?}");
+            assert_eq!((model.prompt, model.doing), (None, None));
+        }
+    }
+    assert_eq!(types(&mut opened(detail(), now), "py"), act(Deed::Pause));
+    assert_eq!(types(&mut opened(detail(), now), "ry"), act(Deed::Revoke("web-1".into(), true)));
+    assert_eq!(types(&mut opened(detail(), now), "jjrY"), act(Deed::Revoke("web-3".into(), false)));
+}
+
+#[test]
+fn the_answer_is_about_what_was_asked() {
+    let now = Instant::now();
+    let mut model = opened(detail(), now);
+    types(&mut model, "jr");
+    let mut later = detail();
+    later.holders.remove(1);
+    model.on_looked(Looked::Detail("exports".into(), later), now);
+    assert_eq!(types(&mut model, "y"), act(Deed::Revoke("web-2".into(), true)));
+}
+
+#[test]
+fn what_can_be_undone_is_not_asked_about() {
+    let now = Instant::now();
+    let paused = Counts { paused: true, ..Counts::default() };
+    let paused = super::Detail { counts: paused, ..detail() };
+    assert_eq!(types(&mut opened(paused, now), "p"), act(Deed::Resume));
+    assert_eq!(types(&mut opened(detail(), now), "u"), act(Deed::Unpin));
+}
+
+#[test]
+fn one_thing_is_done_at_a_time() {
+    let now = Instant::now();
+    let mut model = opened(detail(), now);
+    types(&mut model, "u");
+    for key in ["p", "l", "u", "r"] {
+        assert_eq!(types(&mut model, key), None);
+        assert_eq!(model.prompt, None);
+    }
+    let action = model.doing.clone().expect("it is under way");
+    model.on_acted(&action, Ok(true));
+    assert_eq!(types(&mut model, "u"), act(Deed::Unpin));
+}
+
+#[test]
+fn what_is_not_known_is_not_acted_upon() {
+    let mut model = Model::new(Some("exports".into()), Instant::now());
+    for keys in ["p", "r"] {
+        assert_eq!(types(&mut model, keys), None);
+        assert_eq!(model.prompt, None);
+    }
+    let mut nothing = overview(&[], Instant::now());
+    for keys in ["p", "l", "u", "r"] {
+        assert_eq!(types(&mut nothing, keys), None);
+        assert_eq!(nothing.prompt, None);
+    }
+    press(&mut nothing, KeyCode::Enter);
+    assert!(nothing.opened.is_none());
+}
+
+#[test]
+fn a_limit_is_a_number_from_1() {
+    let now = Instant::now();
+    for (typed, expected) in [
+        ("8", act(Deed::SetLimit(8))),
+        ("-0x08", act(Deed::SetLimit(8))),
+        ("4294967295", act(Deed::SetLimit(u32::MAX))),
+        ("42949672959", act(Deed::SetLimit(u32::MAX))),
+        ("4294967296", None),
+        ("0", None),
+        ("000", None),
+        ("", None),
+    ] {
+        let mut model = opened(detail(), now);
+        types(&mut model, "l");
+        assert_eq!(types(&mut model, typed), None);
+        assert_eq!(press(&mut model, KeyCode::Enter), expected, "{typed:?}");
+        assert_eq!(
+            (model.prompt.is_none(), model.message.is_some()),
+            (true, expected.is_none() && !typed.is_empty())
+        );
+    }
+}
+
+#[test]
+fn control_keys_work_in_every_state() {
+    let now = Instant::now();
+    for (key, expected) in [('c', Effect::Interrupt), ('z', Effect::Suspend)] {
+        for mut model in states(now) {
+            assert_eq!(model.on_key(with(KeyModifiers::CONTROL, key), now).as_ref(), Some(&expected));
+        }
+    }
+}
+
+#[test]
+fn after_escape_q_quits_in_every_state() {
+    let now = Instant::now();
+    for mut model in states(now) {
+        assert_eq!(press(&mut model, KeyCode::Esc), None);
+        assert_eq!(types(&mut model, "q"), Some(Effect::Quit));
+    }
+    // Typed quickly, over some lines, the two arrive as one key.
+    for mut model in states(now) {
+        assert_eq!(model.on_key(with(KeyModifiers::ALT, 'q'), now), Some(Effect::Quit));
+    }
+}
+
+#[test]
+fn a_key_that_is_let_go_does_nothing() {
+    let mut key = KeyEvent::from(KeyCode::Char('q'));
+    key.kind = KeyEventKind::Release;
+    assert_eq!(overview(&["exports"], Instant::now()).on_key(key, Instant::now()), None);
+}
+
+#[test]
+fn a_filter_takes_every_character() {
+    let mut model = overview(&["quick", "jpl?", "exports"], Instant::now());
+    types(&mut model, "/q");
+    assert!(model.shown().eq(["quick"]));
+    press(&mut model, KeyCode::Backspace);
+    types(&mut model, "jpl?");
+    assert!(model.shown().eq(["jpl?"]));
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(model.selected(), Some("jpl?"));
+    press(&mut model, KeyCode::Esc);
+    assert_eq!((model.shown().count(), model.selected()), (3, Some("jpl?")));
+}

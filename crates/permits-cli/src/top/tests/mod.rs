@@ -1,0 +1,86 @@
+//! The screen without a terminal and without a store: what keys and answers do to it, and how it is drawn.
+
+mod drawing;
+mod keys;
+mod model;
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+
+use super::keys::Effect;
+use super::model::{Counts, Detail, Holder, Looked, Model, Waiter};
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn holder(name: &str, weight: u32, slot: u32) -> Holder {
+    let (age, lease) = (Duration::from_secs(3725), Duration::from_millis(14_250));
+    Holder { name: name.into(), weight, slot, token: 1_700_000_000_000_000 + u64::from(slot), age, lease }
+}
+
+fn waiter(name: &str, position: u64) -> Waiter {
+    Waiter { name: name.into(), weight: 1, position }
+}
+
+/// Three units of which all are held, by two, for whom one waits.
+fn detail() -> Detail {
+    let counts = Counts { limit: Some(3), held: 3, waiting: 1, ..Counts::default() };
+    let holders = vec![holder("web-1", 2, 0), holder("web-2", 1, 2)];
+    Detail { counts, holders, waiters: vec![waiter("web-3", 0)] }
+}
+
+/// An overview of these semaphores, of each of which one of four units is held.
+fn overview(of: &[&str], now: Instant) -> Model {
+    let mut model = Model::new(None, now);
+    model.on_listed(Ok(names(of)), now);
+    let counts = Counts { limit: Some(4), held: 1, ..Counts::default() };
+    let rows = of.iter().map(|name| ((*name).to_owned(), Ok(counts.clone())));
+    model.on_looked(Looked::Rows(rows.collect()), now);
+    drawn(&mut model, 80, 24, now);
+    model
+}
+
+/// `exports`, opened.
+fn opened(detail: Detail, now: Instant) -> Model {
+    let mut model = Model::new(Some("exports".into()), now);
+    model.on_looked(Looked::Detail("exports".into(), detail), now);
+    drawn(&mut model, 80, 24, now);
+    model
+}
+
+fn press(model: &mut Model, key: KeyCode) -> Option<Effect> {
+    model.on_key(KeyEvent::from(key), Instant::now())
+}
+
+/// Presses a key for each character. Returns what the last one asks for.
+fn types(model: &mut Model, keys: &str) -> Option<Effect> {
+    keys.chars().fold(None, |_, key| press(model, KeyCode::Char(key)))
+}
+
+fn buffer(model: &mut Model, width: u16, height: u16, colour: bool, now: Instant) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it cannot fail");
+    terminal.draw(|frame| super::drawing::draw(frame, model, colour, now)).expect("it cannot fail");
+    terminal.backend().buffer().clone()
+}
+
+/// The screen, line by line.
+fn drawn(model: &mut Model, width: u16, height: u16, now: Instant) -> Vec<String> {
+    let buffer = buffer(model, width, height, true, now);
+    let row = |y| {
+        let mut row = String::new();
+        let mut x = 0;
+        while x < width {
+            let symbol = buffer[(x, y)].symbol();
+            row.push_str(symbol);
+            // A wide character hides the cell behind it.
+            x += u16::try_from(super::text::width(symbol).max(1)).expect("small");
+        }
+        row.trim_end().to_owned()
+    };
+    (0..height).map(row).collect()
+}

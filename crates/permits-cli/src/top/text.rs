@@ -1,0 +1,117 @@
+//! Text in a space of limited width, measured as terminals do: some characters take two columns, some none.
+
+use std::time::Duration;
+
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+/// How many columns it takes.
+pub(super) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// Broken into at most `lines` lines of `columns` columns, between words where there are any. What does not fit
+/// is cut off, which an ellipsis shows.
+pub(super) fn fold(text: &str, columns: usize, lines: usize) -> Vec<String> {
+    let whole = Span::raw(text);
+    let mut rest: Vec<&str> = whole.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
+    // A wide character does not go into a narrow column.
+    rest.retain(|symbol| width(symbol) <= columns);
+    let mut folded = Vec::new();
+    while folded.len() < lines {
+        let fitting = fitting(&rest, columns);
+        if fitting == rest.len() {
+            folded.push(rest.concat());
+            break;
+        }
+        if folded.len() + 1 == lines {
+            folded.push(rest[..self::fitting(&rest, columns.saturating_sub(1))].concat() + "…");
+            break;
+        }
+        // The space between two lines is in neither.
+        let word = rest[..=fitting].iter().rposition(|symbol| *symbol == " ").filter(|place| *place > 0);
+        folded.push(rest[..word.unwrap_or(fitting)].concat());
+        rest.drain(..word.map_or(fitting, |place| place + 1));
+    }
+    folded
+}
+
+/// How many of these go into so many columns.
+fn fitting(symbols: &[&str], columns: usize) -> usize {
+    let mut left = columns;
+    let fits = |symbol: &&&str| left.checked_sub(width(symbol)).map(|less| left = less).is_some();
+    symbols.iter().take_while(fits).count()
+}
+
+/// In one line.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    fold(text, columns, 1).pop().unwrap_or_default()
+}
+
+/// The two units that matter, rounded down.
+pub(super) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match seconds {
+        0..10 => format!("{seconds}.{} s", duration.subsec_millis() / 100),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{minutes} m {} s", seconds % 60),
+        3600..86400 => format!("{hours} h {} m", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_is_cut_and_an_ellipsis_shows_it() {
+        for (text, columns, expected) in [
+            ("exports", 7, "exports"),
+            ("exports", 6, "expor…"),
+            ("exports", 1, "…"),
+            ("exports", 0, ""),
+            ("", 3, ""),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("日本語", 2, "…"),
+            ("日本語", 1, ""),
+            ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…"),
+        ] {
+            assert_eq!(cut(text, columns), expected, "{text:?} in {columns}");
+            assert!(width(expected) <= columns);
+        }
+    }
+
+    #[test]
+    fn a_text_is_broken_into_lines() {
+        assert_eq!(fold("abcdef", 2, 3), ["ab", "cd", "ef"]);
+        assert_eq!(fold("abcdefg", 2, 3), ["ab", "cd", "e…"]);
+        assert_eq!(fold("a日b", 2, 9), ["a", "日", "b"]);
+        assert_eq!(fold("", 2, 3), [""]);
+        assert_eq!(fold("not in use now", 6, 3), ["not in", "use", "now"]);
+        assert_eq!(fold("not in use now", 6, 2), ["not in", "use n…"]);
+        assert_eq!(fold("to semaphores", 6, 9), ["to", "semaph", "ores"]);
+        assert!(fold("abc", 2, 0).is_empty());
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        for (milliseconds, expected) in [
+            (0, "0.0 s"),
+            (950, "0.9 s"),
+            (9_999, "9.9 s"),
+            (10_000, "10 s"),
+            (59_999, "59 s"),
+            (60_000, "1 m 0 s"),
+            (3_599_000, "59 m 59 s"),
+            (3_600_000, "1 h 0 m"),
+            (86_399_000, "23 h 59 m"),
+            (100 * 86_400_000, "100 d 0 h"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(milliseconds)), expected);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `permits limit`, `pause`, `resume` and `revoke`: what they change, what they say, and how they end.
+
+use serde_json::json;
+
+use crate::support::{
+    Output, Running, Store, counts, gate, on_both_stores, output, permits, run, status, until_counts,
+};
+
+on_both_stores! {
+    a_limit_that_is_set_counts_until_it_is_unpinned,
+    a_higher_limit_grants_at_once_and_a_lower_one_revokes_nobody,
+    a_limit_can_be_set_before_anybody_uses_it,
+    what_is_paused_grants_nothing_until_it_is_resumed,
+    what_nobody_has_used_can_be_paused,
+    who_holds_and_who_waits_can_be_revoked,
+    that_there_is_nobody_to_revoke_is_1,
+    what_is_so_already_is_done,
+}
+
+/// An operator does this, and reads one line.
+#[track_caller]
+fn operate<const N: usize>(store: &dyn Store, arguments: [&str; N], says: &str) {
+    let Output { code, stdout, stderr } = output(&mut permits(&store.url(), arguments));
+    assert_eq!(
+        (code, stdout.as_str(), stderr.as_str()),
+        (0, format!("{says}\n").as_str(), ""),
+        "{arguments:?}"
+    );
+}
+
+fn a_limit_that_is_set_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
+    let name = "of its own";
+    let used = output(&mut run(store, name, "--limit 2", "true"));
+    assert_eq!((used.code, used.stderr.as_str()), (0, ""));
+    operate(store, ["limit", name, "5"], "of its own: limit 5, pinned (version 2)");
+    let warned = output(&mut run(store, name, "--limit 2", "true"));
+    assert_eq!(warned.code, 0);
+    assert!(warned.stderr.contains("another limit is in force"), "{}", warned.stderr);
+    assert_eq!(status(store, name)["limit"], json!(5));
+    operate(store, ["limit", "--unpin", name], "of its own: limit 5, not pinned (version 3)");
+    assert_eq!(status(store, name)["limit"], json!(5), "until somebody declares another");
+    let used = output(&mut run(store, name, "--limit 2", "true"));
+    assert_eq!((used.code, used.stderr.as_str()), (0, ""));
+    assert_eq!(status(store, name)["limit"], json!(2));
+}
+
+fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_nobody(store: &dyn Store, name: &str) {
+    let mut first = run(store, name, "--limit 1", "echo ready; read x; exit 3");
+    let gate = gate(&mut first);
+    let first = Running::until(&mut first, "ready");
+    let second = Running::start(&mut run(store, name, "", "echo ready; exec sleep 1000"));
+    until_counts(store, name, (1, 1));
+    assert_eq!(output(&mut permits(&store.url(), ["limit", name, "2"])).code, 0);
+    second.prints("ready");
+    assert_eq!(output(&mut permits(&store.url(), ["limit", name, "1"])).code, 0);
+    assert_eq!(counts(store, name), (2, 0));
+    assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 75);
+    drop(gate);
+    assert_eq!(first.finish().code, 3, "it ran to its end");
+}
+
+fn a_limit_can_be_set_before_anybody_uses_it(store: &dyn Store, _: &str) {
+    operate(store, ["limit", "new", "--unpin"], "new: no limit is set, not pinned (version 0)");
+    operate(store, ["limit", "new", "4"], "new: limit 4, pinned (version 1)");
+    assert_eq!(output(&mut run(store, "new", "", "echo ran")).stdout, "ran\n");
+}
+
+fn what_is_paused_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 2", "echo ready; read x; exit 3");
+    let gate = gate(&mut holder);
+    let holder = Running::until(&mut holder, "ready");
+    operate(store, ["pause", name], "semaphore: paused, 1 of 2 held, 0 waiting");
+    let refused = output(&mut run(store, name, "--no-wait", "echo ran"));
+    assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
+    assert!(refused.stderr.ends_with(", paused, 0 waiting\n"), "{}", refused.stderr);
+    let waiter = Running::start(&mut run(store, name, "", "echo ran"));
+    until_counts(store, name, (1, 1));
+    drop(gate);
+    assert_eq!(holder.finish().code, 3, "it ran to its end");
+    assert_eq!(counts(store, name), (0, 1));
+    let resumed = output(&mut permits(&store.url(), ["resume", name]));
+    assert_eq!((resumed.code, resumed.stderr.as_str()), (0, ""));
+    assert!(resumed.stdout.starts_with("semaphore: resumed, "), "{}", resumed.stdout);
+    assert_eq!(waiter.finish().stdout, "ran\n");
+}
+
+fn what_nobody_has_used_can_be_paused(store: &dyn Store, _: &str) {
+    operate(store, ["pause", "new"], "new: paused, not in use, no limit is set");
+    assert_eq!(output(&mut run(store, "new", "--limit 1 --no-wait", "true")).code, 75);
+    let waiter = Running::start(&mut run(store, "new", "--limit 1", "echo ran"));
+    until_counts(store, "new", (0, 1));
+    assert_eq!(output(&mut permits(&store.url(), ["resume", "new"])).code, 0);
+    assert_eq!(waiter.finish().stdout, "ran\n");
+}
+
+fn who_holds_and_who_waits_can_be_revoked(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
+    let holder = Running::until(&mut holder, "ready");
+    let waiter = Running::start(&mut run(store, name, "--holder second", "true"));
+    until_counts(store, name, (1, 1));
+    let reason = r#"it "hangs" \o/ since ½ an hour"#;
+    operate(
+        store,
+        ["revoke", name, "second", "--reason", reason],
+        "semaphore: second revoked, 1 of 1 held, 0 waiting",
+    );
+    let waiter = waiter.finish();
+    assert_eq!((waiter.code, waiter.stdout.as_str()), (75, ""));
+    assert!(waiter.stderr.contains(reason), "{}", waiter.stderr);
+    operate(store, ["revoke", name, "first"], "semaphore: first revoked, 0 of 1 held, 0 waiting");
+    let holder = holder.finish();
+    assert_eq!(holder.code, 76);
+    assert_eq!(holder.stderr, "permits: the permit was revoked; ending the command\n");
+}
+
+fn that_there_is_nobody_to_revoke_is_1(store: &dyn Store, name: &str) {
+    for name in [name, "nobody-has-used-it"] {
+        let output = output(&mut permits(&store.url(), ["revoke", name, "web-3"]));
+        assert_eq!((output.code, output.stdout.as_str()), (1, ""));
+        assert_eq!(output.stderr, format!("permits: {name}: \"web-3\" neither holds nor waits\n"));
+    }
+}
+
+fn what_is_so_already_is_done(store: &dyn Store, _: &str) {
+    for _ in 0..2 {
+        operate(store, ["limit", "x", "4"], "x: limit 4, pinned (version 1)");
+        operate(store, ["pause", "x"], "x: paused, 0 of 4 held, 0 waiting");
+    }
+    for _ in 0..2 {
+        operate(store, ["resume", "x"], "x: resumed, 0 of 4 held, 0 waiting");
+        operate(store, ["limit", "x", "--unpin"], "x: limit 4, not pinned (version 2)");
+    }
+}

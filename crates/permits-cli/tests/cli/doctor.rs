@@ -1,0 +1,271 @@
+//! `permits doctor`: each thing that can be wrong with a store is named, with what to do about it; the exit code
+//! says whether anything is; and nothing is left behind.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use permits_testkit::{Server, wait};
+use serde_json::Value;
+
+use crate::support::{LIMIT, NOBODY, Output, output, permits, prepare};
+
+/// A password that stands nowhere by chance.
+const PASSWORD: &str = "s3cr3t-Xyz";
+
+/// Runs it twice, for people and as JSON, which must agree. Returns the JSON and what people see.
+#[track_caller]
+fn doctor(url: &str) -> (Value, String) {
+    let json = output(&mut permits(url, ["doctor", "--json"]));
+    let text = output(&mut permits(url, ["doctor"]));
+    for Output { stdout, stderr, .. } in [&json, &text] {
+        assert_eq!(stderr, "");
+        assert!(!stdout.contains(PASSWORD), "the password is shown: {stdout}");
+    }
+    let value: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
+    assert_eq!(json.stdout.lines().count(), 1);
+    let findings = value["findings"].as_array().expect("a list");
+    let problem = findings.iter().any(|finding| finding["severity"] == "problem");
+    assert_eq!(value["healthy"], Value::from(!problem), "{value}");
+    assert_eq!((json.code, text.code), (i32::from(problem), i32::from(problem)), "{value}");
+    assert!(value["store"].as_str().is_some_and(|store| text.stdout.contains(&format!("\n{store}: "))));
+    let lines = |sign: &str| text.stdout.lines().filter(|line| line.starts_with(sign)).count();
+    assert_eq!(lines("PROBLEM ") > 0, problem, "{}", text.stdout);
+    assert_eq!(lines("PROBLEM ") + lines("note ") + lines("ok "), findings.len(), "{}", text.stdout);
+    (value, text.stdout)
+}
+
+/// Demands a finding of this subject and severity, with these words in what was seen or what it means.
+#[track_caller]
+fn assert_found(url: &str, subject: &str, severity: &str, words: &[&str]) {
+    let (value, text) = doctor(url);
+    let found = value["findings"].as_array().expect("a list").iter().any(|finding| {
+        let said = format!("{} {}", finding["observed"], finding["meaning"]);
+        finding["subject"] == subject
+            && finding["severity"] == severity
+            && words.iter().all(|word| said.contains(word))
+    });
+    assert!(found, "no {severity} of {subject} with {words:?}: {text}");
+    let sign = match severity {
+        "problem" => "PROBLEM",
+        "fine" => "ok",
+        other => other,
+    };
+    let line = text.lines().find(|line| line.starts_with(sign) && line.contains(subject));
+    assert!(line.is_some(), "{text}");
+}
+
+#[test]
+fn a_healthy_server_is_0_and_nothing_is_left() {
+    let server = Server::builder().append_only().start();
+    let acl = server.command(&["ACL", "LIST"]);
+    let (value, text) = doctor(&server.url());
+    assert_eq!(value["healthy"], true, "{text}");
+    assert!(text.starts_with("ok       connection "), "{text}");
+    assert!(text.contains("0 problems, "), "{text}");
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+    assert_eq!(server.command(&["ACL", "LIST"]), acl);
+    let configuration = server.command(&["CONFIG", "GET", "maxmemory-policy"]);
+    assert_eq!(configuration.array()[1].text(), "noeviction");
+}
+
+#[test]
+fn a_server_that_evicts_is_a_problem() {
+    let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
+    let words = ["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"];
+    assert_found(&server.url(), "eviction", "problem", &words);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_found(&server.url(), "eviction", "note", &words);
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_found(&server.url(), "eviction", "fine", &[]);
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn a_server_without_memory_is_a_problem() {
+    let server = Server::builder().arg("maxmemory", "1").start();
+    assert_found(&server.url(), "memory", "problem", &["Raise maxmemory"]);
+    assert_found(&server.url(), "semaphore", "problem", &["OOM", "CONFIG SET maxmemory"]);
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn a_server_that_keeps_nothing_on_disk_is_a_note() {
+    let server = Server::start();
+    let words = ["nothing is written to disk", "CONFIG SET appendonly yes"];
+    assert_found(&server.url(), "persistence", "note", &words);
+    server.command(&["CONFIG", "SET", "save", "3600 1"]);
+    assert_found(&server.url(), "persistence", "note", &["snapshots only"]);
+}
+
+#[test]
+fn a_replica_and_a_primary_that_needs_none_are_problems() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    assert!(wait::until(LIMIT, || primary.info("connected_slaves").as_deref() == Some("1")));
+    let port = primary.port().to_string();
+    assert_found(&replica.url(), "role", "problem", &["replica", &port, "Connect to the primary"]);
+    let words =
+        ["CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-max-lag 2", "twice the limit"];
+    assert_found(&primary.url(), "replication", "problem", &words);
+
+    primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    assert!(wait::until(LIMIT, || primary.info("min_slaves_good_slaves").as_deref() == Some("1")));
+    assert_found(&primary.url(), "replication", "fine", &[]);
+    replica.kill();
+    assert!(wait::until(LIMIT, || primary.info("min_slaves_good_slaves").as_deref() == Some("0")));
+    assert_found(&primary.url(), "replication", "problem", &["refuses all writes"]);
+    assert_eq!(primary.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn a_node_of_a_cluster_is_told_its_url() {
+    let node = Server::builder().arg("cluster-enabled", "yes").start();
+    assert_found(&node.url(), "mode", "problem", &["redis+cluster://"]);
+}
+
+#[test]
+fn a_user_without_a_right_is_told_which() {
+    let server = Server::start();
+    let rules =
+        ["ACL", "SETUSER", "exporter", "on", &format!(">{PASSWORD}"), "~permits:{*", "&permits:*", "+@all"];
+    assert_eq!(server.command(&rules).text(), "OK");
+    assert_eq!(server.command(&["ACL", "SETUSER", "exporter", "-zadd", "-config"]).text(), "OK");
+    let acl = server.command(&["ACL", "LIST"]);
+    let url = format!("redis://exporter:{PASSWORD}@{}/", server.address());
+    assert_found(&url, "rights", "problem", &["ZADD", "+zadd", "permits doctor --acl"]);
+    assert_found(&url, "configuration", "note", &["CONFIG GET", "+config|get"]);
+    assert_eq!(server.command(&["ACL", "LIST"]), acl);
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn who_cannot_log_in_is_told_so_and_the_password_is_not_shown() {
+    let server = Server::builder().password("another").start();
+    for user in [format!(":{PASSWORD}@"), format!("nobody:{PASSWORD}@"), String::new()] {
+        let url = format!("redis://{user}{}/", server.address());
+        assert_found(&url, "connection", "problem", &["denies access", "redis://user:password@host/"]);
+    }
+    let url = format!("redis+unix:///nowhere/server.sock?pass={PASSWORD}");
+    assert_found(&url, "connection", "problem", &["/nowhere/server.sock", "cannot be reached"]);
+}
+
+#[test]
+fn no_server_is_1_with_a_finding() {
+    let port =
+        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").port();
+    let url = format!("redis://:{PASSWORD}@127.0.0.1:{port}/");
+    assert_found(&url, "connection", "problem", &[&port.to_string(), "refused", "Is the server running"]);
+}
+
+#[test]
+fn wrong_usage_is_64() {
+    for (url, arguments) in [
+        ("http://localhost/", &["doctor"][..]),
+        ("redis://", &["--url=", "doctor"]),
+        (NOBODY, &["doctor", "--acl", "--json"]),
+    ] {
+        let output = output(&mut permits(url, arguments));
+        assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn the_acl_that_is_printed_makes_a_user_that_finds_everything_in_order() {
+    let server = Server::builder().append_only().start();
+    let printed = output(&mut permits(NOBODY, ["doctor", "--acl"]));
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""), "no store is asked");
+    let (comments, commands): (Vec<&str>, Vec<&str>) =
+        printed.stdout.lines().filter(|line| !line.is_empty()).partition(|line| line.starts_with('#'));
+    assert!(comments.len() > commands.len() && commands[0].starts_with("ACL SETUSER permits on "));
+    // Twice: it also serves to bring a user up to date.
+    for command in commands.iter().chain(&commands) {
+        let words: Vec<&str> = command.split(' ').collect();
+        assert_eq!(server.command(&words).text(), "OK", "{command}");
+    }
+    let url = format!("redis://permits:{PASSWORD}@{}/", server.address());
+    assert_found(&url, "connection", "problem", &["denies access"]);
+    assert_eq!(server.command(&["ACL", "SETUSER", "permits", &format!(">{PASSWORD}")]).text(), "OK");
+    let (value, text) = doctor(&url);
+    assert_eq!(value["healthy"], true, "{text}");
+    prepare(&server, "exports");
+    let run = output(&mut permits(&url, ["run", "exports", "--limit", "1", "--", "echo", "done"]));
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "done\n", ""));
+    assert_eq!(server.command(&["ACL", "LOG"]).array().len(), 1, "nothing but the login was denied");
+}
+
+#[test]
+fn a_local_file_that_is_fine_is_0() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("semaphores.db");
+    let url = format!("local:{}", path.display());
+    assert_found(&url, "file", "fine", &["is not there yet"]);
+    assert!(!path.exists());
+    use_file(&url);
+    assert_found(&url, "contents", "fine", &["intact", "1 semaphores"]);
+    assert_eq!(doctor(&url).0["healthy"], true);
+}
+
+#[test]
+fn a_local_file_that_others_may_write_to_is_a_problem() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("semaphores.db");
+    let url = format!("local:{}", path.display());
+    use_file(&url);
+    set_mode(&path, 0o666);
+    assert_found(&url, "file", "problem", &["mode 0666", "chmod 600"]);
+    set_mode(&path, 0o644);
+    assert_found(&url, "file", "note", &["mode 0644", "chmod 600"]);
+    set_mode(&path, 0o600);
+    set_mode(directory.path(), 0o777);
+    assert_found(&url, "directory", "problem", &["mode 0777", "chmod 700"]);
+}
+
+#[test]
+fn a_local_file_that_is_damaged_or_anothers_is_a_problem_and_stays_as_it_is() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("semaphores.db");
+    let url = format!("local:{}", path.display());
+    fs::write(&path, "no database at all, but long enough to be taken for one".repeat(100))
+        .expect("there is room");
+    set_mode(&path, 0o600);
+    let before = fs::read(&path).expect("it is there");
+    assert_found(&url, "contents", "problem", &["not a database", "move it away"]);
+    assert!(fs::read(&path).expect("it is there") == before);
+
+    fs::remove_file(&path).expect("it is ours");
+    use_file(&url);
+    // What is in the log would count instead of what is in the file.
+    for log in ["db-wal", "db-shm"] {
+        // It may have been cleared away.
+        let _ = fs::remove_file(path.with_extension(log));
+    }
+    let mut bytes = fs::read(&path).expect("it is there");
+    // All but the first page, which has the header.
+    bytes[4096..].fill(0xAA);
+    fs::write(&path, &bytes).expect("there is room");
+    assert_found(&url, "contents", "problem", &["move it away"]);
+    assert!(fs::read(&path).expect("it is there") == bytes);
+}
+
+#[test]
+fn a_local_path_that_can_be_no_file_is_a_problem() {
+    let directory = tempfile::tempdir().expect("there is room");
+    assert_found(&format!("local:{}", directory.path().display()), "file", "problem", &["is no file"]);
+    let file = directory.path().join("file");
+    fs::write(&file, "").expect("there is room");
+    let below = format!("local:{}/semaphores.db", file.display());
+    assert_found(&below, "file", "problem", &["is no directory"]);
+}
+
+/// Runs something under a permit, so that the file is made.
+#[track_caller]
+fn use_file(url: &str) {
+    let output = output(&mut permits(url, ["run", "exports", "--limit", "1", "--", "true"]));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
+}

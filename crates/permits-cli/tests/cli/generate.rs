@@ -1,0 +1,95 @@
+//! `permits completions` and `permits man`: bash can use the one, a formatter of manual pages the other.
+
+use std::process::Command;
+
+use crate::support::{NOBODY, output, permits};
+
+const VERBS: [&str; 11] =
+    ["run", "status", "list", "top", "limit", "pause", "resume", "revoke", "doctor", "completions", "man"];
+
+/// What the command prints, which asks no store.
+#[track_caller]
+fn generated<const N: usize>(arguments: [&str; N]) -> String {
+    let output = output(&mut permits(NOBODY, arguments));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{arguments:?}");
+    output.stdout
+}
+
+#[test]
+fn every_shell_has_a_script_that_knows_the_verbs() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = generated(["completions", shell]);
+        for verb in VERBS {
+            assert!(script.contains(verb), "{shell} {verb}");
+        }
+    }
+}
+
+#[test]
+fn bash_completes_verbs_options_and_values() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("permits.bash");
+    std::fs::write(&path, generated(["completions", "bash"])).expect("it can be written");
+    assert_eq!(output(Command::new("bash").arg("-n").arg(&path)).stderr, "");
+    // As bash itself does it: the function that is registered for the command fills in COMPREPLY.
+    let script = r#"
+        source "$1"; shift
+        function=$(complete -p permits | sed 's/.*-F \([^ ]*\).*/\1/')
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        "$function" permits "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    for (words, expected) in [
+        (&["permits", "ru"][..], &["run"][..]),
+        (&["permits", "l"], &["list", "limit"]),
+        (&["permits", "limit", "x", "--un"], &["--unpin"]),
+        (&["permits", "run", "x", "--no"], &["--no-wait"]),
+        (&["permits", "completions", "f"], &["fish"]),
+    ] {
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", script, "bash"]).arg(&path).args(words);
+        let completed = output(&mut bash);
+        assert_eq!(completed.stderr, "");
+        assert!(completed.stdout.lines().eq(expected.iter().copied()), "{words:?}: {}", completed.stdout);
+    }
+}
+
+#[test]
+fn every_verb_has_a_manual_page() {
+    let overview = generated(["man"]);
+    assert!(overview.contains("\n.TH permits 1 "), "{overview}");
+    for verb in VERBS {
+        assert!(overview.contains(&format!("permits\\-{verb}(1)\n")), "{verb}: {overview}");
+        let page = generated(["man", verb]);
+        assert!(page.contains(&format!("\n.TH permits-{verb} 1 ")), "{page}");
+        let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        assert_eq!(sections[..4], ["NAME", "SYNOPSIS", "OPTIONS", "EXAMPLES"], "{verb}");
+        assert!(page.contains(&format!("\npermits\\-{verb} \\- ")), "{page}");
+        assert!(page.contains(&format!("\n\\fBpermits {verb} ")), "{page}");
+        formats(&page);
+    }
+    formats(&overview);
+    assert!(generated(["man", "run"]).contains("\n.SH \"EXIT CODE\"\n"));
+}
+
+/// Where there is a formatter, it has nothing to complain of, and shows the examples as they are.
+#[track_caller]
+fn formats(page: &str) {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), page).expect("it can be written");
+    let mut formatter = Command::new("groff");
+    formatter.args(["-man", "-Tascii", "-Kutf8", "-ww", "-P-cbou", "-rLL=80n"]).arg(file.path());
+    if Command::new("groff").arg("--version").output().is_err() {
+        return;
+    }
+    let formatted = output(&mut formatter);
+    assert_eq!((formatted.code, formatted.stderr.as_str()), (0, ""), "{page}");
+    let examples = formatted.stdout.split("EXAMPLES\n").nth(1).expect("a section");
+    assert!(examples.lines().any(|line| line.starts_with("       permits ")), "{examples}");
+}
+
+#[test]
+fn a_verb_that_there_is_not_is_64() {
+    let output = output(&mut permits(NOBODY, ["man", "frobnicate"]));
+    assert_eq!((output.code, output.stdout.as_str()), (64, ""));
+    assert!(output.stderr.contains("the verbs are run, status, list, "), "{}", output.stderr);
+}

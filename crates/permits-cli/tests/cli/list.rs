@@ -1,0 +1,122 @@
+//! `permits list`: what people and scripts read, of none and of thousands.
+
+use permits_testkit::Server;
+use serde_json::{Value, json};
+
+use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run, until_counts};
+
+on_both_stores! {
+    each_is_listed_with_its_counts,
+    what_is_not_in_use_any_more_is_not_listed,
+    thousands_are_listed_in_order,
+}
+
+/// `permits list --json`.
+#[track_caller]
+fn list(store: &dyn Store) -> Value {
+    let output = output(&mut permits(&store.url(), ["list", "--json"]));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    assert!(output.stdout.ends_with("]\n"), "one line");
+    serde_json::from_str(&output.stdout).expect("it is JSON")
+}
+
+/// What has been used with this limit, and is not held.
+fn used(name: &str, limit: u32) -> Value {
+    json!({"name": name, "limit": limit, "held": 0, "waiting": 0, "paused": false, "pinned": false})
+}
+
+#[test]
+fn that_there_are_none_is_no_failure() {
+    for store in [&Local::new() as &dyn Store, &Server::start()] {
+        assert_eq!(list(store), json!([]));
+        let text = output(&mut permits(&store.url(), ["list"]));
+        assert_eq!((text.code, text.stdout.as_str()), (0, ""));
+        assert_eq!(text.stderr, "permits: there are no semaphores\n");
+    }
+}
+
+fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
+    let gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let _waiters = [1, 2].map(|place| {
+        let waiter = Running::start(&mut run(store, name, "--weight 2", "true"));
+        until_counts(store, name, (1, place));
+        waiter
+    });
+    for arguments in [["limit", "another name", "12"], ["pause", "zzz", "-v"], ["pause", name, "-v"]] {
+        assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
+    }
+    assert_eq!(
+        list(store),
+        json!([
+            {"name": "another name", "limit": 12, "held": 0, "waiting": 0, "paused": false, "pinned": true},
+            {"name": name, "limit": 3, "held": 2, "waiting": 2, "paused": true, "pinned": false},
+            {"name": "zzz", "limit": null, "held": 0, "waiting": 0, "paused": true, "pinned": false},
+        ])
+    );
+    let text = output(&mut permits(&store.url(), ["list"]));
+    assert_eq!((text.code, text.stderr.as_str()), (0, ""));
+    let expected = "\
+NAME          HELD  LIMIT  WAITING
+another name     0     12        0  pinned
+semaphore        2      3        2  PAUSED
+zzz              0      -        0  PAUSED
+";
+    assert_eq!(text.stdout, expected);
+    drop(gate);
+}
+
+fn what_is_not_in_use_any_more_is_not_listed(store: &dyn Store, name: &str) {
+    for verb in ["pause", "resume"] {
+        assert_eq!(output(&mut permits(&store.url(), [verb, "only paused once"])).code, 0);
+    }
+    assert_eq!(output(&mut run(store, name, "--limit 7", "true")).code, 0);
+    assert_eq!(list(store), json!([used(name, 7)]));
+}
+
+fn thousands_are_listed_in_order(store: &dyn Store, name: &str) {
+    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
+    let names: Vec<String> = (0..3000).map(|number| format!("number {number:04} of {{3000}} 100%")).collect();
+    for name in &names {
+        client.open(name).set_limit(3).expect("it can be set");
+    }
+    assert_eq!(output(&mut run(store, name, "--limit 1", "true")).code, 0);
+    let listed = list(store);
+    let listed = listed.as_array().expect("an array");
+    let (last, first) = listed.split_last().expect("there are some");
+    assert_eq!(last, &used(name, 1));
+    assert!(first.iter().map(|semaphore| semaphore["name"].as_str().expect("text")).eq(&names));
+    assert!(first.iter().all(|semaphore| semaphore["limit"] == 3 && semaphore["pinned"] == true));
+}
+
+#[test]
+fn a_server_is_never_asked_for_all_keys_at_once() {
+    let server = Server::start();
+    let keys: Vec<String> = (0..5000).map(|number| format!("stranger:{number}")).collect();
+    for keys in keys.chunks(500) {
+        let words: Vec<&str> =
+            ["MSET"].into_iter().chain(keys.iter().flat_map(|key| [key.as_str(), "x"])).collect();
+        server.command(&words);
+    }
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
+    assert_eq!(list(&server).as_array().map(Vec::len), Some(1));
+    let stats = server.command(&["INFO", "commandstats"]);
+    let stats = stats.text();
+    assert!(stats.contains("cmdstat_scan:calls=") && !stats.contains("cmdstat_keys"), "{stats}");
+}
+
+#[test]
+fn a_key_of_somebody_else_hides_nothing() {
+    let server = Server::start();
+    server.command(&["SET", "permits:{alien}:state", "not ours"]);
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
+    let output = output(&mut permits(&server.url(), ["list"]));
+    assert_eq!(output.code, 0);
+    assert!(output.stdout.contains("\none of ours "), "{}", output.stdout);
+    assert!(
+        output.stderr.starts_with("permits: not listed: a key of semaphore \"alien\""),
+        "{}",
+        output.stderr
+    );
+}

@@ -1,0 +1,118 @@
+//! Names, holders and reasons: any printable text goes through every verb as it is, anything else is refused.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    NOBODY, Running, Store, assert_own_lines, on_both_stores, output, permits, prepare, status, until_counts,
+};
+
+on_both_stores! {
+    any_name_can_be_used,
+    any_holder_can_be_told_and_revoked,
+}
+
+const TEXTS: [&str; 11] = [
+    "quo\"te's",
+    "{br}ace{}",
+    "100%41%",
+    "back\\slash\\n",
+    "ünïcödé ✓ 名",
+    "🦀 emo👩‍👩‍👧ji",
+    "עברית ثم ABC",
+    " spaces  ",
+    "$(id) `id` *",
+    "a:b/c?d#e@f",
+    "permits:{x}:state",
+];
+
+fn any_name_can_be_used(store: &dyn Store, _: &str) {
+    let long = "ä".repeat(100);
+    assert_eq!(long.len(), 200);
+    for name in TEXTS.into_iter().chain([long.as_str()]) {
+        prepare(store, name);
+        // Within, everything is as it was said; the name is told by the environment and by both lists.
+        let script = r#"[ "$PERMITS_NAME" = "$NAME" ] && "$P" status --json -- "$NAME" && "$P" list --json"#;
+        let mut command = permits(&store.url(), ["run", "--limit", "1", name, "--", "sh", "-c", script]);
+        let output = output(command.env("NAME", name).env("P", env!("CARGO_BIN_EXE_permits")));
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{name}");
+        let lines: Vec<Value> =
+            output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!((&lines[0]["name"], &lines[0]["held"]), (&json!(name), &json!(1)));
+        let listed = lines[1].as_array().expect("an array");
+        assert!(listed.iter().any(|semaphore| semaphore["name"] == name && semaphore["held"] == 1), "{name}");
+        administer(store, name);
+    }
+}
+
+/// Each line begins with the name as it is.
+#[track_caller]
+fn administer(store: &dyn Store, name: &str) {
+    for (verb, rest, says) in [
+        ("limit", &["3"][..], "limit 3, pinned"),
+        ("pause", &[], "paused, 0 of 3 held"),
+        ("resume", &[], "resumed, 0 of 3 held"),
+        ("status", &[], "0 of 3 held, 0 waiting, limit pinned"),
+    ] {
+        let output = output(permits(&store.url(), [verb, "--", name]).args(rest));
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{verb} {name}");
+        assert!(output.stdout.starts_with(&format!("{name}: {says}")), "{}", output.stdout);
+    }
+}
+
+fn any_holder_can_be_told_and_revoked(store: &dyn Store, name: &str) {
+    for text in TEXTS {
+        let script = r#"printf '%s\n' "$PERMITS_HOLDER"; exec sleep 1000"#;
+        let mut command =
+            permits(&store.url(), ["run", name, "--limit", "1", &format!("--holder={text}"), "--", "sh"]);
+        let running = Running::until(command.args(["-c", script]), &format!("{text}\n"));
+        assert_eq!(status(store, name)["holders"][0]["holder"], text);
+        let table = output(&mut permits(&store.url(), ["status", name])).stdout;
+        assert!(table.contains(&format!("\n{text}  ")), "{table}");
+        let reason = format!("because of {text}");
+        let revoked = output(&mut permits(&store.url(), ["revoke", "--reason", &reason, "--", name, text]));
+        assert_eq!((revoked.code, revoked.stderr.as_str()), (0, ""), "{text}");
+        let output = running.finish();
+        assert_eq!(output.code, 76);
+        assert!(output.stderr.contains(&reason), "{}", output.stderr);
+        until_counts(store, name, (0, 0));
+    }
+}
+
+#[test]
+fn what_is_no_name_is_refused_by_every_verb() {
+    let long = format!("{}x", "ä".repeat(100));
+    let names = [
+        ("", "the semaphore's name is empty"),
+        ("a\nb", r"control character '\n' at byte 1"),
+        ("\u{1b}[31m", r"control character '\u{1b}' at byte 0"),
+        ("a\u{7f}", r"control character '\u{7f}' at byte 1"),
+        ("ä\u{85}", r"control character '\u{85}' at byte 2"),
+        (&long, "the semaphore's name has 201 bytes: at most 200"),
+    ];
+    for (name, reason) in names {
+        for arguments in [
+            &["run", name, "--limit", "1", "--", "true"][..],
+            &["status", name],
+            &["limit", name, "2"],
+            &["limit", name, "--unpin"],
+            &["pause", name],
+            &["resume", name],
+            &["revoke", name, "h"],
+        ] {
+            let output = output(&mut permits(NOBODY, arguments));
+            assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{arguments:?}: {}", output.stderr);
+            assert!(output.stderr.contains(reason), "{arguments:?}: {}", output.stderr);
+            assert!(!output.stderr.contains('\u{1b}'), "{arguments:?}: {}", output.stderr);
+            assert_own_lines(&output.stderr);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = std::ffi::OsStr::from_bytes(b"\xff");
+    let output = output(permits(NOBODY, ["status"]).arg(name));
+    assert_eq!((output.code, output.stdout.as_str()), (64, ""));
+    assert!(output.stderr.contains("invalid UTF-8"), "{}", output.stderr);
+}

@@ -1,0 +1,58 @@
+//! Standard output: a reader that has seen enough is no failure, a disk that is full is.
+
+use std::fs::OpenOptions;
+use std::process::Stdio;
+
+use crate::support::{EVERY_VERB, Local, Store as _, code, permits};
+
+/// A call of each verb that prints something itself.
+fn printing() -> Vec<&'static [&'static str]> {
+    // The command that is run prints for itself, and there is nobody to be revoked.
+    let asking = EVERY_VERB.iter().filter(|arguments| !["run", "revoke"].contains(&arguments[0]));
+    let others: [&[&str]; 5] =
+        [&["completions", "bash"], &["man"], &["man", "run"], &["--help"], &["help", "run"]];
+    asking.copied().chain(others).collect()
+}
+
+/// What becomes of a call that prints there.
+#[track_caller]
+fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i32, String) {
+    let mut command = permits(&store.url(), arguments);
+    let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("it starts");
+    let output = child.wait_with_output().expect("it ends");
+    (code(output.status), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// With something to list.
+fn store() -> Local {
+    let store = Local::new();
+    assert!(
+        permits(&store.url(), ["limit", "y", "1"])
+            .stdout(Stdio::null())
+            .status()
+            .expect("it starts")
+            .success()
+    );
+    store
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let store = store();
+    for arguments in printing() {
+        let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+        drop(reader);
+        assert_eq!(printed_to(writer, &store, arguments), (0, String::new()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_71() {
+    let store = store();
+    for arguments in printing() {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("the system has one");
+        let (code, stderr) = printed_to(full, &store, arguments);
+        assert_eq!(code, 71, "{arguments:?}");
+        assert!(stderr.starts_with("permits: cannot write to standard output: "), "{arguments:?}: {stderr}");
+    }
+}

@@ -1,0 +1,270 @@
+//! `permits top` on a terminal: what a person sees there, and what the keys do to a real store.
+
+mod enduring;
+mod view;
+
+use permits_testkit::Server;
+use serde_json::{Value, json};
+
+use crate::support::{Running, fresh, output, permits, prepare, run, status, until_counts};
+use view::View;
+
+const ENTER: &str = "\r";
+const ESCAPE: &str = "\x1b";
+const DOWN: &str = "\x1b[B";
+
+/// Holds a permit of `name` until it is dropped.
+#[track_caller]
+fn holder(server: &Server, name: &str, options: &str) -> Running {
+    Running::until(&mut run(server, name, options, "echo ready; exec sleep 1000"), "ready")
+}
+
+/// Waits in the line of `name`, behind so many.
+#[track_caller]
+fn waiter(server: &Server, name: &str, options: &str, (holders, before): (usize, usize)) -> Running {
+    let running = Running::start(&mut run(server, name, options, "true"));
+    until_counts(server, name, (holders, before + 1));
+    running
+}
+
+#[test]
+fn the_overview_shows_what_the_store_has() {
+    let (server, name) = fresh();
+    prepare(&server, "other one");
+    let _holder = holder(&server, &name, "--limit 3 --weight 2");
+    let _waiter = waiter(&server, &name, "--weight 2", (1, 0));
+    let mut view = View::top(&server, &[]);
+    view.shows("permits top: 2 semaphores");
+    view.shows_row(&["SEMAPHORE", "HELD", "LIMIT", "WAITING", "STATE"]);
+    view.shows_row(&[">", "other", "one", "0", "1", "0"]);
+    view.shows_row(&[&name, "2", "3", "1"]);
+    view.types(DOWN);
+    view.shows_row(&[">", &name, "2", "3", "1"]);
+    view.types("k");
+    view.shows_row(&[">", "other", "one", "0", "1", "0"]);
+    view.quits();
+}
+
+#[test]
+fn a_change_appears_by_itself() {
+    let (server, name) = fresh();
+    let mut view = View::top(&server, &[]);
+    view.shows_row(&[">", &name, "0", "1", "0"]);
+    let first = holder(&server, &name, "--limit 5 --lease 1s");
+    view.shows_row(&[">", &name, "1", "5", "0"]);
+    drop(first);
+    view.types(ENTER);
+    view.shows("SLOT");
+    let _second = holder(&server, &name, "--holder web-2");
+    view.shows("> web-2");
+    prepare(&server, "newcomer");
+    view.types(ESCAPE);
+    // The marker stays on the one that was opened.
+    view.shows_row(&["newcomer", "0", "1", "0"]);
+    view.shows(&format!("> {name}"));
+    view.quits();
+}
+
+#[test]
+fn a_semaphore_opened_shows_who_holds_and_who_waits_in_order() {
+    let (server, name) = fresh();
+    // The oldest has the longest lease; the store lists it last.
+    let _holders = ["--limit 3 --holder web-1 --lease 1h", "--holder web-2 --weight 2"]
+        .map(|options| holder(&server, &name, options));
+    let _waiters = ["--holder web-3 --weight 3", "--holder web-0"]
+        .into_iter()
+        .enumerate()
+        .map(|(before, options)| waiter(&server, &name, options, (2, before)))
+        .collect::<Vec<_>>();
+    let mut view = View::top(&server, &[&name]);
+    view.shows(&format!("{name}: 3 of 3 held, 2 waiting"));
+    view.shows_row(&["WAITER", "POSITION", "WEIGHT"]);
+    let rows = view.rows();
+    let listed: Vec<&str> =
+        rows.iter().filter_map(|row| row.get(2..7)).filter(|name| name.starts_with("web-")).collect();
+    assert_eq!(listed, ["web-1", "web-2", "web-3", "web-0"], "{rows:#?}");
+    assert!(
+        rows[1].split_whitespace().eq(["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"]),
+        "{rows:#?}"
+    );
+    let status = status(&server, &name);
+    let web_2 = status["holders"].as_array().expect("a list").iter().find(|info| info["holder"] == "web-2");
+    let [slot, token] = ["slot", "token"].map(|what| web_2.expect("it holds")[what].to_string());
+    assert!(rows[3].split_whitespace().rev().take(3).eq([token.as_str(), "2", &slot]), "{rows:#?}");
+    assert!(
+        rows[2].starts_with("> web-1") && rows[2].contains(" s ") && rows[2].contains(" m "),
+        "{rows:#?}"
+    );
+    assert!(rows[5].split_whitespace().eq(["web-3", "0", "3"]), "{rows:#?}");
+    assert!(rows[6].split_whitespace().eq(["web-0", "1", "1"]), "{rows:#?}");
+    view.quits();
+}
+
+#[test]
+fn pausing_is_asked_about_and_resuming_is_not() {
+    let (server, name) = fresh();
+    let is_paused = || status(&server, &name)["paused"].clone();
+    let mut view = View::top(&server, &[]);
+    view.shows_row(&[">", &name, "0", "1", "0"]);
+    view.types("p");
+    view.shows(&format!("pause {name:?}: grant nothing until it is resumed? (y/n)"));
+    view.types("n");
+    view.shows(&format!("did not pause {name:?}"));
+    assert_eq!(is_paused(), json!(false));
+    view.types("py");
+    view.shows(&format!("paused {name:?}"));
+    view.shows_row(&[">", &name, "0", "1", "0", "PAUSED"]);
+    assert_eq!(is_paused(), json!(true));
+    view.types("p");
+    view.shows(&format!("resumed {name:?}"));
+    view.does_not_show("PAUSED");
+    assert_eq!(is_paused(), json!(false));
+    view.quits();
+}
+
+#[test]
+fn there_is_no_colour_if_none_is_wanted() {
+    let (server, name) = fresh();
+    let is_coloured = |no_color: &str| {
+        let mut command = permits(&server.url(), ["top"]);
+        command.env("NO_COLOR", no_color);
+        let mut view = View::start(command);
+        if no_color.is_empty() {
+            view.shows_row(&[">", &name, "0", "1", "0"]);
+            view.types("py");
+        }
+        view.shows("PAUSED");
+        let row = (0..24).find(|row| view.rows()[*row].contains("PAUSED")).expect("it is shown");
+        let cell = view.emulator.screen().cell(u16::try_from(row).expect("small"), 0).expect("it is there");
+        let coloured = cell.fgcolor() != vt100::Color::Default;
+        view.quits();
+        coloured
+    };
+    assert!(is_coloured(""), "it means nothing if it is empty");
+    assert!(!is_coloured("1"));
+}
+
+#[test]
+fn an_answer_is_carried_out_also_if_the_screen_is_left_at_once() {
+    let (server, name) = fresh();
+    let mut view = View::top(&server, &[&name]);
+    view.shows("nobody holds it");
+    view.types("pyq");
+    assert_eq!(view.finish(), (0, String::new()));
+    assert_eq!(status(&server, &name)["paused"], json!(true));
+}
+
+#[test]
+fn the_limit_is_typed_and_can_be_unpinned() {
+    let (server, name) = fresh();
+    let mut view = View::top(&server, &[&name]);
+    view.shows(&format!("{name}: 0 of 1 held"));
+    view.types("l");
+    view.shows(&format!("new limit of {name:?} (now 1):"));
+    view.types("x88\x7f");
+    view.shows("(now 1): 8");
+    view.types(ENTER);
+    view.shows(&format!("the limit of {name:?} is 8, and pinned"));
+    view.shows(&format!("{name}: 0 of 8 held, 0 waiting, limit pinned"));
+    assert_eq!(status(&server, &name)["limit"], json!(8));
+    for (keys, said) in
+        [("l0\r", "a limit is at least 1"), ("l9999999999\r", "a limit is at most 4294967295")]
+    {
+        view.types(keys);
+        view.shows(said);
+    }
+    for (keys, leave) in [("l", ENTER), ("l5", ESCAPE)] {
+        view.types(keys);
+        view.shows("new limit of");
+        view.types(leave);
+        view.does_not_show("new limit of");
+    }
+    view.types("u");
+    view.does_not_show("limit pinned");
+    assert_eq!(status(&server, &name)["limit"], json!(8));
+    view.quits();
+}
+
+#[test]
+fn who_is_revoked_is_named_and_loses_the_permit() {
+    let (server, name) = fresh();
+    let holders =
+        ["--limit 2 --holder web-1", "--holder web-2"].map(|options| holder(&server, &name, options));
+    let waiter = waiter(&server, &name, "--holder web-3", (2, 0));
+    let mut view = View::top(&server, &[]);
+    view.shows_row(&[">", &name, "2", "2", "1"]);
+    view.types("r");
+    view.shows("open it with Enter, and select whom to revoke");
+    view.types(ENTER);
+    view.shows("> web-1");
+    view.types("jjr");
+    view.shows(r#"take the place in line of "web-3" away? (y/n)"#);
+    view.types("y");
+    view.shows(r#"revoked "web-3""#);
+    assert_eq!(waiter.finish().code, 75);
+    view.types("kr");
+    view.shows(r#"take the permit of "web-"#);
+    view.types("\r");
+    view.shows("did not revoke");
+    view.types("kkr");
+    view.shows(r#"take the permit of "web-1" away? (y/n)"#);
+    view.types("y");
+    view.shows(r#"revoked "web-1""#);
+    view.shows("> web-2");
+    let [first, _second] = holders;
+    let first = first.finish();
+    assert_eq!((first.code, first.stderr.contains("the permit was revoked")), (76, true), "{first:?}");
+    until_counts(&server, &name, (1, 0));
+    view.quits();
+}
+
+#[test]
+fn names_can_be_filtered() {
+    let (server, _) = fresh();
+    for name in ["exports", "imports", "migrations"] {
+        prepare(&server, name);
+    }
+    let mut view = View::top(&server, &[]);
+    view.shows("4 semaphores");
+    view.types("/portq");
+    view.shows(r#"4 semaphores, 0 with "portq""#);
+    view.types("\x7f");
+    view.shows(r#"2 with "port""#);
+    view.does_not_show("migrations");
+    view.types("\r\x1b[F");
+    view.shows("> imports");
+    view.types(ESCAPE);
+    view.shows("migrations");
+    view.shows("> imports");
+    view.quits();
+}
+
+#[test]
+fn a_local_store_is_shown_as_well() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let url = format!("local:{}", directory.path().join("permits.db").display());
+    let mut command = permits(&url, ["run", "jobs", "--limit", "2", "--holder", "nightly", "--"]);
+    let _holder = Running::until(command.args(["sh", "-c", "echo ready; exec sleep 1000"]), "ready");
+    let mut view = View::start(permits(&url, ["top"]));
+    view.shows_row(&[">", "jobs", "1", "2", "0"]);
+    view.types(ENTER);
+    view.shows("> nightly");
+    view.types("l3\r");
+    view.shows("jobs: 1 of 3 held");
+    let status = output(&mut permits(&url, ["status", "--json", "jobs"])).stdout;
+    assert_eq!(serde_json::from_str::<Value>(&status).expect("it is JSON")["limit"], json!(3));
+    view.quits();
+}
+
+#[test]
+fn an_empty_store_is_said_to_be_empty() {
+    let server = Server::start();
+    let mut view = View::top(&server, &[]);
+    view.shows("no semaphores");
+    view.types("\x1b[B\r\x1b[Fplur");
+    view.types("?");
+    view.shows("q, Ctrl-C");
+    view.types(ESCAPE);
+    view.shows("no semaphores");
+    view.quits();
+}

@@ -1,0 +1,156 @@
+//! What `permits top` does about what befalls it: a store out of reach, signals, Ctrl-Z, other sizes of the
+//! terminal, or none at all.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::holder;
+use super::view::View;
+use crate::support::{NOBODY, assert_own_lines, fresh, output, permits, prepare, send};
+use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
+
+#[test]
+fn a_store_out_of_reach_is_said_and_the_keys_work() {
+    let (server, name) = fresh();
+    let _holder = holder(&server, &name, "--limit 1 --holder web-1 --lease 1h");
+    let mut view = View::top(&server, &[&name]);
+    view.resize(24, 160);
+    view.shows("> web-1");
+    server.kill();
+    view.shows(" ago: the store ");
+    view.shows("> web-1");
+    view.types("py");
+    view.shows(&format!("could not pause {name:?}: the store cannot be reached"));
+    server.restart();
+    // It keeps nothing on disk, and has forgotten the limit until somebody says it.
+    view.does_not_show(" ago: the store ");
+    server.kill();
+    view.shows(" ago: the store ");
+    view.types("q");
+    let (code, rest) = view.finish();
+    assert_eq!(code, 0);
+    // What the library had to say did not tear the screen, and is not lost.
+    assert_own_lines(&rest);
+}
+
+#[test]
+fn a_store_that_was_never_reached_is_no_screen() {
+    let (code, said) = View::start(permits(NOBODY, ["top"])).finish();
+    assert_eq!(code, 69);
+    assert!(said.starts_with("permits: the store cannot be reached"), "{said}");
+}
+
+#[test]
+fn a_store_that_does_not_answer_keeps_nobody_from_leaving() {
+    let (server, name) = fresh();
+    let mut view = View::top(&server, &[]);
+    view.shows_row(&[">", &name, "0", "1", "0"]);
+    server.pause();
+    view.shows(" ago: the store ");
+    view.types("py");
+    view.shows("asked the store");
+    view.types("q");
+    let (code, rest) = view.finish();
+    assert_eq!(code, 0);
+    assert!(rest.contains(&format!("permits: the store did not confirm: pause {name:?}")), "{rest}");
+    server.resume();
+}
+
+#[test]
+fn the_terminal_is_restored_however_it_ends() {
+    let (server, name) = fresh();
+    let ended = |end: &dyn Fn(&mut View)| {
+        let mut view = View::top(&server, &[]);
+        view.shows(&format!("> {name}"));
+        assert!(view.emulator.screen().alternate_screen() && view.emulator.screen().hide_cursor());
+        end(&mut view);
+        view.finish()
+    };
+    assert_eq!(ended(&|view| view.types("q")), (0, String::new()));
+    assert_eq!(ended(&|view| view.types(CTRL_C)), (130, String::new()));
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
+        let by_signal = |view: &mut View| send(view.terminal.guard.pid(), signal);
+        assert_eq!(ended(&by_signal), (code, String::new()), "{signal:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_also_the_script_around_it() {
+    let (server, name) = fresh();
+    let mut shell = Command::new("bash");
+    shell.args(["-c", r#""$P" top; echo and on"#]).env("PERMITS_URL", server.url());
+    shell.env("P", env!("CARGO_BIN_EXE_permits"));
+    let mut view = View::start(shell);
+    view.shows(&format!("> {name}"));
+    view.types(CTRL_C);
+    assert_eq!(view.finish(), (130, String::new()));
+}
+
+#[test]
+fn it_can_be_suspended_and_continued() {
+    let (server, name) = fresh();
+    let mut view = View::of(Terminal::shell(&server));
+    view.types("\"$P\" top; echo ended $?.\n");
+    for round in 1..=2 {
+        view.shows(&format!("> {name}"));
+        view.types(CTRL_Z);
+        view.shows("Stopped");
+        view.is_left();
+        view.types(&format!("stty -a | grep -c -- '-icanon' ; echo round $(({round} + 10)).\n"));
+        view.shows(&format!("round {}.", round + 10));
+        view.types("clear; fg\n");
+    }
+    view.shows(&format!("> {name}"));
+    view.types("?");
+    view.shows("q, Ctrl-C");
+    view.types("q");
+    view.shows("prompt>");
+    view.is_left();
+    view.types("clear; exit 0\n");
+    assert_eq!(view.terminal.finish(), 0);
+}
+
+#[test]
+fn it_fits_whatever_size_the_terminal_is_given() {
+    let (server, name) = fresh();
+    let long = "a-name-that-is-longer-than-the-screen-is-wide-".repeat(2);
+    prepare(&server, &long);
+    let _holder = holder(&server, &name, "--limit 1 --holder web-1");
+    let mut view = View::top(&server, &[]);
+    view.shows("-wide-a-name-th…");
+    view.resize(5, 20);
+    view.shows("> a-name-that…     0");
+    view.types("jp");
+    view.shows("(y/n)");
+    view.types("n\r");
+    view.shows("> web-1");
+    for (rows, columns) in [(1, 1), (2, 3), (3, 80), (40, 7), (5, 20)] {
+        view.resize(rows, columns);
+        view.types("?");
+        view.types("?r");
+        view.types("n");
+    }
+    view.resize(30, 120);
+    view.shows(&format!("{name}: 1 of 1 held, 0 waiting"));
+    view.shows("q quit  ? help");
+    view.shows("> web-1");
+    view.quits();
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_use_instead() {
+    let (server, name) = fresh();
+    let refused = output(permits(&server.url(), ["top", &name]).env("TERM", "xterm"));
+    assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
+    assert_own_lines(&refused.stderr);
+    assert!(refused.stderr.contains("use permits list, or permits status NAME"), "{}", refused.stderr);
+
+    let mut shell = Command::new("sh");
+    let script = r#"TERM=dumb "$P" top; echo dumb $?.; TERM= "$P" top; echo none $?."#;
+    shell.args(["-c", script]).env("PERMITS_URL", server.url()).env("P", env!("CARGO_BIN_EXE_permits"));
+    let (code, said) = View::start(shell).finish();
+    assert_eq!(code, 0);
+    assert!(said.contains("dumb 64.") && said.contains("none 64."), "{said}");
+    assert_eq!(said.matches("permits: top needs a terminal").count(), 2, "{said}");
+}

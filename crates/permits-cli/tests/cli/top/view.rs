@@ -1,0 +1,119 @@
+//! A terminal that a test can look at: the escape codes that a program writes are interpreted by a terminal
+//! emulator, so that a test reads what is on the screen and not how it got there.
+
+use std::num::NonZero;
+use std::process::Command;
+
+use permits_testkit::{Server, wait};
+use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::support::{LIMIT, permits};
+use crate::terminal::Terminal;
+
+/// A terminal that can be looked at.
+pub(crate) struct View {
+    pub(crate) terminal: Terminal,
+    pub(crate) emulator: vt100::Parser,
+    /// How much of what was written has been interpreted.
+    read: usize,
+}
+
+impl View {
+    #[track_caller]
+    pub(crate) fn of(terminal: Terminal) -> Self {
+        let mut view = Self { terminal, emulator: vt100::Parser::default(), read: 0 };
+        view.resize(24, 80);
+        view
+    }
+
+    #[track_caller]
+    pub(crate) fn start(mut command: Command) -> Self {
+        // The command has the terminal open, and is dropped here.
+        Self::of(Terminal::start(&mut command))
+    }
+
+    #[track_caller]
+    pub(crate) fn top(server: &Server, arguments: &[&str]) -> Self {
+        Self::start(permits(&server.url(), ["top"].iter().chain(arguments)))
+    }
+
+    #[track_caller]
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
+        self.rows();
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.terminal.keyboard, size).expect("it is a terminal");
+        let [rows, columns] = [rows, columns].map(|count| NonZero::new(count).expect("not nothing"));
+        self.emulator.screen_mut().set_size(rows, columns);
+    }
+
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.terminal.types(keys);
+    }
+
+    /// What is on the screen, line by line.
+    pub(crate) fn rows(&mut self) -> Vec<String> {
+        let bytes = self.terminal.screen.lock().expect("not poisoned");
+        self.emulator.process(&bytes[self.read..]);
+        self.read = bytes.len();
+        let screen = self.emulator.screen();
+        screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned()).collect()
+    }
+
+    /// Waits until the screen is as it should be.
+    #[track_caller]
+    pub(crate) fn until(&mut self, what: &str, condition: impl Fn(&[String]) -> bool) {
+        let reached = wait::until(LIMIT, || condition(&self.rows()));
+        assert!(reached, "no {what} in\n{}", self.rows().join("\n"));
+    }
+
+    #[track_caller]
+    pub(crate) fn shows(&mut self, text: &str) {
+        self.until(text, |rows| rows.iter().any(|row| row.contains(text)));
+    }
+
+    #[track_caller]
+    pub(crate) fn does_not_show(&mut self, text: &str) {
+        self.until(&format!("screen without {text}"), |rows| !rows.iter().any(|row| row.contains(text)));
+    }
+
+    /// Waits for a line of these words, whatever is between them.
+    #[track_caller]
+    pub(crate) fn shows_row(&mut self, words: &[&str]) {
+        self.until(&format!("{words:?}"), |rows| {
+            rows.iter().any(|row| row.split_whitespace().collect::<Vec<_>>() == words)
+        });
+    }
+
+    /// Waits until the program has left the screen as it was.
+    #[track_caller]
+    pub(crate) fn is_left(&mut self) {
+        let left = wait::until(LIMIT, || {
+            self.rows();
+            let screen = self.emulator.screen();
+            !screen.alternate_screen() && !screen.hide_cursor()
+        });
+        assert!(left, "it is still up:\n{}", self.rows().join("\n"));
+        let now = tcgetattr(&self.terminal.keyboard).expect("it is a terminal");
+        let expected = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
+        assert!(now.local_modes.contains(expected), "{now:?}");
+        assert!(now.input_modes.contains(InputModes::ICRNL | InputModes::IXON), "{now:?}");
+        assert!(now.output_modes.contains(OutputModes::OPOST), "{now:?}");
+    }
+
+    /// Waits for the end of the program; returns its exit code and what is on the screen then.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> (i32, String) {
+        let status = self.terminal.guard.wait_timeout(LIMIT);
+        assert!(status.is_some(), "it goes on:\n{}", self.rows().join("\n"));
+        assert!(wait::until(LIMIT, || self.terminal.reader.is_finished()), "somebody has the terminal");
+        self.is_left();
+        let rest = self.rows().join("\n");
+        (self.terminal.finish(), rest.trim_end().to_owned())
+    }
+
+    #[track_caller]
+    pub(crate) fn quits(mut self) {
+        self.types("q");
+        assert_eq!(self.finish(), (0, String::new()));
+    }
+}
