@@ -5,7 +5,7 @@
 //! returned, on the clock that they share. The floor is a message passed back and forth in the same way.
 
 use std::fmt::Write as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use futures_util::StreamExt as _;
 use permits::Client;
@@ -36,7 +36,11 @@ fn pair(kind: &str, url: &str) -> Result<Vec<(u64, f64, f64)>, Failure> {
         let rounds = HANDOFFS.to_string();
         Command::new(&program).args(["peer", kind, url, &rounds]).stdout(Stdio::piped()).spawn()
     };
-    let children = [start()?, start()?];
+    collect([start()?, start()?])
+}
+
+/// Waits for two, and returns what both wrote, in order.
+pub(crate) fn collect(children: [Child; 2]) -> Result<Vec<(u64, f64, f64)>, Failure> {
     let mut events = Vec::new();
     for child in children {
         let output = child.wait_with_output()?;
@@ -53,11 +57,15 @@ fn pair(kind: &str, url: &str) -> Result<Vec<(u64, f64, f64)>, Failure> {
     Ok(events)
 }
 
-/// The median time between passing on and getting. The ends, where one is alone, are left out.
+/// The median time between passing on and getting.
 fn latency(events: &[(u64, f64, f64)]) -> f64 {
+    percentile(&mut latencies(events), 0.5)
+}
+
+/// The times between passing on and getting. The ends, where one is alone, are left out.
+pub(crate) fn latencies(events: &[(u64, f64, f64)]) -> Vec<f64> {
     let middle = &events[events.len() / 10..events.len() * 9 / 10];
-    let mut latencies: Vec<f64> = middle.windows(2).map(|pair| pair[1].1 - pair[0].2).collect();
-    percentile(&mut latencies, 0.5)
+    middle.windows(2).map(|pair| pair[1].1 - pair[0].2).collect()
 }
 
 /// One of two processes that pass a permit back and forth.

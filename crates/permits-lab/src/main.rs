@@ -5,6 +5,7 @@
 
 mod core_bench;
 mod handoff;
+mod local_bench;
 mod raw;
 mod startup;
 mod stats;
@@ -20,11 +21,15 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["core"] => core_bench::run(),
         ["startup"] => startup::run(),
+        ["local"] => local_bench::run(),
         // The other process of a measurement between two.
         ["peer", "permits", url, rounds] => handoff::peer_permits(url, rounds),
         ["peer", "raw", url, rounds] => handoff::peer_raw(url, rounds),
+        ["peer", "turns", url, turns] => local_bench::peer_turns(url, turns),
+        ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
+        ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
-            eprintln!("usage: permits-lab core|startup");
+            eprintln!("usage: permits-lab core | local | startup");
             return ExitCode::from(64);
         }
     };

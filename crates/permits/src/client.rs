@@ -53,9 +53,13 @@ pub struct Client {
 impl Client {
     /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
     ///
-    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS), `redis+unix:///path?db=0`, the same
-    /// with `valkey`; `local:` or `local:/path/file.db` (this machine, a file, no server; not on a network file
-    /// system); or `memory:` (this process).
+    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS), `redis+unix:///path?db=0`, the same with
+    ///   `valkey`;
+    /// - `local:` or `local:/path/file.db`: this machine and this user, a file, no server; not on a network file
+    ///   system. A path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
+    ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path:
+    ///   `permits/semaphores.db` in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
+    /// - `memory:` (this process).
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not valid, or the store cannot be reached, denies access or is too old.

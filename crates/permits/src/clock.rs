@@ -35,7 +35,7 @@ impl Moment {
     }
 
     /// The moment so many microseconds after the clock began.
-    pub(crate) fn from_micros(micros: u64) -> Self {
+    pub(crate) const fn from_micros(micros: u64) -> Self {
         Self(Duration::from_micros(micros))
     }
 }

@@ -94,11 +94,7 @@ impl Address {
         }
         #[cfg(feature = "local")]
         if let Some(path) = url.strip_prefix("local:") {
-            let path = match path.trim_start_matches("//") {
-                "" => local::default_path().map_err(|reason| ConnectError::Url { reason })?,
-                path => path.into(),
-            };
-            return Ok(Self::Local(path));
+            return local::parse(path).map(Self::Local).map_err(|reason| ConnectError::Url { reason });
         }
         #[cfg(feature = "redis")]
         if redis::Address::SCHEMES.contains(&scheme) {

@@ -13,16 +13,21 @@
 //! for it is the server), and the tools that fake it hang a server or need rights that a test does not have.
 
 mod clients;
+#[path = "../support/crew.rs"]
+mod crew;
+#[path = "../support/event.rs"]
 mod event;
+#[path = "../support/history.rs"]
 mod history;
 mod load;
 mod network;
 mod restarts;
 mod server;
 mod stage;
+#[path = "../support/worker.rs"]
 mod worker;
 
-/// Not a test: `stage` starts this executable again with this name, as a worker.
+/// Not a test: `crew` starts this executable again with this name, as a worker.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
 fn worker_process() {

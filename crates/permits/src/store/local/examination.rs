@@ -11,7 +11,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::clock::{Boot, wall_us};
-use super::file::{APPLICATION_ID, VERSION, failure};
+use super::failure::failure;
+use super::place;
+use super::tables::{APPLICATION_ID, VERSION};
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
 use crate::store::{Address, StoreError, trial};
@@ -33,8 +35,7 @@ pub(in crate::store) async fn examine(
     prefix: &str,
     lease: Duration,
 ) -> Vec<Finding> {
-    let directory =
-        path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = place::directory(path);
     let Some(metadata) = fs::metadata(path).ok() else {
         return of_absent(path, directory);
     };
@@ -104,7 +105,7 @@ const DAMAGED: &str = "It is damaged, or never was a file of this library. Nothi
 
 /// What is in the file, looked at without changing it.
 fn contents(path: &Path, prefix: &str) -> Result<Vec<Finding>, StoreError> {
-    let failed = |error| failure(path, error);
+    let failed = |error: rusqlite::Error| failure(path, &error);
     let connection = open(path).map_err(failed)?;
     let wrong: Vec<String> = connection
         .prepare("PRAGMA integrity_check(1)")
@@ -234,10 +235,10 @@ mod system {
             return Finding::problem("directory", format!("{observed}: {error}"), meaning);
         }
         let sticky = mode & 0o1000 != 0;
-        if mode & 0o022 != 0 && !sticky {
+        if mode & 0o002 != 0 && !sticky {
             let meaning = format!(
-                "Others may write to the directory, and put another file in the place of this one: two programs \
-                 then use two files, and more than the limit are admitted. chmod 700 {}",
+                "Everybody may write to the directory, and put another file in the place of this one: two programs \
+                 then use two files, and more than the limit are admitted, so it is refused: chmod o-w {}",
                 path.display()
             );
             return Finding::problem("directory", observed, meaning);
@@ -254,8 +255,8 @@ mod system {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let observed = format!("{} MiB are free", free >> 20);
             findings.push(if free < LITTLE_SPACE {
-                let meaning = "When the disk is full nothing can be acquired, renewed or released, and permits are \
-                               lost: make room, or name a file elsewhere.";
+                let meaning = "When the disk is full acquiring may fail; what is held can be renewed and released, by \
+                               a few hundred at most: make room, or name a file elsewhere.";
                 Finding::problem("space", observed, meaning)
             } else {
                 Finding::fine("space", observed)
@@ -270,23 +271,10 @@ mod system {
 mod file_system {
     use std::path::Path;
 
+    use super::super::place::network;
     use crate::examine::Finding;
 
-    /// Those of networks and clusters, by the number that statfs(2) gives them.
-    const REMOTE: [(u64, &str); 12] = [
-        (0x6969, "NFS"),
-        (0x517B, "SMB"),
-        (0xFF53_4D42, "CIFS"),
-        (0xFE53_4D42, "SMB2"),
-        (0x0102_1997, "9P"),
-        (0x5346_414F, "AFS"),
-        (0x00C3_6400, "Ceph"),
-        (0x0BD0_0BD0, "Lustre"),
-        (0x4750_4653, "GPFS"),
-        (0x7461_636F, "OCFS2"),
-        (0x0116_1970, "GFS2"),
-        (0x7375_7245, "Coda"),
-    ];
+    /// By the number that statfs(2) gives them.
     const FUSE: u64 = 0x6573_5546;
     const TMPFS: u64 = 0x0102_1994;
 
@@ -297,11 +285,11 @@ mod file_system {
     }
 
     pub(super) fn of_kind(kind: u64) -> Finding {
-        if let Some((_, name)) = REMOTE.iter().find(|(remote, _)| *remote == kind) {
+        if let Some(name) = network(kind) {
             let meaning = "Locks and shared memory do not work over a network: programs on two machines, and even \
                            on one, do not see each other, and the file is damaged. Name a file on a disk of this \
                            machine; for several machines, use Redis or Valkey.";
-            return Finding::problem("filesystem", *name, meaning);
+            return Finding::problem("filesystem", name, meaning);
         }
         match kind {
             FUSE => Finding::note(

@@ -1,210 +1,233 @@
-//! The file: where it is, who may use it, and what is in it.
+//! The file: how it is opened, followed when it is replaced, read and written.
 //!
-//! Three tables: `semaphores` with the model's state of each as JSON, `news` for sessions of other processes,
-//! and `meta` with the clock. The application id tells our files from others, the user version their form.
+//! **Safe at any moment.** A write-ahead log with `synchronous=NORMAL`: a process may be killed, or the machine
+//! lose power, at any moment, and the file is as some command left it. Only after a loss of power may that be an
+//! earlier one than the last, but then the machine has restarted, and no lease counts any more. What an operator
+//! sets is to outlast that: the log is synchronized before the answer.
+//!
+//! **Nothing on the way in or out.** The log stays when the last process closes the file, so that a short
+//! program does not wait for the disk. The next one reads it over, so it is kept short.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 
-use super::clock::{Boot, wall_us};
+use super::busy;
+use super::clock::Boot;
+use super::failure::{damaged, failure};
+use super::place::{self, Identity};
+use super::tables::{
+    APPLICATION_ID, RESERVE, RESERVE_PAGES, VERSION, begin_writing, clock, forget, form, initialize, leave,
+    restart, store, stored, sweep, tick,
+};
+use crate::clock::Moment;
 use crate::model::{self, Server, State};
-use crate::protocol::{Command, Event, Id, Invalid, Name, Reply};
+use crate::protocol::{Command, Event, Id, Invalid, Name, Operation, Reply};
 use crate::store::StoreError;
 
-/// Marks a file as ours: "prmt".
-pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
+/// How long to wait for other processes while opening.
+const OPENING: Duration = Duration::from_secs(5);
 
-/// The form of the tables.
-pub(super) const VERSION: i64 = 1;
+/// How many pages the log has before its content is moved to where it belongs, which waits for the disk twice.
+/// The first process that opens the file reads as many, at some 2 µs each.
+const LOG_PAGES: u32 = 128;
 
-/// How long to wait for another process's transaction.
-const BUSY: Duration = Duration::from_secs(5);
+/// The same for a process that has executed so many commands: it would wait for the disk often, and its log is
+/// read over by the next process alone.
+const BUSY_AFTER: u32 = 100;
+const BUSY_LOG_PAGES: u32 = 1000;
 
-/// Idle semaphores and news that nobody fetched are cleared away every so many commands.
-const SWEEP_EVERY: u64 = 256;
-
-/// How long news is kept for a session that does not come for it. Its renewals tell it the same.
-const NEWS_MS: i64 = 600_000;
-
-const SCHEMA: &str = "
-    CREATE TABLE semaphores (
-        prefix TEXT NOT NULL,
-        name TEXT NOT NULL,
-        state TEXT NOT NULL,
-        expires_ms INTEGER,
-        PRIMARY KEY (prefix, name)
-    ) WITHOUT ROWID;
-    CREATE TABLE news (id INTEGER PRIMARY KEY, session TEXT NOT NULL, made_ms INTEGER NOT NULL, event TEXT NOT NULL);
-    CREATE INDEX news_of ON news (session);
-    CREATE TABLE meta (boot TEXT NOT NULL, base_us INTEGER NOT NULL, last_us INTEGER NOT NULL);
-    INSERT INTO meta VALUES ('', 0, 0);
-";
+/// Idle semaphores and news that nobody fetched are cleared away with one in so many commands.
+const SWEEP_EVERY: u32 = 256;
 
 /// An open file.
 pub(super) struct Database {
     connection: Connection,
     path: PathBuf,
+    identity: Identity,
     prefix: String,
     boot: Boot,
     /// What to add to the time since the machine started.
     base_us: i64,
-    executed: u64,
-}
-
-/// Where the file is unless said otherwise: in the user's state directory, else in the runtime directory.
-pub(crate) fn default_path() -> Result<PathBuf, String> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
-    match state.or_else(|| variable("XDG_RUNTIME_DIR")) {
-        Some(directory) => Ok(directory.join("permits/semaphores.db")),
-        None => Err(
-            "neither HOME nor XDG_STATE_HOME nor XDG_RUNTIME_DIR is set: name a file, local:/path/file.db"
-                .into(),
-        ),
-    }
+    /// The news up to here has been read, and can be deleted.
+    read: i64,
+    executed: u32,
 }
 
 impl Database {
+    /// Opens the file, making it and the directories above it if there are none.
     pub(super) fn open(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        let denied = |error: io::Error| StoreError::Denied { reason: format!("{}: {error}", path.display()) };
-        prepare(path).map_err(denied)?;
-        let boot = Boot::current().map_err(denied)?;
-        let failed = |error| failure(path, error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        connection.busy_timeout(BUSY).map_err(failed)?;
-        let mut database = Self {
-            connection,
-            path: path.to_owned(),
-            prefix: prefix.to_owned(),
-            boot,
-            base_us: 0,
-            executed: 0,
-        };
+        busy::until(Moment::now() + OPENING);
+        place::prepare(path, fill).map_err(|trouble| trouble.explain(path))?;
+        let denied =
+            |error: std::io::Error| StoreError::Denied { reason: format!("{}: {error}", path.display()) };
+        let failed = |error| failure(path, &error);
+        let identity = Identity::of(path).map_err(denied)?;
+        let connection = connect(path).map_err(failed)?;
+        if Identity::of(path).map_err(denied)? != identity {
+            let reason = format!("{} was replaced while it was opened", path.display());
+            return Err(StoreError::Unreachable { reason });
+        }
+        let (path, prefix, boot) = (path.to_owned(), prefix.to_owned(), Boot::current().map_err(denied)?);
+        let mut database =
+            Self { connection, path, identity, prefix, boot, base_us: 0, read: 0, executed: 0 };
         database.begin()?;
         Ok(database)
     }
 
-    /// Makes the tables in a new file, refuses one that is not ours, and notices a restart of the machine.
+    /// Refuses a file that is not ours, and notices a restart of the machine.
     fn begin(&mut self) -> Result<(), StoreError> {
-        let failed = |error| failure(&self.path, error);
-        let connection = &mut self.connection;
-        // Survives the death of any process at any moment. After a loss of power the last commands may be
-        // missing, but then the machine has restarted, and no lease counts any more.
-        connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
-        let ours = |id: i64, tables: i64| id == APPLICATION_ID || (id == 0 && tables == 0);
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let id: i64 =
-            transaction.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
-        let tables = transaction
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-            .map_err(failed)?;
-        let version: i64 =
-            transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-        if !ours(id, tables) {
-            let reason = format!("{} is a database of another program", self.path.display());
-            return Err(StoreError::Unsupported { reason });
+        let failed = |error| failure(&self.path, &error);
+        let unsupported = |reason: String| Err(StoreError::Unsupported { reason });
+        let file = self.path.display();
+        let (mut id, mut version, tables) = form(&self.connection).map_err(failed)?;
+        if (id, tables) == (0, 0) {
+            // Empty, such as `mktemp` makes it; or just being filled by another process.
+            initialize(&mut self.connection).map_err(failed)?;
+            (id, version, _) = form(&self.connection).map_err(failed)?;
         }
-        if tables == 0 {
-            transaction.execute_batch(SCHEMA).map_err(failed)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-            transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
-        } else if version != VERSION {
-            let reason = format!(
-                "{} has form {version}, this program knows form {VERSION}: use another file, or the newer program",
-                self.path.display()
+        if id != APPLICATION_ID {
+            return unsupported(format!("{file} is a database of another program: name another file"));
+        }
+        if version != VERSION {
+            return unsupported(format!(
+                "{file} has form {version}, this program knows form {VERSION}: use the program that made it, or \
+                 another file"
+            ));
+        }
+        if self.connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
+            let error = rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY),
+                None,
             );
-            return Err(StoreError::Unsupported { reason });
+            return Err(failed(error));
         }
-        let (boot, base_us, last_us): (String, i64, i64) = transaction
-            .query_row("SELECT boot, base_us, last_us FROM meta", [], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })
-            .map_err(failed)?;
-        self.base_us = base_us;
-        if boot != self.boot.id {
-            let elapsed_us = self.boot.elapsed_us();
-            self.base_us = wall_us().max(last_us + 1) - elapsed_us;
-            transaction
-                .execute("UPDATE meta SET boot = ?1, base_us = ?2", (&self.boot.id, self.base_us))
-                .map_err(failed)?;
-            end_all(&transaction).map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)?;
-        // Outside of a transaction, and remembered by the file.
-        let connection = &self.connection;
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).map_err(failed)
+        self.connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+        limit_log(&self.connection, LOG_PAGES).map_err(failed)?;
+        let boot = &self.boot;
+        let known = clock(&self.connection).map_err(failed)?;
+        self.base_us = if known.boot == boot.id {
+            known.base_us
+        } else {
+            let transaction = begin_writing(&mut self.connection).map_err(failed)?;
+            let base_us = restart(&transaction, boot).map_err(failed)?;
+            transaction.commit().map_err(failed)?;
+            base_us
+        };
+        Ok(())
     }
 
-    /// Executes a command. Returns the reply, and the events that are for `session` itself.
+    /// Opens the file that has the name now, if that is another than the one that is open. Says whether it was.
+    ///
+    /// Somebody has deleted the file, and whoever comes now makes another. It is as if the store had lost all it
+    /// knew: holders that renew come back, if what they hold still fits.
+    pub(super) fn follow(&mut self) -> Result<bool, StoreError> {
+        match Identity::of(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(false),
+            // Perhaps the process has given up rights that it needed to open it.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Ok(false),
+            _ if !place::directory(&self.path).exists() => {
+                let reason = format!("{} was deleted, with its directory", self.path.display());
+                Err(StoreError::Unreachable { reason })
+            }
+            _ => {
+                *self = Self::open(&self.path, &self.prefix)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Executes a command, waiting for other processes until `deadline`. Returns the reply, and the events that
+    /// are for `session` itself.
     pub(super) fn execute(
         &mut self,
         command: &Command,
         session: &Id,
+        deadline: Moment,
     ) -> Result<(Reply, Vec<Event>), StoreError> {
-        let malformed = |error: serde_json::Error| StoreError::Malformed { reason: error.to_string() };
-        let failed = |error| failure(&self.path, error);
-        self.executed += 1;
-        let sweep = self.executed.is_multiple_of(SWEEP_EVERY);
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        busy::until(deadline);
+        self.executed = self.executed.saturating_add(1);
+        if self.executed == BUSY_AFTER {
+            limit_log(&self.connection, BUSY_LOG_PAGES).map_err(|error| failure(&self.path, &error))?;
+        }
+        let lasting = matches!(command.operation, Operation::SetLimit { .. } | Operation::Pause(_));
+        if lasting {
+            self.synchronize("FULL")?;
+        }
+        let result = match self.write(command, session) {
+            // The log cannot grow.
+            Err(StoreError::OutOfMemory { .. }) if self.make_room(&command.operation) => {
+                self.write(command, session)
+            }
+            result => result,
+        };
+        if lasting {
+            self.synchronize("NORMAL")?;
+        }
+        result
+    }
+
+    fn synchronize(&self, how: &str) -> Result<(), StoreError> {
+        let set = self.connection.pragma_update(None, "synchronous", how);
+        set.map_err(|error| failure(&self.path, &error))
+    }
+
+    fn write(&mut self, command: &Command, session: &Id) -> Result<(Reply, Vec<Event>), StoreError> {
+        let failed = |error| failure(&self.path, &error);
+        let (path, prefix, name) = (&self.path, self.prefix.as_str(), command.semaphore.as_str());
+        let transaction = begin_writing(&mut self.connection).map_err(failed)?;
         // Read under the lock, so that time does not run backwards from one command to the next.
-        let now_us = self.base_us + self.boot.elapsed_us();
-        let now_ms = now_us / 1000;
-        let key = (self.prefix.as_str(), command.semaphore.as_str());
-        let stored: Option<String> = transaction
-            .prepare_cached("SELECT state FROM semaphores WHERE prefix = ?1 AND name = ?2")
-            .and_then(|mut select| select.query_row(key, |row| row.get(0)).optional())
-            .map_err(failed)?;
-        let existed = stored.is_some();
-        let mut state: Option<State> =
-            stored.map(|text| serde_json::from_str(&text)).transpose().map_err(malformed)?;
+        let elapsed_us = self.base_us + self.boot.elapsed_us();
+        let now_us = tick(&transaction, elapsed_us, &self.boot).map_err(failed)?;
+        let Some(now_us) = now_us else {
+            let reason = format!("another machine uses {} too: share a server instead", path.display());
+            return Err(StoreError::Unsupported { reason });
+        };
+        let stored = stored(&transaction, prefix, name).map_err(failed)?;
+        let mut state = stored.as_deref().map(|text| read_state(path, name, text)).transpose()?;
         let now = u64::try_from(now_us).unwrap_or_default();
         // Nothing is lost while the machine is up, so there is nothing to recover from.
         let server = Server { now_us: now, run_id: "local", uptime_ms: u64::MAX };
         let (reply, events) = model::apply(&mut state, &server, command);
-        if let Some(state) = &state {
-            let text = serde_json::to_string(state).map_err(malformed)?;
-            let expires_ms =
-                (!state.pinned && !state.paused).then(|| i64::try_from(state.expires_ms).unwrap_or(i64::MAX));
-            transaction
-                .prepare_cached("INSERT OR REPLACE INTO semaphores VALUES (?1, ?2, ?3, ?4)")
-                .and_then(|mut insert| insert.execute((key.0, key.1, text, expires_ms)))
-                .map_err(failed)?;
-        } else if existed {
-            transaction
-                .execute("DELETE FROM semaphores WHERE prefix = ?1 AND name = ?2", key)
-                .map_err(failed)?;
+        match &state {
+            Some(state) => store(&transaction, prefix, name, state).map_err(failed)?,
+            None if stored.is_some() => forget(&transaction, prefix, name).map_err(failed)?,
+            None => {}
         }
         let (own, others): (Vec<Event>, Vec<Event>) =
             events.into_iter().partition(|event| event.session == *session);
-        for event in others {
-            let text = serde_json::to_string(&event).map_err(malformed)?;
+        leave(&transaction, &others, now_us / 1000).map_err(failed)?;
+        if self.read > 0 {
             transaction
-                .prepare_cached("INSERT INTO news (session, made_ms, event) VALUES (?1, ?2, ?3)")
-                .and_then(|mut insert| insert.execute((event.session.as_str(), now_ms, text)))
+                .prepare_cached("DELETE FROM news WHERE session = ?1 AND id <= ?2")
+                .and_then(|mut delete| delete.execute((session.as_str(), self.read)))
                 .map_err(failed)?;
         }
-        transaction
-            .prepare_cached("UPDATE meta SET last_us = ?1")
-            .and_then(|mut update| update.execute([now_us]))
-            .map_err(failed)?;
-        if sweep {
-            transaction.execute("DELETE FROM semaphores WHERE expires_ms <= ?1", [now_ms]).map_err(failed)?;
-            transaction.execute("DELETE FROM news WHERE made_ms < ?1", [now_ms - NEWS_MS]).map_err(failed)?;
+        if fastrand::u32(..SWEEP_EVERY) == 0 {
+            sweep(&transaction, now_us / 1000).map_err(failed)?;
         }
         transaction.commit().map_err(failed)?;
+        self.read = 0;
         Ok((reply, own))
     }
 
+    /// Moves what is in the log to where it belongs, so that the next command overwrites the log. Says whether
+    /// that has been done, and whether there is room for this operation too: nobody is to be let in who might take
+    /// the room that those inside need to renew and to release.
+    fn make_room(&self, operation: &Operation) -> bool {
+        let number = |sql| self.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let blocked = number("PRAGMA wal_checkpoint(RESTART)");
+        let takes_room = matches!(operation, Operation::Acquire { .. });
+        let room = || number("PRAGMA freelist_count").is_ok_and(|pages| pages >= RESERVE_PAGES * 3 / 4);
+        matches!(blocked, Ok(0)) && (!takes_room || room())
+    }
+
     /// The semaphores of this prefix that are in use or kept.
-    pub(super) fn list(&self) -> Result<Vec<Name>, StoreError> {
-        let failed = |error| failure(&self.path, error);
+    pub(super) fn list(&self, deadline: Moment) -> Result<Vec<Name>, StoreError> {
+        busy::until(deadline);
+        let failed = |error| failure(&self.path, &error);
         let now_ms = (self.base_us + self.boot.elapsed_us()) / 1000;
         let mut select = self
             .connection
@@ -214,8 +237,8 @@ impl Database {
             .map_err(failed)?;
         let names = select.query_map((&self.prefix, now_ms), |row| row.get(0)).map_err(failed)?;
         let names: Vec<String> = names.collect::<Result<_, _>>().map_err(failed)?;
-        let malformed = |invalid: Invalid| StoreError::Malformed { reason: invalid.to_string() };
-        names.iter().map(|name| Name::new(name).map_err(malformed)).collect()
+        let damaged = |invalid: Invalid| damaged(&self.path, invalid);
+        names.iter().map(|name| Name::new(name).map_err(damaged)).collect()
     }
 
     /// Changes when another process has written.
@@ -223,130 +246,95 @@ impl Database {
         self.connection
             .prepare_cached("PRAGMA data_version")
             .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)))
-            .map_err(|error| failure(&self.path, error))
+            .map_err(|error| failure(&self.path, &error))
     }
 
-    /// Takes what other processes have left for `session`.
-    pub(super) fn take_news(&mut self, session: &Id) -> Result<Vec<Event>, StoreError> {
-        let failed = |error| failure(&self.path, error);
-        let any: Option<i64> = self
+    /// What other processes have left for `session` since the last time. It is deleted with its next command:
+    /// so whoever is granted something hears of it without waiting for anybody who writes.
+    pub(super) fn news(&mut self, session: &Id) -> Result<Vec<Event>, StoreError> {
+        let failed = |error| failure(&self.path, &error);
+        let mut select = self
             .connection
-            .prepare_cached("SELECT 1 FROM news WHERE session = ?1 LIMIT 1")
-            .and_then(|mut select| select.query_row([session.as_str()], |row| row.get(0)).optional())
+            .prepare_cached("SELECT id, event FROM news WHERE session = ?1 AND id > ?2 ORDER BY id")
             .map_err(failed)?;
-        if any.is_none() {
-            return Ok(Vec::new());
-        }
-        let mut delete = self
-            .connection
-            .prepare_cached("DELETE FROM news WHERE session = ?1 RETURNING id, event")
+        let rows = select
+            .query_map((session.as_str(), self.read), |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(failed)?;
-        let rows =
-            delete.query_map([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-        let mut rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>().map_err(failed)?;
-        rows.sort_unstable();
+        let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>().map_err(failed)?;
         let read = |(_, text): &(i64, String)| serde_json::from_str(text);
-        rows.iter()
-            .map(read)
-            .collect::<Result<_, _>>()
-            .map_err(|error: serde_json::Error| StoreError::Malformed { reason: error.to_string() })
+        let events = rows.iter().map(read).collect::<Result<_, _>>();
+        self.read = rows.last().map_or(self.read, |(id, _)| *id);
+        events.map_err(|error: serde_json::Error| damaged(&self.path, error))
+    }
+
+    /// How many stand in this line before the first of `session`'s.
+    pub(super) fn position(&self, semaphore: &Name, session: &Id) -> Result<Option<u64>, StoreError> {
+        let stored = stored(&self.connection, &self.prefix, semaphore.as_str())
+            .map_err(|error| failure(&self.path, &error))?;
+        let Some(text) = stored else { return Ok(None) };
+        let state = read_state(&self.path, semaphore.as_str(), &text)?;
+        let ours = |holder| state.entries.get(holder).is_some_and(|entry| entry.session == *session);
+        Ok(state.queue.values().position(ours).map(|position| position as u64))
     }
 }
 
-/// The machine has restarted: nobody of before is alive.
-fn end_all(transaction: &rusqlite::Transaction<'_>) -> rusqlite::Result<()> {
-    transaction.execute("DELETE FROM news", [])?;
-    let mut select = transaction.prepare("SELECT prefix, name, state FROM semaphores")?;
-    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let rows: Vec<(String, String, String)> = rows.collect::<Result<_, _>>()?;
-    for (prefix, name, text) in rows {
-        let Ok(mut state) = serde_json::from_str::<State>(&text) else { continue };
-        state.end_all();
-        let text = serde_json::to_string(&state)
-            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-        transaction.execute(
-            "UPDATE semaphores SET state = ?3 WHERE prefix = ?1 AND name = ?2",
-            (prefix, name, text),
-        )?;
-    }
-    Ok(())
+/// What may go wrong while a new file is made.
+enum Trouble {
+    System(std::io::Error),
+    Sqlite(rusqlite::Error),
 }
 
-/// Makes the file and the directory above it, for this user alone, and refuses another user's.
-///
-/// A file that is there is never opened here: closing it again would give up the locks of whoever has it open in
-/// this process. A new one gets its name when it has been closed.
-fn prepare(path: &Path) -> io::Result<()> {
-    if !path.exists() {
-        make(path)?;
-    }
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
-    }
-    #[cfg(unix)]
-    check_owner(&metadata)?;
-    Ok(())
-}
-
-fn make(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    if !directory.exists() {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(directory)?;
-    }
-    let own = directory.join(format!(".permits-{}-{:016x}", std::process::id(), fastrand::u64(..)));
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    drop(options.open(&own)?);
-    let named = fs::hard_link(&own, path);
-    fs::remove_file(&own)?;
-    match named {
-        // Another process was faster: its file will do.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        named => named,
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
     }
 }
 
-#[cfg(unix)]
-fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-    let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    let refused = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    if owner != user {
-        return refused(format!("it belongs to user {owner}, not to user {user}"));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return refused("others may write to it: chmod 600".into());
-    }
-    Ok(())
-}
-
-/// What an error of SQLite's means.
-pub(super) fn failure(path: &Path, error: rusqlite::Error) -> StoreError {
-    let reason = format!("{}: {error}", path.display());
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Unreachable { reason },
-        Some(ErrorCode::NotADatabase) => {
-            StoreError::Unsupported { reason: format!("{} is not a database", path.display()) }
+impl Trouble {
+    fn explain(self, path: &Path) -> StoreError {
+        let reason = |error: std::io::Error| format!("{}: {error}", path.display());
+        match self {
+            Self::System(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                StoreError::OutOfMemory { reason: reason(error) }
+            }
+            Self::System(error) => StoreError::Denied { reason: reason(error) },
+            Self::Sqlite(error) => failure(path, &error),
         }
-        Some(ErrorCode::DatabaseCorrupt) => StoreError::Malformed { reason },
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            StoreError::Denied { reason }
-        }
-        Some(ErrorCode::DiskFull) => StoreError::OutOfMemory { reason },
-        _ => StoreError::Rejected { reason },
     }
+}
+
+/// Fills a new file, which has another name yet.
+fn fill(path: &Path) -> Result<(), Trouble> {
+    let filled = connect(path).and_then(|mut connection| {
+        initialize(&mut connection)?;
+        connection.execute_batch(RESERVE)?;
+        // Closed without a log: it would keep the name that the file has now.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        connection.close().map_err(|(_, error)| error)
+    });
+    filled.map_err(Trouble::Sqlite)
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    // Before anything else: another program's file is not to be touched by closing it either.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    busy::install(&connection)?;
+    Ok(connection)
+}
+
+fn limit_log(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))
+}
+
+fn read_state(path: &Path, name: &str, text: &str) -> Result<State, StoreError> {
+    serde_json::from_str(text).map_err(|error| damaged(path, format!("semaphore {name:?}: {error}")))
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
@@ -368,10 +356,10 @@ mod tests {
         let path = directory.path().join("semaphores.db");
         let mut first = Database::open(&path, "permits").expect("it is new");
         // Locked from the first use on.
-        first.take_news(&Id::new("s").expect("valid")).expect("it is open");
+        first.news(&Id::new("s").expect("valid")).expect("it is open");
         let before = locks(&path);
         assert!(before > 0, "an open file is locked");
-        prepare(&path).expect("it is ours");
+        place::prepare(&path, fill).ok().expect("it is ours");
         assert_eq!(locks(&path), before);
         drop(first);
     }
@@ -383,7 +371,10 @@ mod tests {
         drop(Database::open(&path, "permits").expect("it is new"));
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().expect("it has one"))), (0o600, 0o700));
-        let entries = fs::read_dir(directory.path().join("new")).expect("it is there").count();
-        assert_eq!(entries, 1, "nothing else is left in it");
+        for entry in fs::read_dir(directory.path().join("new")).expect("it is there") {
+            let entry = entry.expect("it can be read").path();
+            assert!(entry.to_string_lossy().contains("/semaphores.db"), "something else is left: {entry:?}");
+            assert_eq!(mode(&entry), 0o600, "{entry:?}");
+        }
     }
 }

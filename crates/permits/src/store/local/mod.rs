@@ -1,18 +1,42 @@
 //! The local store: the model, and a file that many processes of one machine share. No server.
 //!
 //! Each command is one SQLite transaction. A grant for another process's waiter is left in a table that serves
-//! as its letter box; that process sees that somebody wrote by `PRAGMA data_version`, which costs a few
-//! microseconds and no lock, and is looked at every 2 ms while it waits. Nobody polls who does not wait.
+//! as its letter box; that process sees that somebody wrote by `PRAGMA data_version`, which takes a few
+//! microseconds and no lock. Who stands first in line looks every 2 to 5 ms, who stands further back more rarely,
+//! who only holds ten times a second, and nobody else ever does.
 //!
-//! - `file`: where it is, who may use it, what is in it.
+//! - `place`: where the file is, who may use it, and which file a name stands for.
+//! - `file`: how it is opened, followed when it is replaced, read and written; `tables`: what is in it.
 //! - `clock`: time that goes on while the machine sleeps, and ends every lease when it restarts.
+//! - `watch`: how often to look for news.
+//! - `busy`, `failure`: waiting for other processes, and what may go wrong.
 //! - `examination`: what is wrong with a file.
 //!
-//! For one machine only: SQLite's locks and its shared memory do not work over network file systems.
+//! # What holds
+//! - A process may be killed at any moment: the file is as some command left it. So it is after a loss of power,
+//!   and what an operator set (a pinned limit, a pause) was on the disk before the answer, as far as the disk
+//!   tells the truth.
+//! - A restart of the machine ends all leases. The wall clock is read when a file is new or the machine has
+//!   restarted, and never else: to set it changes nothing. Tokens rise even if it went back.
+//! - A full disk does not take away what is held: the log is emptied and used again, so there is room to renew
+//!   and to release, for a few hundred holders and waiters. (Not on a file system that never overwrites, such as
+//!   btrfs.) To acquire may fail.
+//! - A process that is stopped in the middle of a command (SIGSTOP, a debugger) holds up the others until it goes
+//!   on or is killed: their commands fail as if the store were out of reach, and are tried again.
+//! - Whoever deletes the file makes the store forget: its users follow to the new file, holders first, and come
+//!   back if they fit. For up to a lease too many may hold, if newcomers were faster than the next look.
+//!
+//! For one machine only. SQLite's locks and its shared memory do not work over network file systems; those that
+//! are known as such are refused, and another machine that uses the file all the same is noticed by its boot.
 
+mod busy;
 mod clock;
 pub(super) mod examination;
+mod failure;
 mod file;
+mod place;
+mod tables;
+mod watch;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -20,24 +44,25 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use self::file::Database;
-pub(crate) use self::file::default_path;
+pub(crate) use self::place::parse;
+use self::watch::Watch;
 use super::{Executing, Listing, Opening, Signal, Signals, Store, StoreError};
-use crate::protocol::{Acquired, Answers, Command, Event, Id, Name, News, Operation, Renewed, Reply};
+use crate::clock::Moment;
+use crate::protocol::{Command, Id, Name, Reply};
 
-/// How often to look for news while waiting in line.
-const WAITING_EVERY: Duration = Duration::from_millis(2);
-
-/// How often to look for news while only holding: a revocation is the only news then.
-const HOLDING_EVERY: Duration = Duration::from_millis(100);
+/// How long those who only wait stay away from a file that has taken the place of another: longer than holders
+/// take to notice. Otherwise they would find it free.
+const HOLDERS_FIRST: Duration = Duration::from_millis(300);
 
 /// A session's access to a file.
 pub(crate) struct LocalStore {
     requests: mpsc::Sender<Request>,
 }
 
+/// What to do, and until when to wait for other processes.
 enum Request {
-    Execute { command: Command, answer: Answer<Reply> },
-    List { answer: Answer<Vec<Name>> },
+    Execute { command: Command, deadline: Moment, answer: Answer<Reply> },
+    List { deadline: Moment, answer: Answer<Vec<Name>> },
 }
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -50,7 +75,7 @@ impl LocalStore {
         // A new channel has room, and if the session is gone nobody minds.
         let _ = opening.signals.try_send(Signal::Up);
         let clerk =
-            Clerk { database, session: opening.session, signals: opening.signals, ours: Ours::default() };
+            Clerk { database, session: opening.session, signals: opening.signals, watch: Watch::default() };
         // Waiting for a lock blocks, and must not hold up the session's own thread.
         std::thread::Builder::new()
             .name("permits-local".into())
@@ -64,15 +89,21 @@ impl Store for LocalStore {
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
         let (answer, receiver) = oneshot::channel();
         // If the thread has ended, the answer's channel closes.
-        let _ = self.requests.send(Request::Execute { command: command.clone(), answer });
+        let (command, deadline) = (command.clone(), deadline(patience));
+        let _ = self.requests.send(Request::Execute { command, deadline, answer });
         Box::pin(answered(receiver, patience))
     }
 
     fn list(&self, patience: Duration) -> Listing<'_> {
         let (answer, receiver) = oneshot::channel();
-        let _ = self.requests.send(Request::List { answer });
+        let _ = self.requests.send(Request::List { deadline: deadline(patience), answer });
         Box::pin(answered(receiver, patience))
     }
+}
+
+/// Until when to wait for other processes, so that there is time to say that it was in vain.
+fn deadline(patience: Duration) -> Moment {
+    Moment::now() + patience * 7 / 8
 }
 
 async fn answered<T>(
@@ -91,123 +122,73 @@ struct Clerk {
     database: Database,
     session: Id,
     signals: Signals,
-    ours: Ours,
+    watch: Watch,
 }
 
 impl Clerk {
     fn serve(mut self, requests: &mpsc::Receiver<Request>) {
-        let mut version = None;
+        let (mut version, mut changed) = (None, Moment::now());
         loop {
-            let request = match self.ours.look_every() {
+            let request = match self.watch.look_every(Moment::now().since(changed)) {
                 Some(interval) => requests.recv_timeout(interval),
                 None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
+            let followed = self.database.follow();
+            if let Ok(true) = followed {
+                // Another file: it may know nothing of us.
+                if !self.watch.holds() {
+                    std::thread::sleep(HOLDERS_FIRST);
+                }
+                version = None;
+                self.signal(Signal::Up);
+            }
+            // Whoever asked may have run out of patience.
             match request {
-                Ok(Request::Execute { command, answer }) => self.execute(&command, answer),
-                // Whoever asked may have run out of patience.
-                Ok(Request::List { answer }) => drop(answer.send(self.database.list())),
+                Ok(Request::Execute { command, deadline, answer }) => {
+                    let result = followed.and_then(|_| self.execute(&command, deadline));
+                    let _ = answer.send(result);
+                }
+                Ok(Request::List { deadline, answer }) => {
+                    let _ = answer.send(followed.and_then(|_| self.database.list(deadline)));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // What cannot be read now is read the next time, or heals by a renewal.
             let current = self.database.version().ok();
-            if current.is_some() && current == version {
-                continue;
-            }
-            if let Ok(news) = self.database.take_news(&self.session) {
-                version = current;
-                for event in news {
-                    self.tell(event);
+            if current.is_none() || current != version {
+                changed = Moment::now();
+                if self.look().is_ok() {
+                    version = current;
                 }
             }
         }
     }
 
-    fn execute(&mut self, command: &Command, answer: Answer<Reply>) {
-        let result = self.database.execute(command, &self.session);
-        let result = result.map(|(reply, own_events)| {
-            self.ours.note(&command.operation, &reply.answers);
-            for event in own_events {
-                self.tell(event);
-            }
-            reply
-        });
-        // Whoever asked may have run out of patience.
-        let _ = answer.send(result);
+    fn execute(&mut self, command: &Command, deadline: Moment) -> Result<Reply, StoreError> {
+        let (reply, own_events) = self.database.execute(command, &self.session, deadline)?;
+        self.watch.note(command, &reply.answers);
+        for event in own_events {
+            self.watch.hear(&event);
+            self.signal(Signal::Event(event));
+        }
+        Ok(reply)
     }
 
-    fn tell(&mut self, event: Event) {
-        match event.news {
-            News::Granted(_) => self.ours.set(&event.request, Some(Standing::Holds)),
-            News::Revoked(_) | News::Refused => self.ours.set(&event.request, None),
+    /// Somebody has written: perhaps to us, and perhaps we stand further ahead now.
+    fn look(&mut self) -> Result<(), StoreError> {
+        busy::until(Moment::now());
+        for event in self.database.news(&self.session)? {
+            self.watch.hear(&event);
+            self.signal(Signal::Event(event));
         }
+        let (database, session) = (&self.database, &self.session);
+        self.watch.move_up(|semaphore| database.position(semaphore, session).ok().flatten());
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
         // The session has ended: so does this thread, soon.
-        let _ = self.signals.blocking_send(Signal::Event(event));
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Waits,
-    Holds,
-}
-
-/// Our own requests, as far as it matters for how often to look for news.
-#[derive(Default)]
-struct Ours {
-    standing: std::collections::HashMap<Id, Standing>,
-    waiting: usize,
-}
-
-impl Ours {
-    fn look_every(&self) -> Option<Duration> {
-        match (self.waiting, self.standing.len()) {
-            (_, 0) => None,
-            (0, _) => Some(HOLDING_EVERY),
-            _ => Some(WAITING_EVERY),
-        }
-    }
-
-    fn set(&mut self, request: &Id, standing: Option<Standing>) {
-        let before = match standing {
-            Some(standing) => self.standing.insert(request.clone(), standing),
-            None => self.standing.remove(request),
-        };
-        self.waiting -= usize::from(before == Some(Standing::Waits));
-        self.waiting += usize::from(standing == Some(Standing::Waits));
-    }
-
-    fn note(&mut self, operation: &Operation, answers: &Answers) {
-        match (operation, answers) {
-            (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
-                for (request, acquired) in requests.iter().zip(answers) {
-                    let standing = match acquired {
-                        Acquired::Granted(_) => Some(Standing::Holds),
-                        Acquired::Waiting { .. } => Some(Standing::Waits),
-                        Acquired::Refused(_) => None,
-                    };
-                    self.set(&request.request, standing);
-                }
-            }
-            (Operation::Renew(requests), Answers::Renew(answers)) => {
-                for (renew, renewed) in requests.iter().zip(answers) {
-                    let standing = match renewed {
-                        Renewed::Held | Renewed::Granted(_) => Some(Standing::Holds),
-                        Renewed::Waiting { .. } => Some(Standing::Waits),
-                        Renewed::Lost | Renewed::Again | Renewed::ExceedsLimit => None,
-                    };
-                    self.set(&renew.request, standing);
-                }
-            }
-            (Operation::Adopt(adopt), Answers::Adopt(true)) => {
-                self.set(&adopt.new_request, Some(Standing::Holds));
-            }
-            (Operation::Release(requests), _) => {
-                for release in requests {
-                    self.set(&release.request, None);
-                }
-            }
-            _ => {}
-        }
+        let _ = self.signals.blocking_send(signal);
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use crate::event::{What, now, tell, tell_at};
 
-/// The semaphore of all workers. Each test has a server of its own.
+/// The semaphore of all workers. Each test has a store of its own.
 pub(crate) const SEMAPHORE: &str = "faults";
 
 /// The bound of the line: a number that occurs nowhere else, by which a request to acquire is recognized.
@@ -125,7 +125,7 @@ async fn serve(url: &str) {
         .max_waiters(MAX_WAITERS)
         .connect()
         .await
-        .expect("the server can be reached");
+        .expect("the store can be reached");
     let semaphore = client.semaphore(SEMAPHORE, setting(LIMIT).parse().expect("the limit is a number"));
     tell("-", What::Connected);
     let mut told = listen();

@@ -1,0 +1,174 @@
+//! Users of the file die or stop, at any moment.
+
+use std::io::{BufRead as _, Write as _};
+use std::time::Duration;
+
+use permits::{AcquireError, StoreError};
+use permits_testkit::{Guard, wait};
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::crew::{LIMIT, Worker, micros, random};
+use crate::errand;
+use crate::event::{What, now};
+use crate::stage::Stage;
+
+/// In the line, while holding, while reading, in the middle of writing: with enough kills, all of it.
+#[test]
+fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many() {
+    const WORKERS: usize = 5;
+    const KILLS: usize = 120;
+    let stage = Stage::new(3, Duration::from_millis(150));
+    let mut random = random();
+    let start = |number: usize| -> Worker {
+        let mut worker = stage.worker(&format!("worker-{number}"));
+        worker.work(1, Duration::from_millis(40));
+        worker
+    };
+    let mut workers: Vec<Worker> = (0..WORKERS).map(start).collect();
+    for number in 0..KILLS {
+        let victim = random.usize(..WORKERS);
+        let pause = Duration::from_micros(random.u64(..100_000));
+        // Not for something to happen: the moment of the fault is what is drawn.
+        std::thread::sleep(pause);
+        if random.u8(..4) == 0 {
+            workers[victim].pause();
+            std::thread::sleep(pause);
+        }
+        workers[victim].kill();
+        stage.assert_sound();
+        workers[victim] = start(WORKERS + number);
+    }
+    let dead_holders = stage.grants().iter().filter(|grant| grant.releasing.or(grant.lost).is_none()).count();
+    for mut worker in workers {
+        worker.stop();
+        worker.close();
+    }
+    let grants = stage.grants().len();
+    println!("{KILLS} kills, {grants} grants, {dead_holders} of them to workers killed while they held");
+    assert!(
+        dead_holders > KILLS / 20 && grants > KILLS,
+        "{dead_holders} of {grants}: too quiet to show anything"
+    );
+    stage.assert_safe();
+    stage.assert_at_rest();
+}
+
+/// The waiter renews every 20 s. What comes sooner it has asked for because the store said when to.
+#[test]
+fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
+    let stage = Stage::new(1, Duration::from_secs(1));
+    let (mut holder, mut waiter) =
+        (stage.worker("holder"), stage.worker_at("waiter", &stage.url(), Duration::from_secs(60)));
+    holder.acquire("first");
+    waiter.ask("next");
+    stage.await_waiting(1);
+    holder.kill();
+    let (next, first) = (waiter.acquired("next"), holder.granted("first"));
+    assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
+    assert!(next.acquired < first.until + 10 * micros(stage.lease), "{first:?} {next:?}");
+    println!("granted {} us after the dead holder's deadline", next.acquired - first.until);
+
+    waiter.release("next");
+    waiter.close();
+    stage.assert_safe();
+    stage.assert_at_rest();
+}
+
+#[test]
+fn a_killed_waiter_is_skipped() {
+    let stage = Stage::new(1, Duration::from_millis(600));
+    let (mut holder, mut doomed) = (stage.worker("holder"), stage.worker("doomed"));
+    let mut survivor = stage.worker("survivor");
+    holder.acquire("first");
+    doomed.ask("never");
+    stage.await_waiting(1);
+    survivor.ask("next");
+    stage.await_waiting(2);
+    doomed.kill();
+    stage.await_waiting(1);
+    holder.release("first");
+    survivor.acquired("next");
+    assert_eq!(stage.grants().len(), 2);
+
+    survivor.release("next");
+    survivor.close();
+    holder.close();
+    stage.assert_safe();
+    stage.assert_at_rest();
+}
+
+/// An errand: writes to the file, and stays in the middle of that until told to go on.
+pub(crate) fn write_until_told() {
+    let mut connection = Connection::open(errand::place()).expect("it can be opened");
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("nobody else writes");
+    transaction.execute("DELETE FROM semaphores", []).expect("it has the table");
+    println!("writing");
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    drop(transaction);
+    println!("done");
+}
+
+fn writer(stage: &Stage) -> (Guard, std::process::ChildStdin) {
+    let mut child = errand::command("write", &stage.path()).spawn().expect("a test can start itself");
+    let stdin = child.stdin.take().expect("it is piped");
+    let mut process = Guard::new(child);
+    let lines = process.lines();
+    while lines.next_line(LIMIT).expect("it writes").trim() != "writing" {}
+    // Whatever else it says has room in the pipe.
+    drop(lines);
+    (process, stdin)
+}
+
+#[test]
+fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
+    let stage = Stage::new(1, Duration::from_secs(60));
+    let client = stage.client();
+    let held = stage.semaphore(&client).acquire().expect("it is free");
+    let (mut writer, mut stdin) = writer(&stage);
+    writer.pause();
+    let hasty = permits::Client::builder(stage.url()).store_timeout(Duration::from_millis(500));
+    let hasty = permits::blocking::Client::connect_with(hasty).expect("to look needs no lock");
+    match stage.semaphore(&hasty).try_acquire() {
+        Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
+            assert!(reason.contains("locked by another process"), "{reason}");
+        }
+        other => panic!("somebody else writes: {other:?}"),
+    }
+    let other = stage.worker("other");
+    let mut other = other;
+    other.ask("next");
+    assert!(held.is_held());
+    writer.resume();
+    writeln!(stdin, "go on").expect("it listens");
+    stage.await_waiting(1);
+    held.release().expect("nobody holds us up");
+    other.acquired("next");
+    other.release("next");
+    other.close();
+    assert!(!other_failed(&stage), "it has waited, and that is all");
+    hasty.close().expect("nobody holds us up");
+    client.close().expect("nobody holds us up");
+    stage.assert_at_rest();
+}
+
+fn other_failed(stage: &Stage) -> bool {
+    stage.count(|what| matches!(what, What::Failed(_) | What::Lost(_))) > 0
+}
+
+#[test]
+fn what_a_process_had_half_written_when_it_was_killed_never_was() {
+    let stage = Stage::new(1, Duration::from_secs(60));
+    let client = stage.client();
+    let held = stage.semaphore(&client).acquire().expect("it is free");
+    let (mut writer, _stdin) = writer(&stage);
+    writer.kill();
+    let killed = now();
+    let seen = stage.semaphore(&client).inspect().expect("nobody holds us up");
+    println!("{} us after the kill the others go on", now() - killed);
+    assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
+    held.release().expect("it is held");
+    client.close().expect("nobody holds us up");
+    assert!(wait::until(LIMIT, || stage.waiting() == 0));
+    stage.assert_at_rest();
+}

@@ -1,0 +1,64 @@
+//! Very many processes.
+
+use std::time::Duration;
+
+use permits_testkit::wait;
+
+use crate::crew::{LIMIT, Worker};
+use crate::event::What;
+use crate::history::check_order;
+use crate::stage::Stage;
+use crate::worker::Told;
+
+const CROWD: usize = 40;
+
+#[test]
+fn forty_processes_are_served_in_the_order_in_which_they_came() {
+    let stage = Stage::new(3, Duration::from_secs(10));
+    let mut holder = stage.worker("holder");
+    for tag in ["one", "two", "three"] {
+        holder.acquire(tag);
+    }
+    let mut crowd: Vec<Worker> = (0..CROWD).map(|number| stage.worker(&format!("worker-{number}"))).collect();
+    for (number, worker) in crowd.iter_mut().enumerate() {
+        worker.tell(&Told::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
+        stage.await_waiting(number as i64 + 1);
+    }
+    for tag in ["one", "two", "three"] {
+        holder.tell_release(tag);
+    }
+    for worker in crowd.iter().chain([&holder]) {
+        worker.released(if std::ptr::eq(worker, &holder) { "three" } else { "turn" });
+    }
+    let grants = stage.grants();
+    assert_eq!(grants.len(), CROWD + 3);
+    check_order(&grants).unwrap_or_else(|violation| panic!("{violation}"));
+    for worker in crowd.into_iter().chain([holder]) {
+        worker.close();
+    }
+    stage.assert_safe();
+    stage.assert_at_rest();
+}
+
+/// Everybody writes at once, all the time: nobody is left behind.
+#[test]
+fn forty_processes_that_crowd_in_all_get_through() {
+    let stage = Stage::new(3, Duration::from_secs(10));
+    let mut crowd: Vec<Worker> = (0..CROWD).map(|number| stage.worker(&format!("worker-{number}"))).collect();
+    for worker in &mut crowd {
+        worker.work(1, Duration::from_millis(1));
+    }
+    let served = |worker: &Worker| {
+        (1..=3)
+            .all(|turn| worker.has_told(&format!("loop0.{turn}"), |what| matches!(what, What::Released(_))))
+    };
+    assert!(wait::until(LIMIT, || crowd.iter().all(served)), "somebody is left behind\n{}", stage.tail());
+    for worker in &mut crowd {
+        worker.stop();
+    }
+    for worker in crowd {
+        worker.close();
+    }
+    stage.assert_safe();
+    stage.assert_at_rest();
+}

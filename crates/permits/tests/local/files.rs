@@ -1,0 +1,187 @@
+//! Files that are none of ours, damaged, or of another form: each is refused with a reason that says what to do,
+//! and left as it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use permits::{AcquireError, StoreError};
+use rusqlite::Connection;
+
+use crate::stage::{Stage, await_closed, refusal};
+
+/// What is in a file, and in the log beside it, if there is one.
+fn content(path: &Path) -> (Vec<u8>, Vec<u8>) {
+    let log = fs::read(format!("{}-wal", path.display()));
+    (fs::read(path).expect("it is there"), log.unwrap_or_default())
+}
+
+/// Connects, which is refused, and leaves the file as it was.
+#[track_caller]
+fn refused(stage: &Stage) -> StoreError {
+    let before = content(&stage.path());
+    let error = refusal(stage.connect());
+    assert!(content(&stage.path()) == before, "untouched");
+    assert!(error.to_string().contains("semaphores.db"), "it names the file: {error}");
+    error
+}
+
+/// Makes a file of ours, with everything in it and no log beside it.
+fn ours() -> Stage {
+    let stage = Stage::small();
+    let client = stage.client();
+    for number in 0..50 {
+        client.semaphore(format!("semaphore {number}"), 5).set_limit(5).expect("the file can be used");
+    }
+    client.close().expect("the file can be used");
+    await_closed(stage.directory());
+    let log: (i64, i64) = stage
+        .sqlite()
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .expect("nobody else has it open");
+    assert_eq!(log, (0, 0));
+    stage
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused() {
+    for text in ["a text", &"a longer text. ".repeat(5000)] {
+        let stage = Stage::small();
+        fs::write(stage.path(), text).expect("there is room");
+        own(&stage.path());
+        let error = refused(&stage);
+        assert!(
+            matches!(&error, StoreError::Unsupported { reason } if reason.contains("name another file")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_database_of_another_program_is_refused() {
+    for mode in ["DELETE", "WAL"] {
+        let stage = Stage::small();
+        let theirs = Connection::open(stage.path()).expect("there is room");
+        theirs.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(())).expect("it is new");
+        theirs
+            .execute_batch("CREATE TABLE passwords (text); INSERT INTO passwords VALUES ('1234')")
+            .expect("it is new");
+        own(&stage.path());
+        let error = refused(&stage);
+        assert!(
+            matches!(&error, StoreError::Unsupported { reason } if reason.contains("another program")),
+            "{error}"
+        );
+        drop(theirs);
+        // Nobody has it open, now.
+        refused(&stage);
+        let theirs = Connection::open(stage.path()).expect("it is as it was");
+        let text: String =
+            theirs.query_row("SELECT * FROM passwords", [], |row| row.get(0)).expect("so it is");
+        assert_eq!(text, "1234");
+    }
+}
+
+#[test]
+fn a_file_of_a_newer_form_is_refused() {
+    let stage = ours();
+    stage.sqlite().pragma_update(None, "user_version", 2).expect("it is ours");
+    let error = refused(&stage);
+    let clear = |reason: &str| {
+        reason.contains("form 2") && reason.contains("form 1") && reason.contains("another file")
+    };
+    assert!(matches!(&error, StoreError::Unsupported { reason } if clear(reason)), "{error}");
+}
+
+#[test]
+fn a_file_with_damaged_pages_is_refused_and_can_be_replaced() {
+    let stage = ours();
+    let mut bytes = fs::read(stage.path()).expect("it is there");
+    bytes[4096..].fill(0x5A);
+    fs::write(stage.path(), &bytes).expect("there is room");
+    let error = refused(&stage);
+    assert!(matches!(&error, StoreError::Malformed { reason } if reason.contains("move it away")), "{error}");
+    // What it says to do helps.
+    for suffix in ["", "-wal", "-shm"] {
+        let path = PathBuf::from(format!("{}{suffix}", stage.path().display()));
+        if path.exists() {
+            fs::rename(&path, path.with_extension("bad")).expect("it is ours");
+        }
+    }
+    stage.assert_at_rest();
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_refused() {
+    let stage = ours();
+    let bytes = fs::read(stage.path()).expect("it is there");
+    fs::write(stage.path(), &bytes[..bytes.len() / 2]).expect("there is room");
+    let before = content(&stage.path());
+    let error = match stage.connect() {
+        // What is read to open it may be there.
+        Ok(client) => match client.semaphore("semaphore 49", 5).acquire() {
+            Err(AcquireError::Store(error)) => error,
+            other => panic!("half of it is missing: {other:?}"),
+        },
+        Err(permits::ConnectError::Store(error)) => error,
+        Err(other) => panic!("the URL is fine: {other}"),
+    };
+    assert!(matches!(&error, StoreError::Malformed { reason } if reason.contains("move it away")), "{error}");
+    assert!(content(&stage.path()).0 == before.0, "untouched");
+}
+
+#[test]
+fn a_semaphore_that_makes_no_sense_is_named_and_the_others_work() {
+    let stage = ours();
+    let sql = "UPDATE semaphores SET state = '{\"limit\": 5' WHERE name = 'semaphore 7'";
+    assert_eq!(stage.sqlite().execute(sql, []).expect("it is ours"), 1);
+    let client = stage.client();
+    match client.semaphore("semaphore 7", 5).acquire() {
+        Err(AcquireError::Store(StoreError::Malformed { reason })) => {
+            assert!(reason.contains("\"semaphore 7\"") && reason.contains("move it away"), "{reason}");
+        }
+        other => panic!("it makes no sense: {other:?}"),
+    }
+    client.semaphore("semaphore 8", 5).acquire().expect("this one does").release().expect("it is held");
+    client.close().expect("the file can be used");
+    let left: String = stage
+        .sqlite()
+        .query_row("SELECT state FROM semaphores WHERE name = 'semaphore 7'", [], |row| row.get(0))
+        .expect("it is there");
+    assert_eq!(left, "{\"limit\": 5", "untouched");
+}
+
+#[test]
+fn an_empty_file_is_used() {
+    let stage = Stage::small();
+    fs::write(stage.path(), "").expect("there is room");
+    own(&stage.path());
+    stage.assert_at_rest();
+}
+
+#[test]
+fn what_cannot_be_a_file_is_refused() {
+    let stage = Stage::small();
+    fs::create_dir(stage.path()).expect("there is room");
+    let error = refusal(stage.connect());
+    assert!(matches!(&error, StoreError::Denied { reason } if reason.contains("it is no file")), "{error}");
+
+    let stage = Stage::small();
+    fs::write(stage.directory().join("parent"), "a file").expect("there is room");
+    let below = crate::stage::url(&stage.directory().join("parent/semaphores.db"));
+    let error = refusal(permits::blocking::Client::connect(&below));
+    assert!(
+        matches!(&error, StoreError::Denied { reason } if reason.contains("parent/semaphores.db")),
+        "{error}"
+    );
+
+    let stage = Stage::small();
+    std::os::unix::fs::symlink("nowhere/semaphores.db", stage.path()).expect("there is room");
+    let error = refusal(stage.connect());
+    assert!(matches!(&error, StoreError::Denied { reason } if reason.contains("semaphores.db")), "{error}");
+}
+
+/// Nobody else may write to it, whatever the umask of whoever runs the tests.
+fn own(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+}

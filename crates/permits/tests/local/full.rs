@@ -1,0 +1,127 @@
+//! No room: the disk is full, or a file may not grow.
+//!
+//! What is held can be renewed and released all the same. The log has had room for a command before; emptied, it
+//! has room for the next.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::process::Command;
+use std::time::Duration;
+
+use permits::blocking::{Client, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, StoreError};
+use tempfile::TempDir;
+
+use crate::errand;
+use crate::stage::{Stage, refusal, url};
+
+/// The largest file, in blocks of 512 bytes: less than the log has before it is emptied by itself.
+const BLOCKS: u64 = 900;
+
+fn connect(path: &std::path::Path) -> Client {
+    let builder = permits::Client::builder(url(path)).lease(Duration::from_secs(60));
+    Client::connect_with(builder).expect("the file can be used")
+}
+
+/// Acquires until there is no room for more.
+fn acquire_all(semaphore: &Semaphore) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    loop {
+        // A long name takes room.
+        let options = AcquireOptions::new().holder(format!("{:0>200}", permits.len()));
+        match semaphore.acquire_with(options) {
+            Ok(permit) => permits.push(permit),
+            Err(AcquireError::Store(StoreError::OutOfMemory { reason })) => {
+                println!("{} permits; then: {reason}", permits.len());
+                return permits;
+            }
+            Err(other) => panic!("there are units: {other}"),
+        }
+    }
+}
+
+#[test]
+fn where_files_may_not_grow_what_is_held_can_be_renewed_and_released() {
+    let stage = Stage::small();
+    // The signal that goes with the limit would end the process.
+    let script = format!("trap '' XFSZ; ulimit -f {BLOCKS}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(std::env::current_exe().expect("a test knows its executable"));
+    println!(
+        "{:#?}",
+        errand::done(errand::send(command.args(errand::ARGUMENTS), "without_room", &stage.path()))
+    );
+    stage.assert_sound();
+}
+
+/// An errand.
+pub(crate) fn without_room() {
+    let client = connect(&errand::place());
+    let semaphore = client.semaphore("room", 100_000);
+    for _ in 0..300 {
+        semaphore.acquire().expect("the log is emptied when it is full").release().expect("it is held");
+    }
+    let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().expect("there is room")).collect();
+    for _ in 0..20 {
+        for permit in &permits {
+            permit.renew().expect("it can be renewed");
+        }
+    }
+    for permit in permits {
+        permit.release().expect("it can be released");
+    }
+    // Beyond what the file can hold nothing is promised but a clear word.
+    drop(acquire_all(&semaphore));
+}
+
+#[test]
+fn on_a_full_disk_what_is_held_can_be_renewed_and_released() {
+    let directory = TempDir::new().expect("there is room");
+    // A small disk of memory, which this process alone sees.
+    let alone = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        command.arg(format!("mount -t tmpfs -o size=1m permits \"$PERMITS_DISK\" && {script}"));
+        command.env("PERMITS_DISK", directory.path());
+        command
+    };
+    if !alone("true").output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: this system does not let its users mount anything");
+    }
+    let mut command = alone("exec \"$0\" \"$@\"");
+    command.arg(std::env::current_exe().expect("a test knows its executable"));
+    let said =
+        errand::done(errand::send(command.args(errand::ARGUMENTS), "on_a_full_disk", directory.path()));
+    println!("{said:#?}");
+}
+
+/// An errand.
+pub(crate) fn on_a_full_disk() {
+    let directory = errand::place();
+    let path = directory.join("semaphores.db");
+    let client = connect(&path);
+    let semaphore = client.semaphore("room", 100_000);
+    let permits: Vec<Permit> = (0..20).map(|_| semaphore.acquire().expect("there is room")).collect();
+    let filler = directory.join("filler");
+    let mut file = File::create(&filler).expect("there is room");
+    while file.write_all(&[0x5A; 512]).is_ok() {}
+
+    let error = refusal(Client::connect(&url(&directory.join("another.db"))));
+    assert!(matches!(error, StoreError::OutOfMemory { .. }), "a new file has no room: {error}");
+    let late = connect(&path);
+    let more = acquire_all(&late.semaphore("room", 100_000));
+    // Both have enough to do that the log has to be emptied many times.
+    for _ in 0..20 {
+        for permit in &permits {
+            permit.renew().expect("it can be renewed");
+        }
+    }
+    for permit in permits.into_iter().chain(more) {
+        permit.release().expect("it can be released");
+    }
+    late.close().expect("the file can be used");
+    std::fs::remove_file(filler).expect("it is ours");
+    let permit = semaphore.acquire().expect("there is room again");
+    permit.release().expect("it is held");
+    client.close().expect("the file can be used");
+}

@@ -1,0 +1,43 @@
+//! What real processes see of a semaphore that lives in a file.
+//!
+//! The stage is as in the suite of faults: workers in processes of their own, judged from outside by one clock.
+//! The faults are those of a file: its users die or stop at any moment (`crashes`), the machine restarts
+//! (`time`), it is none of ours or damaged (`files`), another's or not to be written (`rights`), its disk is full
+//! (`full`), somebody deletes it (`deleted`), or there are very many (`crowd`). Only on Linux does a file know which
+//! boot of the machine it was used in.
+
+#![cfg(target_os = "linux")]
+
+mod crashes;
+mod crowd;
+mod deleted;
+mod errand;
+mod files;
+mod full;
+mod rights;
+mod stage;
+mod time;
+
+#[path = "../support/crew.rs"]
+#[allow(dead_code, reason = "other suites use the rest")]
+mod crew;
+#[path = "../support/event.rs"]
+mod event;
+#[path = "../support/history.rs"]
+mod history;
+#[path = "../support/worker.rs"]
+mod worker;
+
+/// Not a test: `crew` starts this executable again with this name, as a worker.
+#[test]
+#[ignore = "the other tests start it, as a process of its own"]
+fn worker_process() {
+    worker::run_if_told();
+}
+
+/// Not a test: `errand` starts this executable again with this name.
+#[test]
+#[ignore = "the other tests start it, as a process of its own"]
+fn errand_process() {
+    errand::run_if_told();
+}

@@ -1,0 +1,143 @@
+//! What every test stands on: a directory, a file in it, and a crew of workers.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use permits::blocking::{Client, Semaphore};
+use permits::{ConnectError, StoreError};
+use permits_testkit::wait;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::crew::{Crew, LIMIT, Worker};
+use crate::worker::SEMAPHORE;
+
+/// A file that is not there yet, and the crew that uses it.
+pub(crate) struct Stage {
+    directory: TempDir,
+    crew: Crew,
+}
+
+impl Deref for Stage {
+    type Target = Crew;
+
+    fn deref(&self) -> &Crew {
+        &self.crew
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(limit: usize, lease: Duration) -> Self {
+        Self { directory: TempDir::new().expect("there is room"), crew: Crew::new(limit, lease) }
+    }
+
+    /// For tests of one process.
+    pub(crate) fn small() -> Self {
+        Self::new(1, Duration::from_secs(10))
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory().join("semaphores.db")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        url(&self.path())
+    }
+
+    /// A worker, connected.
+    pub(crate) fn worker(&self, label: &str) -> Worker {
+        self.worker_at(label, &self.url(), self.lease)
+    }
+
+    /// A client in this process.
+    #[track_caller]
+    pub(crate) fn client(&self) -> Client {
+        self.connect().expect("the file can be used")
+    }
+
+    pub(crate) fn connect(&self) -> Result<Client, ConnectError> {
+        Client::connect_with(permits::Client::builder(self.url()).lease(self.lease))
+    }
+
+    /// The semaphore of the workers.
+    pub(crate) fn semaphore(&self, client: &Client) -> Semaphore {
+        client.semaphore(SEMAPHORE, u32::try_from(self.limit).expect("it is small"))
+    }
+
+    /// The file, as any program sees it. It is not to be opened otherwise: that would give up our locks on it.
+    pub(crate) fn sqlite(&self) -> Connection {
+        let connection = Connection::open(self.path()).expect("it can be opened");
+        connection.busy_timeout(LIMIT).expect("it can wait");
+        connection
+    }
+
+    /// How many wait, as the file has it: looking by a client would make time take effect.
+    pub(crate) fn waiting(&self) -> i64 {
+        let sql = "SELECT count(*) FROM semaphores, json_each(state, '$.queue') WHERE name = ?1";
+        self.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).expect("it has the table")
+    }
+
+    /// Waits until so many wait in line.
+    #[track_caller]
+    pub(crate) fn await_waiting(&self, waiting: i64) {
+        let there = wait::until(LIMIT, || self.waiting() == waiting);
+        assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
+    }
+
+    /// Nothing is held, nobody waits, all slots can be had, and the file is sound.
+    #[track_caller]
+    pub(crate) fn assert_at_rest(&self) {
+        let client = self.client();
+        let semaphore = self.semaphore(&client);
+        let left = || {
+            let seen = semaphore.inspect().expect("the file can be used");
+            (seen.held, seen.waiting)
+        };
+        assert!(wait::until(LIMIT, || left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
+        let all = (0..self.limit).map(|_| semaphore.try_acquire().expect("all are free"));
+        let mut slots: Vec<u32> = all.collect::<Vec<_>>().iter().map(|permit| permit.slot()).collect();
+        slots.sort_unstable();
+        assert!(slots.iter().copied().eq(0..slots.len() as u32), "each slot once: {slots:?}");
+        client.close().expect("the file can be used");
+        self.assert_sound();
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_sound(&self) {
+        let check: String = self
+            .sqlite()
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .expect("it is a database");
+        assert_eq!(check, "ok");
+    }
+}
+
+pub(crate) fn url(path: &Path) -> String {
+    format!("local:{}", path.display())
+}
+
+/// Waits until this process has nothing open in this directory. A client that was closed may close its file a
+/// moment later.
+#[track_caller]
+pub(crate) fn await_closed(directory: &Path) {
+    let is_open = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").expect("the system lists them");
+        let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets.any(|target| target.starts_with(directory))
+    };
+    assert!(wait::until(LIMIT, || !is_open()), "something in {} stays open", directory.display());
+}
+
+/// Why the store refuses.
+#[track_caller]
+pub(crate) fn refusal(result: Result<Client, ConnectError>) -> StoreError {
+    match result {
+        Err(ConnectError::Store(error)) => error,
+        other => panic!("the store does not refuse: {other:?}"),
+    }
+}

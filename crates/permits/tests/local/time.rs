@@ -1,0 +1,119 @@
+//! The machine restarts, and its wall clock is wrong.
+//!
+//! Neither can be done to a machine that runs tests. But all that the store knows of them is in the table `meta`:
+//! in which boot the file was last used, and what was added to the time since then.
+
+use std::time::Duration;
+
+use permits::{RenewError, StoreError};
+
+use crate::crew::micros;
+use crate::stage::Stage;
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// The file was last used in another boot of the machine, when its wall clock was an hour ahead.
+fn restart(stage: &Stage) {
+    let sql = "UPDATE meta SET boot = 'an earlier one'";
+    assert_eq!(stage.sqlite().execute(sql, []).expect("it has the table"), 1);
+}
+
+/// The file was made when the wall clock was so much ahead.
+fn made_with_clock_ahead(stage: &Stage, ahead_us: i64) {
+    stage.client().close().expect("the file can be used");
+    let sql = "UPDATE meta SET base_us = base_us + ?1";
+    assert_eq!(stage.sqlite().execute(sql, [ahead_us]).expect("it has the table"), 1);
+}
+
+#[test]
+fn a_restart_of_the_machine_ends_all_leases() {
+    let stage = Stage::new(2, Duration::from_secs(3600));
+    let mut workers = [stage.worker("one"), stage.worker("two"), stage.worker("waiter")];
+    workers[0].acquire("first");
+    workers[1].acquire("second");
+    workers[2].ask("third");
+    stage.await_waiting(1);
+    for worker in &mut workers {
+        worker.kill();
+    }
+    restart(&stage);
+    // Without any waiting for leases of an hour.
+    stage.assert_at_rest();
+}
+
+#[test]
+fn tokens_rise_over_a_restart_after_which_the_wall_clock_is_behind() {
+    let stage = Stage::small();
+    made_with_clock_ahead(&stage, HOUR_US);
+    let client = stage.client();
+    let before = stage.semaphore(&client).acquire().expect("it is free").token();
+    client.close().expect("the file can be used");
+    restart(&stage);
+    let client = stage.client();
+    let after = stage.semaphore(&client).acquire().expect("all leases have ended").token();
+    assert!(before < after, "{before} {after}");
+    client.close().expect("the file can be used");
+    stage.assert_at_rest();
+}
+
+#[test]
+fn what_an_operator_has_set_outlasts_a_restart() {
+    let stage = Stage::small();
+    let client = stage.client();
+    let semaphore = stage.semaphore(&client);
+    semaphore.set_limit(7).expect("the file can be used");
+    semaphore.pause().expect("the file can be used");
+    client.close().expect("the file can be used");
+    restart(&stage);
+    let client = stage.client();
+    let seen = stage.semaphore(&client).inspect().expect("the file can be used");
+    assert_eq!((seen.limit, seen.pinned, seen.paused), (Some(7), true, true));
+    client.close().expect("the file can be used");
+}
+
+/// The store never looks at the wall clock again once there is a file: if it did, an hour's difference would end
+/// every lease at once, or none for an hour.
+#[test]
+fn a_wrong_wall_clock_matters_to_nobody() {
+    for ahead_us in [-HOUR_US, HOUR_US] {
+        let stage = Stage::new(1, Duration::from_secs(1));
+        made_with_clock_ahead(&stage, ahead_us);
+        let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
+        let first = holder.acquire("first");
+        waiter.ask("next");
+        stage.await_waiting(1);
+        holder.renewed("first");
+        holder.kill();
+        let next = waiter.acquired("next");
+        let until = holder.granted("first").until;
+        assert!(until <= next.acquired && next.acquired < until + 10 * micros(stage.lease));
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
+        let off = i64::try_from(next.token).expect("it is small")
+            - i64::try_from(micros(wall)).expect("it is small");
+        assert!((off - ahead_us).abs() < HOUR_US / 2, "tokens are on the clock of the file: {off}");
+        assert!(first.token < next.token);
+        waiter.release("next");
+        waiter.close();
+        stage.assert_safe();
+        stage.assert_at_rest();
+    }
+}
+
+/// Two machines can reach one file by ways that are not known as network file systems. Neither sees the other's
+/// locks; but each sees that the file was used in a boot that is not its own.
+#[test]
+fn another_machine_that_uses_the_file_is_noticed() {
+    let stage = Stage::small();
+    let client = stage.client();
+    let held = stage.semaphore(&client).acquire().expect("it is free");
+    restart(&stage);
+    match held.renew() {
+        Err(RenewError::Store(StoreError::Unsupported { reason })) => {
+            assert!(reason.contains("another machine"), "{reason}");
+        }
+        other => panic!("it is another's now: {other:?}"),
+    }
+    drop(held);
+    drop(client);
+    stage.assert_at_rest();
+}
