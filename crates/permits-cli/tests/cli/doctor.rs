@@ -219,7 +219,7 @@ fn a_local_file_that_others_may_write_to_is_a_problem() {
     assert_found(&url, "file", "note", &["mode 0644", "chmod 600"]);
     set_mode(&path, 0o600);
     set_mode(directory.path(), 0o777);
-    assert_found(&url, "directory", "problem", &["mode 0777", "chmod 700"]);
+    assert_found(&url, "directory", "problem", &["mode 0777", "chmod o-w"]);
 }
 
 #[test]
