@@ -53,8 +53,12 @@ pub struct Client {
 impl Client {
     /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
     ///
-    /// - `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS), `redis+unix:///path?db=0`, the same with
-    ///   `valkey`;
+    /// - `redis://[user:password@]host[:port][/db]`, `redis+unix:///path?db=0`: one server, Redis 6.2 or newer;
+    /// - `redis+sentinel://[user:password@]host,host/service[/db]`: the server that the sentinels name. User and
+    ///   password are the server's; the sentinels' own are `?sentinel_user=…&sentinel_password=…`;
+    /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or newer;
+    /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's, and
+    ///   `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
     /// - `local:` or `local:/path/file.db`: this machine and this user, a file, no server; not on a network file
     ///   system. A path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
     ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path:

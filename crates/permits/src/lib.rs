@@ -35,9 +35,10 @@
 //!
 //! - A holder whose permit was lost must stop: only the resource itself can reject one that does not, by the
 //!   [token](Permit::token). [`Permit::run`] stops a future for you.
-//! - A server that loses state (FLUSHALL, a failover to a replica that lags) can admit too many for up to a
-//!   lease. After a *restart* that loses state, holders that are connected keep their permits and nobody extra
-//!   is admitted; see [`Recovery`].
+//! - A server that loses state (FLUSHALL, a failover while the old primary still answers) can admit too many for
+//!   up to a lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that. After a
+//!   *restart* that loses state, holders that are connected keep their permits and nobody extra is admitted; see
+//!   [`Recovery`].
 //! - The server's wall clock must not jump forward by more than a lease: it would end leases early.
 //!
 //! # A map
