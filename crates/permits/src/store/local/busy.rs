@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use crate::clock::Moment;
 
 /// The first step, and the longest. What is taken is between half of it and all.
-const STEP_US: (u64, u64) = (200, 4000);
+const STEP_US: (u64, u64) = (200, 10_000);
 
 thread_local! {
     /// Until when this thread waits. SQLite passes nothing on but a count.
