@@ -30,6 +30,9 @@ use crate::store::StoreError;
 /// How long to wait for other processes while opening.
 const OPENING: Duration = Duration::from_secs(5);
 
+/// How long it may take from the deletion of the file to that of its directory.
+const DELETING: Duration = Duration::from_millis(50);
+
 /// How many pages the log has before its content is moved to where it belongs, which waits for the disk twice.
 /// The first process that opens the file reads as many, at some 2 µs each.
 const LOG_PAGES: u32 = 128;
@@ -125,18 +128,19 @@ impl Database {
     /// knew: holders that renew come back, if what they hold still fits.
     pub(super) fn follow(&mut self) -> Result<bool, StoreError> {
         match Identity::of(&self.path) {
-            Ok(identity) if identity == self.identity => Ok(false),
+            Ok(identity) if identity == self.identity => return Ok(false),
+            Ok(_) => {}
+            // The directory may be about to go too. Not to be in the way of that.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::thread::sleep(DELETING),
             // Perhaps the process has given up rights that it needed to open it.
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Ok(false),
-            _ if !place::directory(&self.path).exists() => {
-                let reason = format!("{} was deleted, with its directory", self.path.display());
-                Err(StoreError::Unreachable { reason })
-            }
-            _ => {
-                *self = Self::open(&self.path, &self.prefix)?;
-                Ok(true)
-            }
+            Err(_) => return Ok(false),
         }
+        if !place::directory(&self.path).exists() {
+            let reason = format!("{} was deleted, with its directory", self.path.display());
+            return Err(StoreError::Unreachable { reason });
+        }
+        *self = Self::open(&self.path, &self.prefix)?;
+        Ok(true)
     }
 
     /// Executes a command, waiting for other processes until `deadline`. Returns the reply, and the events that
