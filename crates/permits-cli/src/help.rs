@@ -31,6 +31,10 @@ Stores:
   redis://host:port/db     Redis 6.2 or newer, or Valkey: many machines
   rediss://host:port/db    the same over TLS
   redis+unix:///path?db=0  the same over a Unix socket
+  redis+sentinel://host,host/service
+                           the server that the sentinels name
+  redis+cluster://host,host
+                           a cluster, Redis 7.0 or newer
   memory:                  this process alone, to try things out
 
 Environment:

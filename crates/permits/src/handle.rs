@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::percent;
 use crate::protocol::{Grant, Holder, Id, Invalid, Name, check_lease};
 
 /// A permit on its way from one process to another: printable, without spaces, and good for one lease.
@@ -63,7 +64,7 @@ impl FromStr for Handle {
         if mark != MARK {
             return Err(broken("it does not begin with permits1"));
         }
-        let unescaped = |text| unescape(text).ok_or_else(|| broken("a name in it is malformed"));
+        let unescaped = |text| percent::decode(text).ok_or_else(|| broken("a name in it is malformed"));
         fn number<T: FromStr>(text: &str) -> Result<T, Invalid> {
             text.parse().map_err(|_| Invalid::Handle { reason: "a number in it is malformed" })
         }
@@ -92,20 +93,6 @@ impl fmt::Display for Escaped<'_> {
         }
         Ok(())
     }
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

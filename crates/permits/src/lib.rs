@@ -57,6 +57,7 @@ pub mod error;
 mod examine;
 mod handle;
 pub mod model;
+mod percent;
 mod permit;
 pub mod protocol;
 mod semaphore;

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::percent;
 use crate::protocol::{Id, Name};
 
 /// The last parts of the keys, in the order in which the scripts take them.
@@ -48,7 +49,7 @@ fn escaped(prefix: &str) -> String {
 pub(crate) fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
     let key = std::str::from_utf8(key).ok()?;
     let tag = key.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix(PARTS[0])?.strip_suffix("}:")?;
-    let name = Name::new(&decode(tag)?).ok()?;
+    let name = Name::new(&percent::decode(tag)?).ok()?;
     // Somebody else's key may look much like one of ours.
     (encode(name.as_str()) == tag).then_some(name)
 }
@@ -96,22 +97,6 @@ fn encode(name: &str) -> String {
         }
     }
     encoded
-}
-
-fn decode(tag: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(tag.len());
-    let mut rest = tag.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let (digits, after) = rest.split_at_checked(2)?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = after;
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
