@@ -154,10 +154,10 @@ impl Calling<'_> {
     /// how many replicas it is, if it was to be on any.
     async fn call(&self, supervisor: &Supervisor, asking: bool) -> Result<(Reply, u32), Failure> {
         let (epoch, mut connection) = supervisor.connection().map_err(Failure::Store)?;
+        if self.replicas > 0 {
+            connection = self.confirming(supervisor, epoch).await?;
+        }
         let sending = async {
-            if self.replicas > 0 {
-                connection = supervisor.confirming(epoch).await?;
-            }
             let value = match send(&mut connection, self.encode("EVALSHA", &self.script.hash), asking).await {
                 // The server forgot the script, or never had it. EVAL leaves it there.
                 Err(error) if errors::is_no_script(&error) => {
@@ -191,6 +191,21 @@ impl Calling<'_> {
                     supervisor.broken(epoch, error.to_string());
                 }
                 Err(Failure::of(&error, &self.command.semaphore))
+            }
+        }
+    }
+
+    /// The connection for what replicas confirm. That it cannot be made is no reason to give up the other one.
+    async fn confirming(
+        &self,
+        supervisor: &Supervisor,
+        epoch: u64,
+    ) -> Result<MultiplexedConnection, Failure> {
+        match timeout_at(self.deadline, supervisor.confirming(epoch)).await {
+            Ok(connected) => connected.map_err(|error| Failure::Store(errors::of_connecting(&error))),
+            Err(_) => {
+                let reason = format!("no connection within {:?}", self.patience);
+                Err(Failure::Store(StoreError::Unreachable { reason }))
             }
         }
     }
