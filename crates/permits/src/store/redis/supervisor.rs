@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connecting::{Backoff, Plan};
 use super::place::Place;
-use super::wakeups::Wakeups;
+use super::wakeups::{Messages, Wakeups};
 use super::{errors, scripts};
 use crate::store::{Signal, StoreError};
 
@@ -51,10 +51,10 @@ struct Current {
     /// Counts connections, so that a late report of an old one's end is not taken for the new one's.
     epoch: u64,
     commands: Option<MultiplexedConnection>,
-    /// The connection for what replicas confirm, if there was anything, and the epoch that it belongs to.
-    confirming: Option<(u64, MultiplexedConnection)>,
     /// Why there is none.
     reason: StoreError,
+    /// The connection for what replicas confirm, if there was anything, and the epoch that it belongs to.
+    confirming: Option<(u64, MultiplexedConnection)>,
     /// The channels to listen to, and the connection that listens to all of them.
     channels: BTreeSet<String>,
     wakeups: Option<Wakeups>,
@@ -78,7 +78,7 @@ impl Supervisor {
         Self::start(plan, link, None)
     }
 
-    fn start(plan: Plan, link: Arc<Link>, messages: Option<super::wakeups::Messages>) -> Self {
+    fn start(plan: Plan, link: Arc<Link>, messages: Option<Messages>) -> Self {
         let mut tasks = vec![
             tokio::spawn(keep_commands(plan.clone(), link.clone())).abort_handle(),
             tokio::spawn(keep_wakeups(plan.clone(), link.clone(), messages)).abort_handle(),
@@ -314,7 +314,7 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
     }
 }
 
-async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<super::wakeups::Messages>) {
+async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<Messages>) {
     loop {
         if let Some(messages) = messages.take() {
             read(&plan, &link, messages).await;
@@ -341,7 +341,7 @@ async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<super::w
 }
 
 /// A new connection for wake-ups, which listens to all that anybody has asked for meanwhile.
-async fn listen_to_all(plan: &Plan, link: &Link) -> Result<super::wakeups::Messages, StoreError> {
+async fn listen_to_all(plan: &Plan, link: &Link) -> Result<Messages, StoreError> {
     let mut listened = link.lock().channels.clone();
     let (mut wakeups, messages) = plan.wakeups(&listened).await?;
     loop {
@@ -355,7 +355,7 @@ async fn listen_to_all(plan: &Plan, link: &Link) -> Result<super::wakeups::Messa
 }
 
 /// Hands messages on until the connection ends, falls silent, or is to be replaced.
-async fn read(plan: &Plan, link: &Link, mut messages: super::wakeups::Messages) {
+async fn read(plan: &Plan, link: &Link, mut messages: Messages) {
     loop {
         let message = tokio::select! {
             message = timeout(plan.ping_every, messages.recv()) => message,
