@@ -1,0 +1,306 @@
+//! Which worlds are the same: those that differ only in what nothing depends on.
+//!
+//! Times count from now, and those so long past that they mean nothing more are one; requests are told apart by
+//! how many their client has made since, tokens and tickets by their order; clients of the same weight change
+//! places. What the model keeps for people or for other commands (sequence, versions) is left out.
+//!
+//! So renewals and ticks, which may go on for ever, come back to where they were, and what is reached is all
+//! that ever can be.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use permits::model::{Place, State};
+use permits::protocol::{Acquired, Grant, Renewed};
+
+use super::client::{Answer, Call, Client, Kind, Stage};
+use super::scope::Scope;
+use super::world::{TICK_MS, World, owner};
+
+/// The same for worlds that are the same; different for others, but for chance.
+pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
+    let tokens = tokens(world, scope);
+    let orders = orders(scope.weights);
+    let written = orders.iter().map(|order| {
+        let mut writer = Writer { world, scope, tokens: &tokens, order, bytes: Vec::with_capacity(256) };
+        writer.world();
+        writer.bytes
+    });
+    let least = written.min().expect("there is an order");
+    let part = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        (seed, &least).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    part(0) << 64 | part(1)
+}
+
+/// The orders of clients that leave each weight where it is: of each, which client stands there.
+fn orders(weights: &[u32]) -> Vec<Vec<usize>> {
+    let mut orders = vec![Vec::new()];
+    for place in 0..weights.len() {
+        let extended = |order: &Vec<usize>| {
+            let order = order.clone();
+            (0..weights.len())
+                .filter(|client| !order.contains(client) && weights[*client] == weights[place])
+                .map(|client| order.iter().copied().chain([client]).collect())
+                .collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(extended).collect();
+    }
+    orders
+}
+
+/// All tokens, and what they are compared with, sorted.
+fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
+    let mut tokens = Vec::new();
+    let states = [Some(&world.state), world.saved.as_ref()];
+    for state in states.into_iter().flatten().filter_map(|state| state.as_ref().as_ref()) {
+        tokens.push(state.last_token);
+        if era_counts(world, scope, state) {
+            tokens.extend([state.era_known, state.era_began_us]);
+        }
+        let place = |place| if let Place::Holding(grant) = place { Some(grant.token) } else { None };
+        tokens.extend(state.entries.values().filter_map(|entry| place(entry.place)));
+    }
+    for client in &world.clients {
+        if let Some(Stage::Held { grant, .. }) = client.entry.as_ref().map(|entry| entry.stage) {
+            tokens.push(grant.token);
+        }
+        tokens.extend(client.calls.iter().flatten().flat_map(tokens_of));
+    }
+    tokens.extend(world.late.iter().flat_map(|late| tokens_of(&late.call)));
+    tokens.extend(world.messages.iter().map(|message| message.grant.token));
+    tokens.sort_unstable();
+    tokens.dedup();
+    tokens
+}
+
+fn tokens_of(call: &Call) -> impl Iterator<Item = u64> {
+    let told = match call.answer.as_ref().map(|told| &told.answer) {
+        Some(Answer::Acquired(Acquired::Granted(grant)) | Answer::Renewed(Renewed::Granted(grant))) => {
+            Some(grant.token)
+        }
+        _ => None,
+    };
+    call.grant.map(|grant| grant.token).into_iter().chain(told)
+}
+
+/// Whether anybody can still be put back who held when the era began.
+fn era_counts(world: &World, scope: &Scope, state: &State) -> bool {
+    world.now_ms() < state.era_began_us / 1000 + u64::from(scope.lease) * TICK_MS
+}
+
+struct Writer<'a> {
+    world: &'a World,
+    scope: &'a Scope,
+    tokens: &'a [u64],
+    order: &'a [usize],
+    bytes: Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, byte: impl TryInto<u8>) {
+        self.bytes.push(byte.try_into().unwrap_or_else(|_| panic!("it is small")));
+    }
+
+    fn flag(&mut self, flag: bool) {
+        self.bytes.push(flag.into());
+    }
+
+    /// A tick, from now; all that are a lease ago or longer are one.
+    fn tick(&mut self, tick: u32) {
+        let oldest = self.world.now - self.scope.lease;
+        self.put(tick.max(oldest) - oldest);
+    }
+
+    /// A time of the server's, from now; all that are past are one.
+    fn until(&mut self, at_ms: u64) {
+        self.put(at_ms.saturating_sub(self.world.now_ms()).div_ceil(TICK_MS));
+    }
+
+    fn token(&mut self, token: u64) {
+        self.put(self.tokens.binary_search(&token).expect("it was collected"));
+    }
+
+    fn grant(&mut self, grant: Grant) {
+        self.token(grant.token);
+        self.put(grant.slot);
+    }
+
+    fn client(&mut self, client: usize) {
+        self.put(self.order.iter().position(|other| *other == client).expect("it has a place"));
+    }
+
+    fn request(&mut self, client: usize, request: u8) {
+        self.client(client);
+        self.put(self.world.clients[client].made - request);
+    }
+
+    fn world(&mut self) {
+        let world = self.world;
+        self.bytes.extend(world.broken.bits().to_le_bytes());
+        let left = world.left;
+        self.bytes.extend([
+            left.acquisitions,
+            left.losses,
+            left.delays,
+            left.cancels,
+            left.crashes,
+            left.restarts,
+            left.limits,
+        ]);
+        self.put(world.limit);
+        // Older than any window it is old.
+        self.put((world.now - world.up_since).min(self.scope.window()));
+        self.flag(world.run == 0);
+        self.tick(world.forgot.unwrap_or(0));
+        self.state(world.state.as_ref().as_ref());
+        self.flag(world.saved.is_some());
+        if let Some(saved) = &world.saved {
+            self.state(saved.as_ref().as_ref());
+        }
+        for &client in self.order {
+            self.client_state(client, &world.clients[client]);
+        }
+        self.on_the_way();
+    }
+
+    /// Late calls and messages have no order.
+    fn on_the_way(&mut self) {
+        let before = std::mem::take(&mut self.bytes);
+        let mut parts = Vec::new();
+        for late in &self.world.late {
+            self.client(late.client);
+            self.put(late.kind as usize);
+            self.call(late.client, &late.call);
+            parts.push(std::mem::take(&mut self.bytes));
+        }
+        for message in &self.world.messages {
+            self.put(KIND_OF_MESSAGE);
+            self.request(message.client, message.request);
+            self.grant(message.grant);
+            self.flag(message.run == self.world.run);
+            // Whether it is older than what the client was told since.
+            let entry = self.world.clients[message.client].entry.as_ref();
+            let entry = entry.filter(|entry| entry.request == message.request);
+            self.flag(entry.is_some_and(|entry| message.grant.token <= entry.told_us));
+            parts.push(std::mem::take(&mut self.bytes));
+        }
+        parts.sort_unstable();
+        self.bytes = before;
+        self.put(parts.len());
+        self.bytes.extend(parts.concat());
+    }
+
+    fn state(&mut self, state: Option<&State>) {
+        self.flag(state.is_some());
+        let Some(state) = state else { return };
+        self.put(state.limit);
+        self.flag(state.pinned);
+        // While it is in use it is extended again and again; only the end of it counts.
+        let expires = state.expires_ms.min(self.world.now_ms() + 2 * state.lease_max_ms);
+        self.until(if state.pinned { 0 } else { expires });
+        self.flag(state.server == format!("run{}", self.world.run));
+        self.until(state.recovering_until_ms);
+        self.token(state.last_token);
+        let counts = era_counts(self.world, self.scope, state);
+        self.flag(counts);
+        if counts {
+            self.token(state.era_known);
+            self.token(state.era_began_us);
+            self.until(state.era_began_us / 1000 + state.lease_max_ms);
+        }
+        self.put(state.held);
+        self.put(state.slots_made);
+        self.put(state.free.len());
+        for (first, last) in &state.free {
+            self.put(*first);
+            self.put(*last);
+        }
+        self.entries(state);
+    }
+
+    fn entries(&mut self, state: &State) {
+        for holder in state.queue.values() {
+            let (client, request) = owner(holder);
+            self.request(client, request);
+        }
+        let mut entries: Vec<_> =
+            state.entries.iter().map(|(holder, entry)| (owner(holder), entry)).collect();
+        entries.sort_by_key(|((client, request), _)| {
+            (self.order.iter().position(|other| other == client), *request)
+        });
+        self.put(entries.len());
+        for ((client, request), entry) in entries {
+            self.request(client, request);
+            self.until(entry.deadline.unsigned_abs());
+            match entry.place {
+                Place::Holding(grant) => self.grant(grant),
+                Place::Waiting(_) => self.put(u8::MAX),
+            }
+        }
+    }
+
+    fn client_state(&mut self, number: usize, client: &Client) {
+        self.put(client.made - client.crashed);
+        self.flag(client.entry.is_some());
+        if let Some(entry) = &client.entry {
+            self.put(client.made - entry.request);
+            self.flag(entry.maybe_known);
+            self.tick(entry.extended);
+            self.flag(entry.renewed < self.world.now);
+            self.flag(entry.heard == self.world.run);
+            match entry.stage {
+                Stage::Pending => self.put(0),
+                Stage::Asked { cancelled } => self.put(1 + u8::from(cancelled)),
+                Stage::Waiting => self.put(3),
+                Stage::Held { grant, until } => {
+                    self.put(4);
+                    self.grant(grant);
+                    self.tick(until);
+                }
+            }
+        }
+        self.put(client.leaving.len());
+        for leaving in &client.leaving {
+            self.put(client.made - leaving.request);
+            self.tick(leaving.until);
+        }
+        for call in &client.calls {
+            self.flag(call.is_some());
+            if let Some(call) = call {
+                self.call(number, call);
+            }
+        }
+    }
+
+    fn call(&mut self, client: usize, call: &Call) {
+        self.request(client, call.request);
+        self.tick(call.sent);
+        self.flag(call.grant.is_some());
+        if let Some(grant) = call.grant {
+            self.grant(grant);
+        }
+        self.flag(call.answer.is_some());
+        let Some(told) = &call.answer else { return };
+        self.flag(told.run == self.world.run);
+        match &told.answer {
+            Answer::Acquired(Acquired::Granted(grant)) | Answer::Renewed(Renewed::Granted(grant)) => {
+                self.put(0);
+                self.grant(*grant);
+            }
+            Answer::Acquired(Acquired::Waiting { .. }) | Answer::Renewed(Renewed::Waiting { .. }) => {
+                self.put(1)
+            }
+            Answer::Acquired(Acquired::Refused(_)) => self.put(2),
+            Answer::Renewed(Renewed::Held) => self.put(3),
+            Answer::Renewed(Renewed::Lost) => self.put(4),
+            Answer::Renewed(Renewed::Again) => self.put(5),
+            Answer::Renewed(Renewed::ExceedsLimit) => self.put(6),
+            Answer::Released => self.put(7),
+        }
+    }
+}
+
+/// Tells a message from the kinds of calls.
+const KIND_OF_MESSAGE: usize = Kind::Release as usize + 1;

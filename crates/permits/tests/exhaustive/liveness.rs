@@ -1,0 +1,80 @@
+//! That it always ends well: from every state, if no more goes wrong, whoever waits is served, and then
+//! everything comes to rest.
+//!
+//! Shown by one way on from each state, which is fair to everybody: replies and messages arrive, the store
+//! executes what comes, clients send what is due, holders release; time passes when there is nothing else to do.
+
+use super::client::{Client, KINDS, Kind, Stage};
+use super::scope::Scope;
+use super::world::{Action, World};
+
+/// In leases: one for a crashed holder, one for a window or for what a crashed waiter was granted, and one for
+/// each acquisition that is tried again.
+const LEASES: u32 = 6;
+
+/// Whether everybody is served and everything comes to rest.
+pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
+    let mut world = world.clone();
+    let until = world.now + LEASES * scope.lease;
+    // Whoever asks for more than there is now is refused.
+    let heavy = scope.weights.iter().map(|weight| *weight > world.limit);
+    let mut served: Vec<bool> =
+        world.clients.iter().zip(heavy).map(|(client, heavy)| heavy || !waits(client)).collect();
+    while world.now < until {
+        for (served, client) in served.iter_mut().zip(&world.clients) {
+            *served |= matches!(stage(client), Some(Stage::Held { .. }));
+        }
+        let action = next(&world);
+        if action == Action::Tick && is_at_rest(&world) {
+            return served.into_iter().all(|served| served);
+        }
+        world.take(scope, action);
+    }
+    false
+}
+
+fn stage(client: &Client) -> Option<Stage> {
+    client.entry.as_ref().map(|entry| entry.stage)
+}
+
+fn waits(client: &Client) -> bool {
+    !matches!(stage(client), None | Some(Stage::Asked { cancelled: true } | Stage::Held { .. }))
+}
+
+fn is_at_rest(world: &World) -> bool {
+    // What has expired leaves with the next command, whoever sends it.
+    let now_ms = world.now_ms();
+    let nobody = |state: &permits::model::State| {
+        state.entries.values().all(|entry| entry.deadline.unsigned_abs() <= now_ms)
+    };
+    world.state.as_ref().as_ref().is_none_or(nobody)
+        && world.clients.iter().all(|client| client.entry.is_none() && client.is_punctual(world.now))
+}
+
+/// The next step of the fair way.
+fn next(world: &World) -> Action {
+    if !world.late.is_empty() {
+        return Action::ExecuteLate(0);
+    }
+    if !world.messages.is_empty() {
+        return Action::Hear(0);
+    }
+    let of_client = |(number, client): (usize, &Client)| {
+        for kind in KINDS {
+            match client.call(kind) {
+                Some(call) if call.answer.is_some() => return Some(Action::Return(number, kind)),
+                Some(_) => return Some(Action::Execute(number, kind)),
+                None => {}
+            }
+        }
+        match &client.entry {
+            Some(entry) if entry.stage == Stage::Pending => return Some(Action::Ask(number)),
+            Some(entry) if matches!(entry.stage, Stage::Held { .. }) => return Some(Action::Release(number)),
+            Some(entry) if entry.renewed < world.now => return Some(Action::Renew(number)),
+            _ => {}
+        }
+        let is_left = !client.leaving.is_empty() && client.call(Kind::Release).is_none();
+        is_left.then_some(Action::SendRelease(number))
+    };
+    world.clients.iter().enumerate().find_map(of_client).unwrap_or(Action::Tick)
+}

@@ -1,0 +1,128 @@
+//! Every history that there can be, of a few clients and one semaphore: requests, replies and messages that are
+//! lost or late, leases that end, clients that crash, and a server that restarts and has forgotten. In each state
+//! that is reached, each property holds; and from each, everybody who waits is served and everything comes to
+//! rest. Explored by `stateright`; what is checked is `permits::model`, not a copy of it.
+//!
+//! - `scope`: how much is explored; `world`: the states and steps; `client`: what a session does.
+//! - `canonical`: which states are the same, so that there is an end to them.
+//! - `properties`, `liveness`: what must hold. `defects`: what shows that each can be seen to break.
+//!
+//! The short scopes run with all tests, the long ones by `scripts/check-model`.
+
+mod canonical;
+#[expect(dead_code, reason = "other tests run all checks at once")]
+#[path = "../support/checks.rs"]
+mod checks;
+mod client;
+mod defects;
+mod liveness;
+mod planted;
+mod properties;
+mod scope;
+mod sizes;
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use scope::Scope;
+use world::{Action, World};
+
+/// A scope, as the checker takes it.
+struct Protocol(Scope);
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.0)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        world.actions(&self.0, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        Some(world.step(&self.0, action))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = named();
+        all.push(Property::always("P10, at rest", |model, world| properties::rests(world, &model.0)));
+        all.push(Property::always("P7, served", |model, world| liveness::ends_well(world, &model.0)));
+        let only = self.0.only;
+        all.retain(|property| only.is_none_or(|only| only == property.name));
+        all
+    }
+}
+
+fn holds<const NUMBER: usize>(_: &Protocol, world: &World) -> bool {
+    !world.broken.is(NUMBER)
+}
+
+/// What was found out in taking steps.
+fn named() -> Vec<Property<Protocol>> {
+    let conditions: [fn(&Protocol, &World) -> bool; properties::COUNT] = [
+        holds::<0>,
+        holds::<1>,
+        holds::<2>,
+        holds::<3>,
+        holds::<4>,
+        holds::<5>,
+        holds::<6>,
+        holds::<7>,
+        holds::<8>,
+        holds::<9>,
+        holds::<10>,
+        holds::<11>,
+        holds::<12>,
+        holds::<13>,
+    ];
+    let named = conditions.into_iter().enumerate();
+    named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()
+}
+
+/// Explores a scope, to its end or to what is broken. Returns that, with the way there.
+fn explore(scope: Scope, threads: usize) -> Vec<(&'static str, String)> {
+    let began = Instant::now();
+    let name = scope.name;
+    let checker = Protocol(scope).checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    println!(
+        "{name}: {} states, {} steps, depth {}, {:.1?}",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+        began.elapsed()
+    );
+    let way = |path: stateright::Path<World, Action>| {
+        let last = format!("{:?}", path.last_state());
+        let steps: Vec<String> = path.into_actions().iter().map(|action| format!("{action:?}")).collect();
+        format!("{}\n{last}", steps.join(", "))
+    };
+    checker.discoveries().into_iter().map(|(name, path)| (name, way(path))).collect()
+}
+
+/// Explores a scope in which everything holds.
+fn holds_in(scope: Scope, threads: usize) {
+    let name = scope.name;
+    for (property, way) in explore(scope, threads) {
+        panic!("{name}: {property} does not hold after {way}");
+    }
+}
+
+/// Explores a scope until `property`, which alone is judged, is seen to break.
+fn breaks(property: &'static str, scope: Scope) {
+    let names: BTreeSet<&str> = properties_of(&scope);
+    assert!(names.contains(property), "{property} is none of {names:?}");
+    let found = explore(Scope { only: Some(property), ..scope }, 1);
+    assert_eq!(found.first().map(|(name, _)| *name), Some(property), "nothing was seen");
+    println!("{property} breaks after {}", found[0].1.lines().next().unwrap_or_default());
+}
+
+fn properties_of(scope: &Scope) -> BTreeSet<&'static str> {
+    Protocol(scope.clone()).properties().iter().map(|property| property.name).collect()
+}

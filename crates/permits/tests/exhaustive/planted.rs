@@ -1,0 +1,205 @@
+//! That each property can be seen to break: by a defect of the store or of a client, or where nothing is promised.
+
+use permits::protocol::Recovery;
+
+use super::client::Kind;
+use super::scope::{Budget, Manners, Memory, NOTHING, Scope, Store};
+use super::world::{Action, World};
+use super::{breaks, defects, properties};
+
+/// Two clients that are late, and a store with a defect.
+fn planted(store: Store) -> Scope {
+    let budget = Budget { acquisitions: 3, delays: 3, ..NOTHING };
+    Scope { store, budget, ..Scope::small("planted") }
+}
+
+fn with_loss(store: Store) -> Scope {
+    let scope = planted(store);
+    Scope { budget: Budget { losses: 1, ..scope.budget }, ..scope }
+}
+
+fn with_restart(memory: &'static [Memory], recovery: Recovery) -> Scope {
+    let scope = planted(permits::model::apply);
+    let budget = Budget { restarts: 1, ..scope.budget };
+    Scope { restarts: memory, recovery, budget, excused: false, ..scope }
+}
+
+#[test]
+fn a_grant_above_the_limit_is_seen() {
+    breaks("P1", planted(defects::one_too_many));
+    breaks("P2", planted(defects::one_too_many));
+}
+
+#[test]
+fn a_restart_without_a_window_is_seen() {
+    let scope = with_restart(&[Memory::Nothing], Recovery::Strict);
+    breaks("P2", Scope { store: defects::no_window, ..scope });
+}
+
+#[test]
+fn a_client_that_dates_from_the_reply_is_seen() {
+    let scope = Scope { manners: Manners::DatesFromReply, ..planted(permits::model::apply) };
+    breaks("P2", scope.clone());
+    breaks("P3", scope);
+}
+
+#[test]
+fn a_token_that_does_not_rise_is_seen() {
+    breaks("P4", planted(defects::old_tokens));
+}
+
+#[test]
+fn a_resurrection_is_seen() {
+    breaks("P5", planted(defects::resurrects));
+}
+
+#[test]
+fn a_request_with_two_effects_is_seen() {
+    breaks("P5, one effect", with_loss(defects::forgets_requests));
+}
+
+#[test]
+fn a_newcomer_that_overtakes_is_seen() {
+    breaks("P6", planted(defects::lets_overtake));
+}
+
+#[test]
+fn what_is_freed_and_kept_is_seen() {
+    breaks("P7", planted(defects::keeps_what_is_freed));
+}
+
+#[test]
+fn a_waiter_that_is_never_served_is_seen() {
+    breaks("P7, served", with_loss(defects::trusts_messages));
+}
+
+#[test]
+fn what_is_released_and_stays_is_seen() {
+    breaks("P9", planted(defects::keeps_the_entry));
+}
+
+#[test]
+fn a_unit_that_is_lost_is_seen() {
+    breaks("P10", planted(defects::loses_a_unit));
+}
+
+#[test]
+fn what_never_comes_to_rest_is_seen() {
+    breaks("P10, at rest", planted(defects::reaps_nobody));
+}
+
+#[test]
+fn a_limit_that_is_not_the_operators_is_seen() {
+    let scope = planted(defects::ignores_the_pin);
+    breaks("P11", Scope { budget: Budget { limits: 1, ..scope.budget }, ..scope });
+}
+
+#[test]
+fn a_lease_that_others_shorten_is_seen() {
+    breaks("P13", planted(defects::shortens_others));
+}
+
+#[test]
+fn a_message_too_many_is_seen() {
+    breaks("P15", planted(defects::tells_twice));
+}
+
+#[test]
+fn a_slot_that_two_have_is_seen() {
+    breaks("slots", Scope { limit: 2, ..planted(defects::one_slot) });
+}
+
+/// Nothing is promised to whoever cannot be heard within the usual window.
+#[test]
+fn the_usual_window_does_not_cover_whoever_is_not_connected() {
+    breaks("P2", with_restart(&[Memory::Nothing], Recovery::Interval));
+}
+
+#[test]
+fn a_flush_can_admit_too_many() {
+    breaks("P2", with_restart(&[Memory::Flushed], Recovery::Strict));
+}
+
+/// The old primary knew that the first has released, and that the second was granted. Its replacement does not: the
+/// first releases once more, as it has had no answer, and its unit goes to the third, who came since.
+#[test]
+fn a_replica_that_lags_can_admit_too_many() {
+    let scope = Scope { weights: &[1, 1, 1], ..with_restart(&[Memory::Earlier], Recovery::Strict) };
+    let scope = Scope { budget: Budget { losses: 1, ..scope.budget }, ..scope };
+    let world = taken(&scope, |does| {
+        does.call(0, Kind::Acquire, Action::Acquire(0));
+        does.call(1, Kind::Acquire, Action::Acquire(1));
+        does.take(Action::Replicate);
+        does.take(Action::Release(0));
+        does.take(Action::Execute(0, Kind::Release));
+        does.take(Action::Hear(0));
+        does.take(Action::Lose(0, Kind::Release));
+        does.take(Action::Restart(Memory::Earlier));
+        // It is told to ask again.
+        does.call(1, Kind::Renew, Action::Renew(1));
+        does.call(2, Kind::Acquire, Action::Acquire(2));
+        does.call(0, Kind::Release, Action::SendRelease(0));
+        does.take(Action::Hear(0));
+    });
+    assert_eq!(format!("{:?}", world.broken), r#"{"P2", "slots"}"#);
+    assert_eq!(properties::believed(&world, &scope), 2);
+}
+
+/// A session once dated a grant that it heard of by a message from the request that it had just sent again, which
+/// might never arrive; but the grant was that of an earlier one, which had been late.
+#[test]
+fn a_client_that_dates_from_what_may_never_arrive_is_seen() {
+    let scope = with_loss(permits::model::apply);
+    let way = |does: &mut Does<'_>| {
+        does.call(0, Kind::Acquire, Action::Acquire(0));
+        does.take(Action::Acquire(1));
+        does.take(Action::GiveUp(1, Kind::Acquire));
+        does.call(1, Kind::Acquire, Action::Ask(1));
+        does.take(Action::Tick);
+        does.call(0, Kind::Renew, Action::Renew(0));
+        does.take(Action::Renew(1));
+        does.take(Action::Tick);
+        does.take(Action::Tick);
+        // Too late: it is to stand in line again. There it stands already, by its first request.
+        does.take(Action::Execute(1, Kind::Renew));
+        does.take(Action::Return(1, Kind::Renew));
+        does.take(Action::ExecuteLate(0));
+        does.call(0, Kind::Release, Action::Release(0));
+        does.take(Action::Tick);
+        does.take(Action::Ask(1));
+        does.take(Action::Hear(0));
+    };
+    let budget = Budget { delays: 9, ..scope.budget };
+    let sound = Scope { budget, ..scope };
+    assert_eq!(format!("{:?}", taken(&sound, way).broken), "{}");
+    let unsound = Scope { manners: Manners::DatesFromRetry, ..sound };
+    assert_eq!(format!("{:?}", taken(&unsound, way).broken), r#"{"P3"}"#);
+}
+
+/// One history, step by step.
+struct Does<'a> {
+    scope: &'a Scope,
+    world: World,
+}
+
+impl Does<'_> {
+    fn take(&mut self, action: Action) {
+        let mut possible = Vec::new();
+        self.world.actions(self.scope, &mut possible);
+        assert!(possible.contains(&action), "{action:?} is none of {possible:?}");
+        self.world = self.world.step(self.scope, action);
+    }
+
+    /// A call that is answered at once.
+    fn call(&mut self, client: usize, kind: Kind, action: Action) {
+        self.take(action);
+        self.take(Action::Execute(client, kind));
+        self.take(Action::Return(client, kind));
+    }
+}
+
+fn taken(scope: &Scope, way: impl Fn(&mut Does<'_>)) -> World {
+    let mut does = Does { scope, world: World::new(scope) };
+    way(&mut does);
+    does.world
+}

@@ -1,0 +1,183 @@
+//! What must hold in every state: by the names that the guarantees have.
+//!
+//! What one command does is judged by the same checks as random histories are (`support/checks.rs`). What needs
+//! to know the clients, or what was before, is here.
+
+use std::fmt;
+
+use permits::model::Place;
+use permits::protocol::{Acquired, Answers, Declaration, Operation};
+
+use super::checks::{CHECKS, Fresh, Step, conserved};
+use super::client::Stage;
+use super::scope::{Memory, Scope};
+use super::world::{TICK_MS, World};
+
+/// The properties of the clients and of histories; before them come those of [`CHECKS`].
+const OURS: [&str; 5] = ["P2", "P3", "P4", "P5, one effect", "slots"];
+
+/// How many there are.
+pub(crate) const COUNT: usize = CHECKS.len() + OURS.len();
+
+/// Their names.
+pub(crate) fn name(number: usize) -> &'static str {
+    CHECKS.get(number).map_or_else(|| OURS[number - CHECKS.len()], |(name, _)| name)
+}
+
+fn number(name: &str) -> usize {
+    CHECKS.len() + OURS.iter().position(|ours| *ours == name).expect("there is such a property")
+}
+
+/// Which properties do not hold.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Broken(u32);
+
+impl Broken {
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn is(self, number: usize) -> bool {
+        self.0 & (1 << number) != 0
+    }
+
+    /// Without what is not judged.
+    fn judged(self, scope: &Scope) -> Self {
+        match scope.only {
+            None => self,
+            Some(only) => Self(
+                (0..COUNT)
+                    .filter(|number| name(*number) == only)
+                    .fold(0, |bits, number| bits | self.0 & (1 << number)),
+            ),
+        }
+    }
+
+    fn add(&mut self, number: usize) {
+        self.0 |= 1 << number;
+    }
+
+    fn add_unless(&mut self, name: &str, holds: bool) {
+        if !holds {
+            self.add(number(name));
+        }
+    }
+}
+
+impl fmt::Debug for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries((0..COUNT).filter(|number| self.is(*number)).map(name)).finish()
+    }
+}
+
+/// Judges one command.
+pub(crate) fn judge_step(world: &mut World, scope: &Scope, step: &Step) {
+    let mut broken = world.broken;
+    for (number, (_, check)) in CHECKS.iter().enumerate() {
+        if check(step).is_err() {
+            broken.add(number);
+        }
+    }
+    for Fresh { grant, .. } in step.fresh() {
+        broken.add_unless("P4", grant.token > world.last_token);
+        world.last_token = world.last_token.max(grant.token);
+    }
+    broken.add_unless("P5, one effect", asked_again_it_stands_where_it_stood(step));
+    world.broken = broken.judged(scope);
+}
+
+/// A request that is known has its place, and hears of it.
+fn asked_again_it_stands_where_it_stood(step: &Step) -> bool {
+    let (Operation::Acquire { requests, .. }, Answers::Acquire(answers), Some(before), Some(after)) =
+        (&step.command.operation, &step.reply.answers, &step.before, &step.after)
+    else {
+        return true;
+    };
+    requests.iter().zip(answers).all(|(asked, answer)| {
+        let Some(known) = before.entries.get(&asked.holder) else { return true };
+        if known.request != asked.request || known.deadline.unsigned_abs() <= step.now_us / 1000 {
+            return true;
+        }
+        let stands = after.entries.get(&asked.holder).map(|entry| entry.place);
+        match (known.place, answer) {
+            (Place::Holding(grant), Acquired::Granted(told)) => {
+                grant == *told && stands == Some(Place::Holding(grant))
+            }
+            // Its turn may have come just now.
+            (Place::Waiting(_), Acquired::Granted(told)) => stands == Some(Place::Holding(*told)),
+            (Place::Waiting(ticket), Acquired::Waiting { .. }) => stands == Some(Place::Waiting(ticket)),
+            _ => false,
+        }
+    })
+}
+
+/// Judges a state of the world.
+pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
+    let mut broken = world.broken;
+    broken.add_unless("P2", believed(world, scope) <= allowed(world, scope));
+    let excused = excused(world, scope);
+    broken.add_unless("P3", excused || (0..world.clients.len()).all(|client| stops_early(world, client)));
+    broken.add_unless("slots", excused || slots_are_distinct(world));
+    world.broken = broken.judged(scope);
+}
+
+/// The units of all who believe that they hold.
+pub(crate) fn believed(world: &World, scope: &Scope) -> u32 {
+    let holds = |stage| matches!(stage, Stage::Held { .. });
+    let clients = world.clients.iter().zip(scope.weights);
+    clients
+        .filter(|(client, _)| client.entry.as_ref().is_some_and(|entry| holds(entry.stage)))
+        .map(|(_, w)| w)
+        .sum()
+}
+
+/// P2: the limit; the higher one, where an operator has lowered it. What a server that forgets by other ways
+/// than a restart with nothing can admit besides is bounded: by as much again, for a lease.
+fn allowed(world: &World, scope: &Scope) -> u32 {
+    let limit = scope.limit.max(world.limit);
+    if excused(world, scope) { 2 * limit } else { limit }
+}
+
+/// Whether the store has lately forgotten in a way that no window covers.
+fn excused(world: &World, scope: &Scope) -> bool {
+    let lossy = |memory: &Memory| matches!(memory, Memory::Earlier | Memory::Flushed);
+    scope.excused
+        && scope.restarts.iter().any(lossy)
+        && world.forgot.is_some_and(|forgot| world.now < forgot + scope.lease)
+}
+
+/// P3: a client stops before the store gives its units to others.
+fn stops_early(world: &World, number: usize) -> bool {
+    let (Some(state), Some(entry)) = (world.state.as_ref(), &world.clients[number].entry) else {
+        return true;
+    };
+    let Stage::Held { grant, until } = entry.stage else { return true };
+    let ours = state.entries.values().find(|entry| entry.place == Place::Holding(grant));
+    let until_ms = world.now_ms() + u64::from(until - world.now) * TICK_MS;
+    ours.is_none_or(|entry| until_ms <= entry.deadline.unsigned_abs())
+}
+
+/// No two that believe they hold have the same slot.
+fn slots_are_distinct(world: &World) -> bool {
+    let stages = world.clients.iter().filter_map(|client| Some(client.entry.as_ref()?.stage));
+    let mut slots: Vec<u32> = stages
+        .filter_map(|stage| if let Stage::Held { grant, .. } = stage { Some(grant.slot) } else { None })
+        .collect();
+    slots.sort_unstable();
+    slots.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+/// P10: from here, if everybody vanishes, nothing is left after a lease.
+pub(crate) fn rests(world: &World, scope: &Scope) -> bool {
+    let mut world = world.clone();
+    world.now += scope.lease;
+    world.send(scope, 0, Declaration::Stored, Operation::Renew(Vec::new()));
+    world.state.as_ref().as_ref().is_none_or(|state| {
+        let empty = state.entries.is_empty() && state.queue.is_empty() && state.leases.is_empty();
+        empty && state.held == 0 && state.slots_made == 0 && conserved(state).is_ok()
+    })
+}

@@ -1,0 +1,133 @@
+//! The scopes in which everything holds, in two sizes. What each leaves out, another has: the product of all
+//! faults at once is more than can be explored.
+
+use permits::protocol::Recovery;
+
+use super::holds_in;
+use super::scope::{Budget, ENDLESS, Memory, NOTHING, Scope};
+
+/// Two clients and one unit: late and lost requests, replies and messages.
+fn losses(budget: Budget) -> Scope {
+    Scope { budget: Budget { losses: 1, ..budget }, ..Scope::small("losses") }
+}
+
+fn crashes(budget: Budget) -> Scope {
+    Scope { budget: Budget { crashes: 1, cancels: 1, ..budget }, ..Scope::small("crashes") }
+}
+
+/// A heavy request in the line, and a limit that is lowered under it.
+fn weights(budget: Budget) -> Scope {
+    let scope = Scope::small("weights");
+    Scope { weights: &[1, 2], limit: 2, budget: Budget { limits: 1, ..budget }, ..scope }
+}
+
+/// Three clients, two units.
+fn crowd(budget: Budget) -> Scope {
+    Scope { weights: &[1, 1, 1], limit: 2, budget, ..Scope::small("crowd") }
+}
+
+/// A restart that keeps everything.
+fn restarts(budget: Budget) -> Scope {
+    let budget = Budget { restarts: 1, ..budget };
+    Scope { restarts: &[Memory::All], budget, ..Scope::small("restarts") }
+}
+
+/// A restart that forgets everything, with the cautious window: nobody needs to be connected.
+fn forgets(budget: Budget) -> Scope {
+    let budget = Budget { restarts: 1, ..budget };
+    let scope = Scope::small("forgets, strict window");
+    Scope { restarts: &[Memory::Nothing], recovery: Recovery::Strict, budget, ..scope }
+}
+
+/// The same with the usual window, which is for those that are connected.
+fn forgets_connected(budget: Budget) -> Scope {
+    let scope = Scope::small("forgets, all connected");
+    Scope { recovery: Recovery::Interval, connected: true, name: scope.name, ..forgets(budget) }
+}
+
+/// What no window covers: more may be held, but no more than as much again, for no longer than a lease.
+fn flushes(budget: Budget) -> Scope {
+    Scope { restarts: &[Memory::Flushed], name: "flushes", ..forgets(budget) }
+}
+
+fn lags(budget: Budget) -> Scope {
+    Scope { restarts: &[Memory::Earlier], name: "a replica that lags", ..forgets(budget) }
+}
+
+fn two(delays: u8) -> Budget {
+    Budget { acquisitions: 2, delays, ..NOTHING }
+}
+
+fn three(delays: u8) -> Budget {
+    Budget { acquisitions: 3, delays, ..NOTHING }
+}
+
+#[test]
+fn whatever_is_lost_or_late_everything_holds() {
+    holds_in(losses(two(0)), 1);
+}
+
+#[test]
+fn whoever_crashes_or_gives_up_everything_holds() {
+    holds_in(crashes(two(0)), 1);
+}
+
+#[test]
+fn a_heavy_request_and_a_lowered_limit_break_nothing() {
+    holds_in(weights(two(1)), 1);
+}
+
+#[test]
+fn a_crowd_breaks_nothing() {
+    holds_in(crowd(three(0)), 1);
+}
+
+#[test]
+fn a_restart_breaks_nothing() {
+    holds_in(restarts(two(0)), 1);
+}
+
+#[test]
+fn a_restart_that_forgets_breaks_nothing_behind_a_strict_window() {
+    holds_in(forgets(two(1)), 1);
+}
+
+#[test]
+fn a_restart_that_forgets_breaks_nothing_for_those_that_are_connected() {
+    holds_in(forgets_connected(two(1)), 1);
+}
+
+#[test]
+fn a_flush_admits_no_more_than_as_much_again_for_a_lease() {
+    holds_in(flushes(two(0)), 1);
+}
+
+#[test]
+fn a_replica_that_lags_admits_no_more_than_as_much_again_for_a_lease() {
+    holds_in(lags(two(0)), 1);
+}
+
+/// One after the other, as each needs much memory.
+#[test]
+#[ignore = "takes long and is for a release build: scripts/check-model runs it"]
+fn everything_holds_in_the_long_scopes() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let longer = |scope: Scope, name: &'static str| Scope { lease: 6, name, ..scope };
+    let scopes = [
+        Scope { name: "whatever is late", budget: two(ENDLESS), ..Scope::small("") },
+        losses(two(3)),
+        crashes(two(3)),
+        weights(two(ENDLESS)),
+        crowd(three(2)),
+        restarts(two(4)),
+        forgets(two(4)),
+        forgets_connected(two(4)),
+        longer(forgets_connected(two(3)), "forgets, all connected, window of two ticks"),
+        flushes(two(4)),
+        lags(two(3)),
+        lags(three(1)),
+    ];
+    for scope in scopes {
+        holds_in(scope, threads);
+    }
+}

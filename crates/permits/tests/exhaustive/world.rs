@@ -1,0 +1,468 @@
+//! The store, the clients, and all that is on its way between them; and every step that any of them can take.
+//!
+//! The store is `permits::model::apply` on the model's own state, not a copy of it. A tick is a third of a
+//! lease or less; what happens within one has an order and takes no time. So a client's margin, which covers what
+//! is less than a tick, is nothing here.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use permits::model::{Server, State};
+use permits::protocol::{
+    Acquire, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation, Release, Renew,
+};
+
+use super::canonical;
+use super::checks::Step;
+use super::client::{Answer, Call, Client, KINDS, Kind, Known, Stage, Told};
+use super::properties::{self, Broken};
+use super::scope::{Budget, ENDLESS, Memory, Scope};
+
+/// The shortest recovery window is one tick.
+pub(crate) const TICK_MS: u64 = 1000;
+
+/// The server's clock at tick 0.
+const EPOCH_MS: u64 = 1_800_000_000_000;
+
+/// The first tick: the server is old by then.
+const BEGIN: u32 = 1000;
+
+/// A message that a request of a client was granted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message {
+    pub(crate) client: usize,
+    pub(crate) request: u8,
+    pub(crate) grant: Grant,
+    /// The life of the server that sent it.
+    pub(crate) run: u32,
+}
+
+/// A request that its client has given up on, and that still arrives.
+#[derive(Debug, Clone)]
+pub(crate) struct Late {
+    pub(crate) client: usize,
+    pub(crate) kind: Kind,
+    pub(crate) call: Call,
+}
+
+/// Everything.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) now: u32,
+    /// Commands executed in this tick, each a microsecond after the one before.
+    commands: u32,
+    pub(crate) state: Arc<Option<State>>,
+    /// What a replica knows.
+    pub(crate) saved: Option<Arc<Option<State>>>,
+    pub(crate) run: u32,
+    pub(crate) up_since: u32,
+    /// When the server last forgot something.
+    pub(crate) forgot: Option<u32>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) late: Vec<Late>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) left: Budget,
+    pub(crate) limit: u32,
+    /// The highest token ever granted.
+    pub(crate) last_token: u64,
+    pub(crate) broken: Broken,
+    /// Stands for all worlds that differ from this one only by names and by when they are.
+    key: u128,
+}
+
+/// A step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Acquire(usize),
+    Ask(usize),
+    Renew(usize),
+    Release(usize),
+    SendRelease(usize),
+    Cancel(usize),
+    Crash(usize),
+    /// The store executes a client's call.
+    Execute(usize, Kind),
+    /// It executes a call that its client has given up on.
+    ExecuteLate(usize),
+    /// The reply arrives.
+    Return(usize, Kind),
+    /// The client gives up on a call: it or its reply is lost.
+    Lose(usize, Kind),
+    /// The client gives up on a call that is late.
+    GiveUp(usize, Kind),
+    Hear(usize),
+    LoseMessage(usize),
+    Tick,
+    Restart(Memory),
+    /// The replica learns of everything so far.
+    Replicate,
+    SetLimit,
+}
+
+impl World {
+    pub(crate) fn new(scope: &Scope) -> Self {
+        let mut world = Self {
+            now: BEGIN,
+            commands: 0,
+            state: Arc::new(None),
+            saved: None,
+            run: 0,
+            up_since: 0,
+            forgot: None,
+            clients: vec![Client::default(); scope.weights.len()],
+            late: Vec::new(),
+            messages: Vec::new(),
+            left: scope.budget,
+            limit: scope.limit,
+            last_token: 0,
+            broken: Broken::default(),
+            key: 0,
+        };
+        world.settle(scope);
+        world
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        EPOCH_MS + u64::from(self.now) * TICK_MS
+    }
+
+    fn now_us(&self) -> u64 {
+        assert!(self.commands < 1000, "all of a tick is at one millisecond");
+        self.now_ms() * 1000 + u64::from(self.commands)
+    }
+
+    fn known(&self, scope: &Scope) -> Known {
+        Known { now: self.now, lease: scope.lease, manners: scope.manners }
+    }
+
+    /// After a step: what is judged of every state, and which states it is the same as.
+    fn settle(&mut self, scope: &Scope) {
+        properties::judge_world(self, scope);
+        self.key = canonical::key(self, scope);
+    }
+
+    /// All steps that can be taken.
+    pub(crate) fn actions(&self, scope: &Scope, actions: &mut Vec<Action>) {
+        if self.broken.any() {
+            return;
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            self.actions_of(number, client, actions);
+        }
+        actions.extend((0..self.late.len()).map(Action::ExecuteLate));
+        for number in 0..self.messages.len() {
+            actions.push(Action::Hear(number));
+            if self.left.losses > 0 {
+                actions.push(Action::LoseMessage(number));
+            }
+        }
+        if self.may_tick(scope) {
+            actions.push(Action::Tick);
+        }
+        if self.left.restarts > 0 {
+            let possible = |memory: &&Memory| **memory != Memory::Earlier || self.saved.is_some();
+            actions.extend(scope.restarts.iter().filter(possible).map(|memory| Action::Restart(*memory)));
+            if scope.restarts.contains(&Memory::Earlier) && self.saved.is_none() && self.state.is_some() {
+                actions.push(Action::Replicate);
+            }
+        }
+        if self.left.limits > 0 && self.state.is_some() {
+            actions.push(Action::SetLimit);
+        }
+    }
+
+    fn actions_of(&self, number: usize, client: &Client, actions: &mut Vec<Action>) {
+        for kind in KINDS {
+            let Some(call) = client.call(kind) else { continue };
+            if call.answer.is_some() {
+                actions.push(Action::Return(number, kind));
+            } else {
+                actions.push(Action::Execute(number, kind));
+            }
+            if self.left.losses > 0 {
+                actions.push(Action::Lose(number, kind));
+                if call.answer.is_none() {
+                    actions.push(Action::GiveUp(number, kind));
+                }
+            }
+        }
+        let stage = client.entry.as_ref().map(|entry| entry.stage);
+        let acquires = client.call(Kind::Acquire).is_none();
+        match stage {
+            None if acquires && self.left.acquisitions > 0 => actions.push(Action::Acquire(number)),
+            Some(Stage::Pending) if acquires => actions.push(Action::Ask(number)),
+            Some(Stage::Held { .. }) => actions.push(Action::Release(number)),
+            _ => {}
+        }
+        if let Some(entry) = &client.entry
+            && matches!(entry.stage, Stage::Waiting | Stage::Held { .. })
+            && client.call(Kind::Renew).is_none()
+            && entry.renewed < self.now
+        {
+            actions.push(Action::Renew(number));
+        }
+        let gives_up = !matches!(stage, None | Some(Stage::Held { .. } | Stage::Asked { cancelled: true }));
+        if gives_up && self.left.cancels > 0 {
+            actions.push(Action::Cancel(number));
+        }
+        if client.call(Kind::Release).is_none() && !client.leaving.is_empty() {
+            actions.push(Action::SendRelease(number));
+        }
+        if self.left.crashes > 0 && client.made > client.crashed {
+            actions.push(Action::Crash(number));
+        }
+    }
+
+    /// Whether nobody is late.
+    fn is_punctual(&self) -> bool {
+        self.messages.is_empty() && self.clients.iter().all(|client| client.is_punctual(self.now))
+    }
+
+    /// Whether time may pass. Where everybody is connected, not before they are when a recovery window ends.
+    fn may_tick(&self, scope: &Scope) -> bool {
+        if self.left.delays == 0 && !self.is_punctual() {
+            return false;
+        }
+        if !scope.connected || self.run == 0 || self.now + 1 != self.up_since + scope.window() {
+            return true;
+        }
+        let is_heard = |client: &Client| {
+            let returned = client.calls.iter().flatten().filter_map(|call| call.answer.as_ref());
+            let stands = |stage| matches!(stage, Stage::Waiting | Stage::Held { .. });
+            returned.into_iter().all(|told| told.run == self.run)
+                && client.entry.as_ref().is_none_or(|entry| entry.heard == self.run || !stands(entry.stage))
+        };
+        self.clients.iter().all(is_heard) && self.messages.iter().all(|message| message.run == self.run)
+    }
+
+    /// Takes a step.
+    pub(crate) fn step(&self, scope: &Scope, action: Action) -> Self {
+        let mut next = self.clone();
+        next.take(scope, action);
+        next.settle(scope);
+        next
+    }
+
+    /// Takes a step, unjudged.
+    pub(crate) fn take(&mut self, scope: &Scope, action: Action) {
+        let known = self.known(scope);
+        match action {
+            Action::Acquire(client) => {
+                self.left.acquisitions -= 1;
+                self.clients[client].acquire(known);
+            }
+            Action::Ask(client) => self.clients[client].ask(known),
+            Action::Renew(client) => self.clients[client].renew(known),
+            Action::Release(client) => self.clients[client].release(known),
+            Action::SendRelease(client) => self.clients[client].send_release(known),
+            Action::Cancel(client) => {
+                self.left.cancels -= 1;
+                self.clients[client].cancel(known);
+            }
+            Action::Crash(client) => self.crash(client),
+            Action::Execute(client, kind) => {
+                let call = self.clients[client].call(kind).expect("it is on its way").clone();
+                let (answer, now_us) = self.execute(scope, client, kind, &call);
+                let told = Told { answer, now_us, run: self.run };
+                if let Some(call) = &mut self.clients[client].calls[kind as usize] {
+                    call.answer = Some(told);
+                }
+            }
+            Action::ExecuteLate(number) => {
+                let Late { client, kind, call } = self.late.remove(number);
+                self.execute(scope, client, kind, &call);
+            }
+            Action::Return(client, kind) => self.clients[client].on_return(kind, known),
+            Action::Lose(client, kind) => {
+                self.left.losses -= 1;
+                self.clients[client].on_failure(kind, known);
+            }
+            Action::GiveUp(client, kind) => {
+                self.left.losses -= 1;
+                let call = self.clients[client].call(kind).expect("it is on its way").clone();
+                self.late.push(Late { client, kind, call });
+                self.clients[client].on_failure(kind, known);
+            }
+            Action::Hear(number) => {
+                let Message { client, request, grant, .. } = self.messages.remove(number);
+                self.clients[client].hear(request, grant, known);
+            }
+            Action::LoseMessage(number) => {
+                self.left.losses -= 1;
+                self.messages.remove(number);
+            }
+            Action::Tick => {
+                if self.left.delays != ENDLESS && !self.is_punctual() {
+                    self.left.delays -= 1;
+                }
+                self.tick(scope);
+            }
+            Action::Restart(memory) => self.restart(scope, memory),
+            Action::Replicate => self.saved = Some(self.state.clone()),
+            Action::SetLimit => {
+                self.left.limits -= 1;
+                self.limit = scope.other_limit;
+                let limit = Operation::SetLimit { limit: Some(self.limit), expected_version: None };
+                self.send(scope, 0, Declaration::Stored, limit);
+            }
+        }
+    }
+
+    /// The process is gone; what it has sent is not. Another one takes its place, which knows nothing.
+    fn crash(&mut self, number: usize) {
+        self.left.crashes -= 1;
+        let client = &mut self.clients[number];
+        let made = client.made;
+        let calls = std::mem::take(&mut client.calls);
+        *client = Client { made, crashed: made, ..Client::default() };
+        for (kind, call) in KINDS.into_iter().zip(calls) {
+            if let Some(call) = call.filter(|call| call.answer.is_none()) {
+                self.late.push(Late { client: number, kind, call });
+            }
+        }
+        self.messages.retain(|message| message.client != number);
+    }
+
+    fn tick(&mut self, scope: &Scope) {
+        self.now += 1;
+        self.commands = 0;
+        let known = self.known(scope);
+        for client in &mut self.clients {
+            client.pass(known);
+        }
+    }
+
+    fn restart(&mut self, scope: &Scope, memory: Memory) {
+        self.left.restarts -= 1;
+        if memory != Memory::All {
+            self.forgot = Some(self.now);
+        }
+        match memory {
+            Memory::All => {}
+            Memory::Nothing | Memory::Flushed => self.state = Arc::new(None),
+            Memory::Earlier => self.state = self.saved.take().expect("there is a replica"),
+        }
+        if memory == Memory::Flushed {
+            return;
+        }
+        self.tick(scope);
+        self.run += 1;
+        self.up_since = self.now;
+        // Connections end. What was not executed never is; what was answered may still be read.
+        self.late.clear();
+        let known = self.known(scope);
+        for client in &mut self.clients {
+            for kind in KINDS {
+                if client.call(kind).is_some_and(|call| call.answer.is_none()) {
+                    client.on_failure(kind, known);
+                }
+            }
+        }
+    }
+
+    /// The store executes a call.
+    fn execute(&mut self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> (Answer, u64) {
+        let (holder, request) = (holder(client, call.request), request(client, call.request));
+        let (weight, lease_ms) = (scope.weights[client], u64::from(scope.lease) * TICK_MS);
+        let fallback = Declaration::Fallback(scope.limit);
+        let (declaration, operation) = match kind {
+            Kind::Acquire => {
+                let requests = vec![Acquire { holder, request, weight, lease_ms, wait: true }];
+                (fallback, Operation::Acquire { queue_max: 100, requests })
+            }
+            Kind::Renew => {
+                let grant = call.grant;
+                (fallback, Operation::Renew(vec![Renew { holder, request, weight, lease_ms, grant }]))
+            }
+            Kind::Release => (Declaration::Stored, Operation::Release(vec![Release { holder, request }])),
+        };
+        let (answers, now_us) = self.send(scope, client, declaration, operation);
+        let answer = match answers {
+            Answers::Acquire(mut answers) => Answer::Acquired(answers.remove(0)),
+            Answers::Renew(mut answers) => Answer::Renewed(answers.remove(0)),
+            Answers::Release(_) => Answer::Released,
+            other => panic!("{other:?}"),
+        };
+        (answer, now_us)
+    }
+
+    /// Sends a command to the store, and judges what it does.
+    pub(crate) fn send(
+        &mut self,
+        scope: &Scope,
+        client: usize,
+        declaration: Declaration,
+        operation: Operation,
+    ) -> (Answers, u64) {
+        self.commands += 1;
+        let now_us = self.now_us();
+        let run_id = format!("run{}", self.run);
+        let uptime_ms = u64::from(self.now - self.up_since) * TICK_MS;
+        let server = Server { now_us, run_id: &run_id, uptime_ms };
+        let command = Command {
+            semaphore: Name::new("exports").expect("it is valid"),
+            session: Id::new(&format!("s{client}")).expect("it is plain"),
+            lease_ms: u64::from(scope.lease) * TICK_MS,
+            recovery: scope.recovery,
+            declaration,
+            operation,
+        };
+        let before = self.state.as_ref().clone();
+        let mut after = before.clone();
+        let (reply, events) = (scope.store)(&mut after, &server, &command);
+        let before = before.filter(|state| !state.is_expired(now_us / 1000));
+        let step = Step { now_us, before, command, reply, events, after };
+        properties::judge_step(self, scope, &step);
+        self.post(&step.events);
+        self.state = Arc::new(step.after);
+        (step.reply.answers, now_us)
+    }
+
+    /// Messages go to the sessions that still are. A second one about the same request takes the place of the first,
+    /// which is lost: so there are not ever more of them.
+    fn post(&mut self, events: &[Event]) {
+        for event in events {
+            let (client, request) = owner(&event.holder);
+            if let News::Granted(grant) = event.news
+                && request > self.clients[client].crashed
+            {
+                self.messages.retain(|message| (message.client, message.request) != (client, request));
+                self.messages.push(Message { client, request, grant, run: self.run });
+            }
+        }
+    }
+}
+
+fn holder(client: usize, request: u8) -> Holder {
+    Holder::new(&format!("{client}.{request}")).expect("it is valid")
+}
+
+fn request(client: usize, request: u8) -> Id {
+    Id::new(&format!("{client}.{request}")).expect("it is plain")
+}
+
+/// Whose request this is, and which.
+pub(crate) fn owner(holder: &Holder) -> (usize, u8) {
+    let (client, request) = holder.as_str().split_once('.').expect("it has two parts");
+    (client.parse().expect("a number"), request.parse().expect("a number"))
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.key.hash(hasher);
+    }
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { now, state, clients, messages, late, .. } = self;
+        write!(f, "tick {now}: {state:#?}\n{clients:#?}\n{messages:?}\n{late:?}\n{:?}", self.broken)
+    }
+}
