@@ -57,7 +57,8 @@ pub(crate) struct Entry {
     pub(crate) order: u64,
     pub(crate) created: Moment,
     pub(crate) stage: Stage,
-    /// The store may know it: an earlier call was sent and not answered.
+    /// The store may know it, or come to know it: an earlier call was sent and not answered. It may arrive at any
+    /// time, also after a later one.
     pub(crate) maybe_known: bool,
     /// Just before the request was sent that, as far as is known, last extended it.
     pub(crate) extended: Moment,

@@ -126,8 +126,8 @@ impl Engine {
         let Some(entry) = self.touch(semaphore).and_then(|lane| lane.entries.get_mut(request)) else {
             return;
         };
+        // What went before and had no answer may still arrive: `maybe_known` stays.
         note_declared(entry);
-        entry.maybe_known = false;
         match (&entry.stage, acquired) {
             // A message was faster than this reply.
             (Stage::Held(_) | Stage::Unconfirmed(_) | Stage::Pending | Stage::Waiting, _) => {}

@@ -20,7 +20,9 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError};
 use crate::handle::Handle;
 use crate::model::{self, Place, Server, State};
-use crate::protocol::{Answers, Command, Id, Name, Operation, Recovery, Released, Reply};
+use crate::protocol::{
+    Acquired, Answers, Command, Event, Grant, Id, Name, News, Operation, Recovery, Released, Renewed, Reply,
+};
 use crate::store::{Signal, StoreError};
 
 const LIMIT: u32 = 3;
@@ -604,4 +606,65 @@ fn an_adoption_answered_while_closing_is_given_back() {
     client.engine.on_return(release, Ok(Reply { answers, ..reply }), now);
     client.engine.calls(now);
     assert!(matches!(closed.try_recv(), Ok(Ok(()))));
+}
+
+/// A call that was given up on may still arrive, after the one sent in its place has been answered. A grant that it
+/// leads to was once dated from a third call, which was sent later and had no answer: later than the store does.
+#[test]
+fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
+    let mut world = World::new(1, 0, Recovery::Off);
+    while world.clients[0].engine.next_time().is_some() || !world.coming.is_empty() {
+        world.advance();
+    }
+    let client = &mut world.clients[0];
+    let mut now = world.now;
+    let opening = Opening { limit: Some(1), require: false, declared: AtomicBool::new(false) };
+    let wanted = Wanted {
+        holder: None,
+        weight: 1,
+        lease: None,
+        wait: Wait::Forever,
+        renew: true,
+        opening: Arc::new(opening),
+    };
+    let semaphore = Name::new("simulated").expect("valid");
+    let mut pending = client.session.acquire(semaphore.clone(), wanted);
+    client.engine.on_message(client.inbox.try_recv().expect("it was asked"), now);
+    let mut call = |engine: &mut Engine, seconds: u64| {
+        now = now + Duration::from_secs(seconds);
+        engine.on_time(now);
+        (engine.calls(now).pop().expect("there is something to send"), now)
+    };
+    let reply = |now_us, answers| {
+        Ok(Reply {
+            now_us,
+            sequence: 1,
+            recheck_ms: None,
+            limit: 1,
+            limit_version: 1,
+            pinned: false,
+            answers,
+        })
+    };
+
+    let (late, at) = call(&mut client.engine, 0);
+    client.engine.on_return(late, Err(StoreError::NoAnswer { reason: "late".into() }), at);
+    assert!(client.engine.calls(at).is_empty(), "not at once");
+    let (again, at) = call(&mut client.engine, 1);
+    let Operation::Acquire { requests, .. } = &again.command.operation else { panic!("it asks again") };
+    let (holder, request) = (requests[0].holder.clone(), requests[0].request.clone());
+    let waiting = Answers::Acquire(vec![Acquired::Waiting { position: 0 }]);
+    client.engine.on_return(again, reply(1, waiting), at);
+    assert!(client.engine.calls(at).is_empty(), "it waits");
+    let (renewal, renewed_at) = call(&mut client.engine, 2);
+    client.engine.on_return(renewal, reply(2, Answers::Renew(vec![Renewed::Lost])), renewed_at);
+
+    // The late call arrives, and is granted; then a third one is sent.
+    let (_unanswered, at) = call(&mut client.engine, 2);
+    let news = News::Granted(Grant { token: 3, slot: 0 });
+    let session = client.engine.session_id().clone();
+    client.engine.on_signal(Signal::Event(Event { session, semaphore, holder, request, news }), at);
+    let held = pending.try_take().expect("it is answered").expect("it is granted");
+    let deadline = held.core.deadline(at).expect("it is still good");
+    assert!(deadline <= renewed_at + LEASE, "the store may have granted it as early as at the renewal");
 }
