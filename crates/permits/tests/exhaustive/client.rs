@@ -57,8 +57,6 @@ pub(crate) struct Entry {
     pub(crate) request: u8,
     pub(crate) stage: Stage,
     pub(crate) maybe_known: bool,
-    /// It was sent before.
-    pub(crate) asked: bool,
     /// Just before the request was sent that, as far as is known, last extended it.
     pub(crate) extended: u32,
     /// When a renewal was last sent.
@@ -119,7 +117,6 @@ impl Client {
             request: self.made,
             stage: Stage::Pending,
             maybe_known: false,
-            asked: false,
             extended: known.now,
             renewed: known.now,
             told_us: 0,
@@ -132,10 +129,8 @@ impl Client {
     pub(crate) fn ask(&mut self, known: Known) {
         let Some(entry) = &mut self.entry else { return };
         entry.stage = Stage::Asked { cancelled: false };
-        let dates = known.manners == Manners::DatesFromRetry && !entry.maybe_known;
-        if dates || !entry.asked {
+        if !entry.maybe_known {
             entry.extended = known.now;
-            entry.asked = true;
         }
         let request = entry.request;
         self.send(Kind::Acquire, request, None, known.now);
@@ -213,7 +208,7 @@ impl Client {
         let Some(entry) = &mut self.entry else { return };
         let from = match known.manners {
             Manners::DatesFromReply => known.now,
-            Manners::Sound | Manners::DatesFromRetry => entry.extended,
+            Manners::Sound | Manners::ForgetsLateCalls => entry.extended,
         };
         let until = from + known.lease;
         entry.stage = if until <= known.now { Stage::Waiting } else { Stage::Held { grant, until } };
@@ -237,7 +232,7 @@ impl Client {
 
     fn on_acquired(&mut self, request: u8, acquired: &Acquired, sent: u32, told: &Told, known: Known) {
         let Some(entry) = self.entry_of(request) else { return };
-        entry.maybe_known = false;
+        entry.maybe_known &= known.manners != Manners::ForgetsLateCalls;
         entry.heard = told.run;
         match (entry.stage, acquired) {
             (Stage::Held { .. } | Stage::Pending | Stage::Waiting, _) => {}
@@ -281,7 +276,6 @@ impl Client {
             }
             (Stage::Waiting, Renewed::ExceedsLimit) => self.entry = None,
             (Stage::Waiting, Renewed::Held | Renewed::Lost | Renewed::Again) => {
-                entry.extended = sent;
                 entry.told_us = told.now_us;
                 entry.stage = Stage::Pending;
             }

@@ -145,10 +145,10 @@ fn a_replica_that_lags_can_admit_too_many() {
     assert_eq!(properties::believed(&world, &scope), 2);
 }
 
-/// A session once dated a grant that it heard of by a message from the request that it had just sent again, which
-/// might never arrive; but the grant was that of an earlier one, which had been late.
+/// Sessions once did so: they dated a grant that they heard of by a message from the call that they had just sent,
+/// and it was that of an earlier call, which had been late.
 #[test]
-fn a_client_that_dates_from_what_may_never_arrive_is_seen() {
+fn a_client_that_forgets_late_calls_is_seen() {
     let scope = with_loss(permits::model::apply);
     let way = |does: &mut Does<'_>| {
         does.call(0, Kind::Acquire, Action::Acquire(0));
@@ -172,7 +172,7 @@ fn a_client_that_dates_from_what_may_never_arrive_is_seen() {
     let budget = Budget { delays: 9, ..scope.budget };
     let sound = Scope { budget, ..scope };
     assert_eq!(format!("{:?}", taken(&sound, way).broken), "{}");
-    let unsound = Scope { manners: Manners::DatesFromRetry, ..sound };
+    let unsound = Scope { manners: Manners::ForgetsLateCalls, ..sound };
     assert_eq!(format!("{:?}", taken(&unsound, way).broken), r#"{"P3"}"#);
 }
 

@@ -49,8 +49,8 @@ pub(crate) enum Manners {
     Sound,
     /// Dates what it holds from the reply, not from the request.
     DatesFromReply,
-    /// Dates what it is told by a message from its last request, also if nothing says that this one was executed.
-    DatesFromRetry,
+    /// Takes an answer to a call for the end of those before it that had none.
+    ForgetsLateCalls,
 }
 
 /// What is explored.
