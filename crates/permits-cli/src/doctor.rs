@@ -125,7 +125,7 @@ fn acl(rights: &[Rights]) -> String {
     let _ = writeln!(text, "ACL SETUSER {USER} {}", all.join(" "));
     for Rights { purpose, rules, .. } in others {
         let _ =
-            write!(text, "\n# not needed for permits; {purpose}:\nACL SETUSER {USER} {}\n", rules.join(" "));
+            write!(text, "\n# only for what it says: {purpose}:\nACL SETUSER {USER} {}\n", rules.join(" "));
     }
     text
 }
