@@ -16,7 +16,7 @@ pub use launch::ServerBuilder;
 
 use crate::process::Guard;
 use crate::resp::{Connection, Resp};
-use launch::{Endpoint, Site};
+use launch::{Access, Endpoint, Site};
 
 /// How long a server may take to end when asked; one with replicas waits up to 10 seconds for them.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -197,6 +197,10 @@ impl Server {
     pub fn info(&self, field: &str) -> Option<String> {
         let reply = self.command(&["INFO"]);
         launch::info_field(reply.text(), field).map(str::to_owned)
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.site.access()
     }
 
     fn process(&self) -> MutexGuard<'_, Guard> {

@@ -9,7 +9,6 @@
 //! `PERMITS_CASES` multiplies the number of histories.
 
 mod support {
-    pub(crate) mod checks;
     pub(crate) mod clients;
     pub(crate) mod coverage;
     pub(crate) mod run;
@@ -24,8 +23,9 @@ use permits::protocol::{
     Acquire, Acquired, Answers, Command, Declaration, Grant, Holder, News, Operation, Recovery, Release,
     Released, Renew, Renewed, Reply,
 };
+use permits_testkit::history::checks::{CHECKS, check, conserved};
+use permits_testkit::history::step::Step;
 
-use support::checks::{CHECKS, Step, check, conserved};
 use support::clients::{self, Clients};
 use support::coverage::{CROWDED, Coverage, SMALL};
 use support::run::cases_until;
@@ -72,7 +72,7 @@ impl Run<'_> {
         self.coverage.note(now_us, found.as_ref(), &command, (&reply, &events), after.as_ref());
         let before = found.filter(|state| !state.is_expired(now_us / 1000));
         let step = Step { now_us, before, command, reply, events, after };
-        check(&step)?;
+        check(&step).map_err(|violation| violation.to_string())?;
         self.tokens(&step).map_err(|reason| format!("P4: {reason}"))?;
         repeated(&step, &self.world.server()).map_err(|reason| format!("P5: {reason}"))?;
         Ok(step)

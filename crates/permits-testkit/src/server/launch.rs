@@ -192,8 +192,30 @@ impl ServerBuilder {
     }
 }
 
+/// A way to a server, also for threads of the kit's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    endpoint: Endpoint,
+    password: Option<String>,
+}
+
+impl Access {
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        let mut connection = match &self.endpoint {
+            Endpoint::Tcp(address) => Connection::connect(*address)?,
+            Endpoint::Unix(path) => Connection::connect_unix(path)?,
+        };
+        if let Some(password) = &self.password
+            && let Resp::Error(message) = connection.call(&["AUTH", password])?
+        {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Ok(connection)
+    }
+}
+
 /// Where a server listens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Endpoint {
     Tcp(SocketAddr),
     Unix(PathBuf),
@@ -237,18 +259,17 @@ impl Site {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    pub(super) fn connect(&self) -> io::Result<Connection> {
-        let mut connection = match &self.endpoint {
-            Endpoint::Tcp(_) if self.tls.is_some() => Connection::connect_unix(&socket(self.dir.path()))?,
-            Endpoint::Tcp(address) => Connection::connect(*address)?,
-            Endpoint::Unix(path) => Connection::connect_unix(path)?,
+    /// How the kit itself reaches the server: past TLS, by a socket.
+    pub(super) fn access(&self) -> Access {
+        let endpoint = match &self.endpoint {
+            Endpoint::Tcp(_) if self.tls.is_some() => Endpoint::Unix(socket(self.dir.path())),
+            endpoint => endpoint.clone(),
         };
-        if let Some(password) = &self.password
-            && let Resp::Error(message) = connection.call(&["AUTH", password])?
-        {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-        }
-        Ok(connection)
+        Access { endpoint, password: self.password.clone() }
+    }
+
+    pub(super) fn connect(&self) -> io::Result<Connection> {
+        self.access().connect()
     }
 
     /// Launches the server again, where it was. Its place may be taken for a moment by a stranger, so it is

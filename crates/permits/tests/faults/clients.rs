@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use permits::Recovery;
+use permits_testkit::history::{What, now};
 use permits_testkit::wait;
 
-use crate::event::{What, now};
 use crate::stage::{LIMIT, Stage, calls, micros};
 
 /// The waiter renews every 20 s. What comes sooner it has asked for because the store said when to.

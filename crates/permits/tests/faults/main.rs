@@ -15,10 +15,6 @@
 mod clients;
 #[path = "../support/crew.rs"]
 mod crew;
-#[path = "../support/event.rs"]
-mod event;
-#[path = "../support/history.rs"]
-mod history;
 mod load;
 mod network;
 mod restarts;

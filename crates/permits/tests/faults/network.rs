@@ -4,10 +4,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits::Recovery;
+use permits_testkit::history::{Recorder, What, now, outside::most_at_once};
 use permits_testkit::{Proxy, wait};
 
-use crate::event::{What, now};
-use crate::history::most_at_once;
 use crate::stage::{LIMIT, Monitor, Stage, Worker, micros, random};
 use crate::worker::MAX_WAITERS;
 
@@ -38,6 +37,14 @@ fn tokens_written(monitored: &[String]) -> Vec<u64> {
     let mut tokens: Vec<u64> = monitored.iter().filter_map(token).collect();
     tokens.dedup();
     tokens
+}
+
+/// The connections that listen for grants, by their ids.
+fn listeners(stage: &Stage) -> Vec<String> {
+    let list = stage.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+    let workers = list.text().lines().filter(|line| !line.contains(Recorder::NAME));
+    let field = |line: &str| Some(line.split_whitespace().next()?.strip_prefix("id=")?.to_owned());
+    workers.map(|line| field(line).expect("a line begins with the id")).collect()
 }
 
 #[test]
@@ -215,8 +222,11 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
         let mut admin = stage.server.connect().expect("the server is up");
         // Accepted by now: otherwise it would be only after the holder is heard.
         admin.call(&["PING"]).expect("the server is up");
+        let listeners = listeners(&stage);
         stage.server.pause();
-        admin.send(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("the system takes it");
+        for listener in &listeners {
+            admin.send(&["CLIENT", "KILL", "ID", listener]).expect("the system takes it");
+        }
         admin.send(&["ECHO", "killed"]).expect("the system takes it");
         holder.tell_release(&first);
         holder.await_event(&first, |what| *what == What::Releasing);
@@ -229,7 +239,10 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
         waiter.release(&next);
         let heard = monitor.stop(&stage.server);
         let killed = heard.iter().position(|line| line.contains("\"killed\"")).expect("it was sent");
-        let at = heard.iter().position(|line| line.contains("\"PUBLISH\"")).expect("a grant was published");
+        let at = heard
+            .iter()
+            .position(|line| line.contains("\"PUBLISH\" \"permits:wake:"))
+            .expect("a grant was published");
         let channel = heard[at].split('"').nth(3).expect("PUBLISH has a channel");
         let listened =
             |line: &String| line.to_uppercase().contains("\"SUBSCRIBE\"") && line.contains(channel);

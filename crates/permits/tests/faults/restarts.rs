@@ -4,9 +4,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use permits::Recovery;
+use permits_testkit::history::{What, now};
 use permits_testkit::{Server, wait};
 
-use crate::event::{What, now};
 use crate::stage::{LIMIT, Stage, Worker, micros};
 
 /// Kills the server, lets it be down for so long, and starts it again.
@@ -105,7 +105,7 @@ fn survive_restarts(stage: &Stage, downs: &[Duration], keeps_order: bool) {
 /// the short one was granted its unit.
 #[test]
 fn a_short_lease_that_comes_first_does_not_take_what_a_long_one_holds() {
-    let stage = Stage::new(1, Duration::from_secs(15));
+    let stage = Stage::new(1, Duration::from_secs(15)).forgetful();
     let url = stage.server.url();
     let mut short = stage.worker_at("short", &url, Duration::from_millis(600));
     short.acquire("before");
@@ -128,14 +128,14 @@ fn a_short_lease_that_comes_first_does_not_take_what_a_long_one_holds() {
 
 #[test]
 fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_nobody() {
-    let stage = Stage::new(3, Duration::from_secs(3));
+    let stage = Stage::new(3, Duration::from_secs(3)).forgetful();
     let downs = [0, 300, 0, 1000, 100].map(Duration::from_millis);
     survive_restarts(&stage, &downs, false);
 }
 
 #[test]
 fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
-    let stage = Stage::new(3, Duration::from_secs(3)).recovery(Recovery::Strict);
+    let stage = Stage::new(3, Duration::from_secs(3)).forgetful().recovery(Recovery::Strict);
     survive_restarts(&stage, &[Duration::from_millis(200)], false);
 }
 
@@ -148,7 +148,7 @@ fn restarts_with_an_append_only_file_lose_nothing() {
 
 #[test]
 fn a_server_down_for_longer_than_the_lease_ends_permits_at_their_deadline() {
-    let stage = Stage::new(2, Duration::from_millis(1500));
+    let stage = Stage::new(2, Duration::from_millis(1500)).forgetful();
     let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
     holder.acquire("left");
     holder.acquire("right");
@@ -186,7 +186,7 @@ fn a_window_follows_a_restart_at_the_end_of_a_second() {
 
 /// Returns whether the server was still within the window when it said to be up for a second.
 fn restart_at_the_end_of_a_second() -> bool {
-    let stage = Stage::new(2, Duration::from_secs(3));
+    let stage = Stage::new(2, Duration::from_secs(3)).forgetful();
     let (mut holder, mut newcomer) = (stage.worker("holder"), stage.worker("newcomer"));
     holder.acquire("held");
     let time = stage.server.command(&["TIME"]);

@@ -3,10 +3,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use permits_testkit::history::{
+    What, now,
+    outside::{check_order, most_at_once},
+};
 use permits_testkit::wait;
 
-use crate::event::{What, now};
-use crate::history::{check_order, most_at_once};
 use crate::stage::{LIMIT, Stage, calls, errors, micros, random};
 
 #[test]
@@ -94,7 +96,7 @@ fn scripts_flushed_under_load_are_not_missed() {
 
 #[test]
 fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
-    let stage = Stage::new(2, Duration::from_secs(2));
+    let stage = Stage::new(2, Duration::from_secs(2)).forgetful();
     let (mut one, mut two, mut later) = (stage.worker("one"), stage.worker("two"), stage.worker("later"));
     let first = one.acquire("first");
     let second = two.acquire("second");
@@ -128,7 +130,7 @@ fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
 /// Both hold then, until the forgotten one's deadline and no longer.
 #[test]
 fn a_flushed_holder_whose_units_were_granted_again_is_lost_within_its_lease() {
-    let stage = Stage::new(1, Duration::from_secs(3));
+    let stage = Stage::new(1, Duration::from_secs(3)).forgetful();
     let (mut old, mut new) = (stage.worker("old"), stage.worker("new"));
     // On a young server without state free units are held back, for a third of the lease.
     let uptime = || stage.server.info("uptime_in_seconds").and_then(|seconds| seconds.parse().ok());

@@ -4,16 +4,20 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use permits::Recovery;
+use permits_testkit::history::{Recorder, Violation, replay};
 use permits_testkit::{Connection, Resp, Server, wait};
 
 use crate::crew::Crew;
 pub(crate) use crate::crew::{LIMIT, Worker, micros, random};
 use crate::worker::SEMAPHORE;
 
-/// A server, and the crew that uses it.
+/// A server, what it did, and the crew that uses it.
 pub(crate) struct Stage {
+    // Dropped before the server that it listens to.
+    recorder: Recorder,
     pub(crate) server: Server,
     crew: Crew,
+    is_forgetful: bool,
 }
 
 impl Deref for Stage {
@@ -30,7 +34,14 @@ impl Stage {
     }
 
     pub(crate) fn on(server: Server, limit: usize, lease: Duration) -> Self {
-        Self { server, crew: Crew::new(limit, lease) }
+        let recorder = Recorder::listen(&server);
+        Self { recorder, server, crew: Crew::new(limit, lease), is_forgetful: false }
+    }
+
+    /// The store is going to lose what it knows, which nothing else may be taken for.
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.is_forgetful = true;
+        self
     }
 
     /// Has the workers be so cautious after a restart. The default counts a server that has just been started
@@ -75,7 +86,8 @@ impl Stage {
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// P10: nothing is held, nobody waits, all slots are free.
+    /// P10: nothing is held, nobody waits, all slots are free. And all that the server did to come there is what the
+    /// model does.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let left = || {
@@ -87,6 +99,16 @@ impl Stage {
         let at_rest = wait::until(LIMIT, || left() == (0, 0, 0, 0, 0, 0));
         let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
         assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
+        self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
+    }
+
+    /// Replays what the server did, and compares it with what the workers saw.
+    fn replay(&self) -> Result<(), Violation> {
+        let replayed = replay(&self.recorder.records())?;
+        eprintln!("{} commands, {} events replayed", replayed.commands, replayed.events);
+        assert_eq!(self.is_forgetful, !replayed.losses.is_empty(), "state was lost: {:?}", replayed.losses);
+        replayed.check_at_rest()?;
+        replayed.check_deadlines(&self.grants())
     }
 }
 

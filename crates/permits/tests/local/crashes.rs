@@ -4,12 +4,12 @@ use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
+use permits_testkit::history::{What, now};
 use permits_testkit::{Guard, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::crew::{LIMIT, Worker, micros, random};
 use crate::errand;
-use crate::event::{What, now};
 use crate::stage::Stage;
 
 /// In the line, while holding, while reading, in the middle of writing: with enough kills, all of it.

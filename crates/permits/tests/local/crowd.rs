@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use permits_testkit::history::{What, outside::check_order};
 use permits_testkit::wait;
 
 use crate::crew::{LIMIT, Worker};
-use crate::event::What;
-use crate::history::check_order;
 use crate::stage::Stage;
 use crate::worker::Told;
 
@@ -23,6 +22,7 @@ fn forty_processes_are_served_in_the_order_in_which_they_came() {
     for (number, worker) in crowd.iter_mut().enumerate() {
         worker.tell(&Told::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
         stage.await_waiting(number as i64 + 1);
+        worker.seen_in_line("turn");
     }
     for tag in ["one", "two", "three"] {
         holder.tell_release(tag);

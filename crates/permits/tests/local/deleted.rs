@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
+use permits_testkit::history::What;
 use permits_testkit::wait;
 
 use crate::crew::LIMIT;
-use crate::event::What;
 use crate::stage::{Stage, await_closed};
 use crate::worker::SEMAPHORE;
 

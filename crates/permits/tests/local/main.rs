@@ -21,10 +21,6 @@ mod time;
 #[path = "../support/crew.rs"]
 #[allow(dead_code, reason = "other suites use the rest")]
 mod crew;
-#[path = "../support/event.rs"]
-mod event;
-#[path = "../support/history.rs"]
-mod history;
 #[path = "../support/worker.rs"]
 mod worker;
 

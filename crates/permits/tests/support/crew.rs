@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use permits::Recovery;
+use permits_testkit::history::{Event, Granted, History, Rules, What, judge, now};
 use permits_testkit::{Guard, wait};
 
-use crate::event::{Event, What, now};
-use crate::history::{self, Granted, History};
 use crate::worker::{self, Told};
 
 /// More than anything here should take on a busy machine.
@@ -72,19 +71,13 @@ impl Crew {
         lock(&self.history).tail()
     }
 
-    /// The most that were ever held at once, tokens and slots: whatever went wrong, these hold.
+    /// What clients must see, whatever went wrong; and whoever was closed, and so lives, was served.
     #[track_caller]
     pub(crate) fn assert_safe(&self) {
-        let grants = self.grants();
-        assert!(!grants.is_empty(), "nothing was granted: nothing is shown");
-        let judgements = [
-            history::check_bound(&grants, self.limit),
-            history::check_tokens(&grants),
-            history::check_slots(&grants, self.limit),
-        ];
-        for judgement in judgements {
-            judgement.unwrap_or_else(|violation| panic!("{violation}\n{}", lock(&self.history).tail()));
-        }
+        let history = lock(&self.history);
+        assert!(!history.grants().is_empty(), "nothing was granted: nothing is shown");
+        let rules = Rules::limit(u32::try_from(self.limit).expect("it is small"));
+        judge(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
     }
 }
 
@@ -135,6 +128,11 @@ impl Worker {
     pub(crate) fn ask(&mut self, tag: &str) {
         assert!(!tag.contains(' '), "a tag is one word: {tag:?}");
         self.tell(&Told::Acquire { tag: tag.to_owned(), hold: None });
+    }
+
+    /// Notes that it was seen to stand in line: whoever asks from now on must not overtake it.
+    pub(crate) fn seen_in_line(&self, tag: &str) {
+        lock(&self.history).note(self.number, tag, What::Enqueued);
     }
 
     /// Has it ask for a permit, and waits until it has it.

@@ -16,11 +16,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
+use permits_testkit::history::{What, deadline, record, tell, tell_at};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
-
-use crate::event::{What, now, tell, tell_at};
 
 /// The semaphore of all workers. Each test has a store of its own.
 pub(crate) const SEMAPHORE: &str = "faults";
@@ -118,6 +117,7 @@ async fn serve(url: &str) {
     let lease = setting(LEASE_MS).parse().map(Duration::from_millis).expect("the lease is a number");
     let recoveries = [Recovery::Off, Recovery::Interval, Recovery::Strict];
     let recovery = recoveries.into_iter().find(|recovery| name_of(*recovery) == setting(RECOVERY));
+    record();
     let client = Client::builder(url)
         .label(setting(LABEL))
         .lease(lease)
@@ -191,7 +191,7 @@ async fn acquire(
     hold: Option<Duration>,
     release: Arc<Notify>,
 ) -> JoinHandle<()> {
-    tell(&tag, What::Asked);
+    tell(&tag, What::Asked { weight: 1 });
     let semaphore = semaphore.clone();
     let mut acquiring = Box::pin(async move { semaphore.acquire_with(AcquireOptions::new()).await });
     let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
@@ -214,7 +214,7 @@ async fn work(semaphore: Semaphore, number: u32, hold: Duration, stopping: Arc<A
     while !stopping.load(Ordering::Relaxed) {
         turn += 1;
         let tag = format!("loop{number}.{turn}");
-        tell(&tag, What::Asked);
+        tell(&tag, What::Asked { weight: 1 });
         match semaphore.acquire().await {
             Ok(permit) => use_permit(&tag, permit, sleep(hold.mul_f64(fastrand::f64()))).await,
             Err(error) => tell(&tag, What::Failed(error.to_string())),
@@ -225,14 +225,14 @@ async fn work(semaphore: Semaphore, number: u32, hold: Duration, stopping: Arc<A
 
 /// Works step by step until the permit is lost or `done` is ready.
 async fn use_permit(tag: &str, permit: Permit, done: impl Future<Output = ()>) {
-    let (at, until) = deadline(&permit);
+    let (at, until) = deadline(permit.remaining());
     tell_at(at, tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
     let mut done = pin!(done);
     let lost = loop {
         tokio::select! {
             biased;
             () = sleep(STEP) => {
-                let (at, until) = deadline(&permit);
+                let (at, until) = deadline(permit.remaining());
                 if permit.is_held() {
                     tell_at(at, tag, What::Held { until });
                 } else {
@@ -250,13 +250,6 @@ async fn use_permit(tag: &str, permit: Permit, done: impl Future<Output = ()>) {
     tell(tag, What::Releasing);
     let outcome = permit.release().await;
     tell(tag, What::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
-}
-
-/// The time now, and until when the permit says that it is held: never later than it says.
-fn deadline(permit: &Permit) -> (u64, u64) {
-    let at = now();
-    let remaining = u64::try_from(permit.remaining().as_micros()).expect("a lease is at most a day");
-    (at, at + remaining)
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //! A script is the shared files and one of its own behind them. The headers of the Lua files describe the
 //! arguments and returns that this file writes and reads; a test holds the two together.
 
+#[cfg(feature = "testing")]
+pub(crate) mod recorded;
+
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
@@ -46,26 +49,36 @@ pub(crate) struct Scripts {
 impl Scripts {
     /// For one server, or for the nodes of a cluster, where messages are `sharded`.
     pub(crate) fn new(sharded: bool) -> Self {
+        #[cfg(feature = "testing")]
+        if super::testing::is_recording() {
+            let clock = format!("{CLOCK}\n{}", recorded::CLOCK);
+            return Self::build(&clock, sharded, |name, code| recorded::wrap(name, sharded, &code));
+        }
         Self::with_clock(CLOCK, sharded)
     }
 
     /// With another `clock.lua`, so that a test can say what time it is and who the server is.
     pub(crate) fn with_clock(clock: &str, sharded: bool) -> Self {
+        Self::build(clock, sharded, |_, code| code)
+    }
+
+    fn build(clock: &str, sharded: bool, finish: impl Fn(&str, String) -> String) -> Self {
         let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
-        let script = |own: &str| {
+        let script = |name: &str, own: &str| {
             let code = format!("local PUBLISH = '{publish}'\n{clock}\n{}\n{own}", SHARED.join("\n"));
+            let code = finish(name, code);
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }
         };
         Self {
-            acquire: script(include_str!("lua/acquire.lua")),
-            release: script(include_str!("lua/release.lua")),
-            renew: script(include_str!("lua/renew.lua")),
-            adopt: script(include_str!("lua/adopt.lua")),
-            set_limit: script(include_str!("lua/set_limit.lua")),
-            pause: script(include_str!("lua/pause.lua")),
-            revoke: script(include_str!("lua/revoke.lua")),
-            inspect: script(include_str!("lua/inspect.lua")),
+            acquire: script("acquire", include_str!("lua/acquire.lua")),
+            release: script("release", include_str!("lua/release.lua")),
+            renew: script("renew", include_str!("lua/renew.lua")),
+            adopt: script("adopt", include_str!("lua/adopt.lua")),
+            set_limit: script("set_limit", include_str!("lua/set_limit.lua")),
+            pause: script("pause", include_str!("lua/pause.lua")),
+            revoke: script("revoke", include_str!("lua/revoke.lua")),
+            inspect: script("inspect", include_str!("lua/inspect.lua")),
         }
     }
 

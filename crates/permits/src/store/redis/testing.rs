@@ -1,11 +1,27 @@
-//! For the differential test: a Redis store whose scripts are told the time and the server's identity.
+//! What tests need of the inside: scripts that are told the time and the server's identity, and scripts that tell
+//! what they do.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+pub use super::scripts::recorded::{CHANNEL, Record};
 
 use super::scripts::Scripts;
 use super::{Address, RedisStore, keys};
 use crate::protocol::{Command, Id, Name, Reply};
 use crate::store::{Opening, SIGNALS, Signal, Store as _, StoreError};
+
+static RECORDING: AtomicBool = AtomicBool::new(false);
+
+/// From now on every client that this process connects to a server uses scripts that tell of each command what it
+/// was asked and what came of it: see [`Record`] and [`CHANNEL`].
+pub fn record() {
+    RECORDING.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn is_recording() -> bool {
+    RECORDING.load(Ordering::Relaxed)
+}
 
 /// The hash from which the test build of the scripts reads `now_us`, `run_id` and `uptime_ms`.
 pub const SERVER_KEY: &str = "permits-test:server";

@@ -7,33 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use permits::model::{Entry, Place, State};
 use permits::protocol::{
-    Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, News, Operation, Released, Renewed,
-    Reply,
+    Acquired, Answers, Declaration, Event, Holder, Id, News, Operation, Released, Renewed,
 };
 
-/// One command, with all that it found, said and left.
-#[derive(Clone)]
-pub(crate) struct Step {
-    pub(crate) now_us: u64,
-    /// `None` also for a state that had expired.
-    pub(crate) before: Option<State>,
-    pub(crate) command: Command,
-    pub(crate) reply: Reply,
-    pub(crate) events: Vec<Event>,
-    pub(crate) after: Option<State>,
-}
-
-/// A grant that this command made. A reclaim is none.
-pub(crate) struct Fresh {
-    pub(crate) holder: Holder,
-    pub(crate) grant: Grant,
-}
+use super::Violation;
+use super::step::{Fresh, Step};
 
 /// A check, and the property that it is for.
-pub(crate) type Check = fn(&Step) -> Result<(), String>;
+pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub(crate) const CHECKS: [(&str, Check); 9] = [
+pub const CHECKS: [(&str, Check); 9] = [
     ("P1", bound),
     ("P5", nothing_appears_unasked),
     ("P6", first_come_first_served),
@@ -46,90 +30,14 @@ pub(crate) const CHECKS: [(&str, Check); 9] = [
 ];
 
 /// Runs all checks.
-pub(crate) fn check(step: &Step) -> Result<(), String> {
+///
+/// # Errors
+/// What the command violates.
+pub fn check(step: &Step) -> Result<(), Violation> {
     CHECKS.iter().try_for_each(|(property, check)| {
-        check(step).map_err(|reason| format!("{property}: {reason}\n{:?}\n{:?}", step.command, step.reply))
+        let whole = |reason| format!("{reason}\n{:?}\n{:?}", step.command, step.reply);
+        check(step).map_err(|reason| Violation::new(property, whole(reason)))
     })
-}
-
-impl Step {
-    fn now_ms(&self) -> u64 {
-        self.now_us / 1000
-    }
-
-    fn held_before(&self) -> u64 {
-        self.before.as_ref().map_or(0, |state| state.held)
-    }
-
-    fn entry_before(&self, holder: &Holder) -> Option<&Entry> {
-        self.before.as_ref()?.entries.get(holder)
-    }
-
-    fn entry_after(&self, holder: &Holder) -> Option<&Entry> {
-        self.after.as_ref()?.entries.get(holder)
-    }
-
-    /// Entries before, also of a state that was not there.
-    fn entries_before(&self) -> impl Iterator<Item = (&Holder, &Entry)> {
-        self.before.iter().flat_map(|state| &state.entries)
-    }
-
-    /// Whether the reply says that work is left.
-    fn is_cut(&self) -> bool {
-        self.reply.recheck_ms == Some(0)
-    }
-
-    fn is_recovering(&self) -> bool {
-        self.after.as_ref().is_some_and(|state| self.now_ms() < state.recovering_until_ms)
-    }
-
-    /// What this command granted, in order: first waiters, then newcomers.
-    pub(crate) fn fresh(&self) -> Vec<Fresh> {
-        let mut fresh: Vec<Fresh> = Vec::new();
-        for Event { holder, news, .. } in &self.events {
-            if let News::Granted(grant) = news {
-                fresh.push(Fresh { holder: holder.clone(), grant: *grant });
-            }
-        }
-        if let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
-            (&self.command.operation, &self.reply.answers)
-        {
-            for (asked, answer) in requests.iter().zip(answers) {
-                let Acquired::Granted(grant) = answer else { continue };
-                // Not the earlier answer to a request known before, nor one that stands in this batch twice.
-                let place = Place::Holding(*grant);
-                let earlier = self.entry_before(&asked.holder).is_some_and(|entry| entry.place == place);
-                if !earlier && !fresh.iter().any(|fresh| fresh.grant == *grant) {
-                    fresh.push(Fresh { holder: asked.holder.clone(), grant: *grant });
-                }
-            }
-        }
-        fresh
-    }
-
-    /// What the command names: these entries may change by its word.
-    fn named(&self) -> BTreeSet<(Holder, Id)> {
-        match &self.command.operation {
-            Operation::Acquire { requests, .. } => {
-                requests.iter().map(|asked| (asked.holder.clone(), asked.request.clone())).collect()
-            }
-            Operation::Release(releases) => {
-                releases.iter().map(|release| (release.holder.clone(), release.request.clone())).collect()
-            }
-            Operation::Renew(renewals) => {
-                renewals.iter().map(|renew| (renew.holder.clone(), renew.request.clone())).collect()
-            }
-            Operation::Adopt(adopt) => [&adopt.request, &adopt.new_request]
-                .map(|request| (adopt.holder.clone(), request.clone()))
-                .into(),
-            Operation::Revoke { holder, .. } => self
-                .entry_before(holder)
-                .map(|entry| (holder.clone(), entry.request.clone()))
-                .into_iter()
-                .collect(),
-            Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Inspect { .. } => BTreeSet::new(),
-        }
-    }
 }
 
 /// P1: after every command the units held are within the limit. They may be above it only when they were
@@ -332,7 +240,10 @@ fn conservation(step: &Step) -> Result<(), String> {
 }
 
 /// Whether one state is whole.
-pub(crate) fn conserved(state: &State) -> Result<(), String> {
+///
+/// # Errors
+/// What does not agree in it.
+pub fn conserved(state: &State) -> Result<(), String> {
     let mut held = 0;
     let (mut leases, mut queue) = (BTreeSet::new(), BTreeMap::new());
     let mut slots = BTreeSet::new();

@@ -1,35 +1,52 @@
-//! What a worker tells: a line an event, written and read here alone.
+//! What a client tells of itself, by the one clock of this host; and as lines, a line an event, written and read
+//! here alone, for clients in processes of their own.
 //!
-//! A line begins with a mark, because the harness in which a worker runs prints too.
+//! A line begins with a mark, because the harness in which such a process runs prints too.
 
 use std::fmt;
 use std::io::Write as _;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// What the lines of workers begin with.
 const MARK: &str = "@";
 
-/// Something that happened to one acquisition, or (with the tag `-`) to the worker itself.
+/// Something that happened to one acquisition, or (with the tag `-`) to the client itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// When, by [`now`].
-    pub(crate) at: u64,
-    pub(crate) tag: String,
-    pub(crate) what: What,
+    pub at: u64,
+    /// Which acquisition of this client, in one word.
+    pub tag: String,
+    /// What happened.
+    pub what: What,
 }
 
+/// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub enum What {
+    /// The client has connected.
     Connected,
     /// An acquisition is about to be asked for.
-    Asked,
+    Asked {
+        /// How many units.
+        weight: u32,
+    },
+    /// Somebody saw it stand in line.
+    Enqueued,
     /// It returned a permit, which says that it is held `until` then.
     Acquired {
+        /// Its fencing token.
         token: u64,
+        /// Its slot.
         slot: u32,
+        /// The deadline that it states, by [`now`].
         until: u64,
     },
     /// The holder looked before its next step: it holds, until then.
     Held {
+        /// The deadline that the permit states, by [`now`].
         until: u64,
     },
     /// The holder looked before its next step: it does not hold any more.
@@ -42,9 +59,13 @@ pub(crate) enum What {
     Released(String),
     /// The acquisition has failed.
     Failed(String),
+    /// The client has inspected the semaphore.
     Inspected {
+        /// Units held.
         held: u64,
+        /// How many wait.
         waiting: u64,
+        /// For how long free units are held back, in milliseconds.
         recovering_ms: u64,
     },
     /// All loops have ended.
@@ -53,24 +74,40 @@ pub(crate) enum What {
     Closed(String),
 }
 
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
 /// Microseconds by a clock that all processes of this host share, and that counts on while they are paused.
-pub(crate) fn now() -> u64 {
-    #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::Boottime;
-    #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(clock);
+pub fn now() -> u64 {
+    micros(CLOCK)
+}
+
+/// How far the wall clock is ahead of [`now`], in microseconds.
+pub(super) fn wall_offset_us() -> u64 {
+    micros(ClockId::Realtime) - now()
+}
+
+fn micros(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
     seconds.expect("the clock began at 0") * 1_000_000 + nanoseconds.expect("it counts upwards") / 1000
 }
 
+/// The time now, and until when a permit is held that said `remaining` just before: never later than it says.
+pub fn deadline(remaining: Duration) -> (u64, u64) {
+    let at = now();
+    (at, at + u64::try_from(remaining.as_micros()).expect("a lease is at most a day"))
+}
+
 /// Tells that `what` happens now.
-pub(crate) fn tell(tag: &str, what: What) {
+pub fn tell(tag: &str, what: What) {
     tell_at(now(), tag, what);
 }
 
 /// Tells that `what` happened at `at`.
-pub(crate) fn tell_at(at: u64, tag: &str, what: What) {
+pub fn tell_at(at: u64, tag: &str, what: What) {
     let event = Event { at, tag: tag.to_owned(), what };
     let mut stdout = std::io::stdout().lock();
     // One write, so that a worker killed in the middle leaves no half line. With nobody to read, the test is
@@ -85,7 +122,8 @@ impl fmt::Display for Event {
         write!(f, "{MARK} {at} {tag} ")?;
         match what {
             What::Connected => write!(f, "connected"),
-            What::Asked => write!(f, "asked"),
+            What::Asked { weight } => write!(f, "asked {weight}"),
+            What::Enqueued => write!(f, "enqueued"),
             What::Acquired { token, slot, until } => write!(f, "acquired {token} {slot} {until}"),
             What::Held { until } => write!(f, "held {until}"),
             What::NotHeld => write!(f, "not_held"),
@@ -103,15 +141,16 @@ impl fmt::Display for Event {
 }
 
 impl Event {
-    /// Reads a line; `None` if it is not a worker's.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
+    /// Reads a line; `None` if it is not one of these.
+    pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix(MARK)?.trim_start().splitn(4, ' ');
         let (at, tag, kind) = (words.next()?.parse().ok()?, words.next()?.to_owned(), words.next()?);
         let text = words.next().unwrap_or_default();
         let numbers: Vec<u64> = text.split(' ').map_while(|word| word.parse().ok()).collect();
         let what = match (kind, &numbers[..]) {
             ("connected", _) => What::Connected,
-            ("asked", _) => What::Asked,
+            ("asked", &[weight]) => What::Asked { weight: u32::try_from(weight).ok()? },
+            ("enqueued", _) => What::Enqueued,
             ("acquired", &[token, slot, until]) => {
                 What::Acquired { token, slot: u32::try_from(slot).ok()?, until }
             }
@@ -132,10 +171,13 @@ impl Event {
     }
 }
 
+#[cfg(test)]
 #[test]
 fn events_survive_the_line() {
     for what in [
         What::Connected,
+        What::Asked { weight: 3 },
+        What::Enqueued,
         What::Acquired { token: 1 << 52, slot: 3, until: 17 },
         What::Held { until: 18 },
         What::Lost("the permit was lost: why".to_owned()),

@@ -1,0 +1,378 @@
+//! What clients saw, and the judgement on it: from outside, by one clock.
+//!
+//! For each permit M is the interval from the return of the acquisition to the first of: the release being
+//! called, the loss being signalled, the last deadline that the permit is known to have stated. So a holder
+//! that was killed or paused counts until its last word, and no longer.
+//!
+//! Nothing here depends on how fast the machine was. What was told late may hide a violation, and never makes one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::Violation;
+use super::told::{Event, What, now};
+
+/// One acquisition that was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The client's number.
+    pub worker: usize,
+    /// Which acquisition of that client.
+    pub tag: String,
+    /// How many units.
+    pub weight: u32,
+    /// Its fencing token.
+    pub token: u64,
+    /// Its slot.
+    pub slot: u32,
+    /// When it was asked for.
+    pub asked: u64,
+    /// When it was seen to stand in line, if it was.
+    pub enqueued: Option<u64>,
+    /// When the acquisition returned.
+    pub acquired: u64,
+    /// The last deadline stated.
+    pub until: u64,
+    /// When the release was called, if it was.
+    pub releasing: Option<u64>,
+    /// When the holder knew that it had lost it, if it has.
+    pub lost: Option<u64>,
+}
+
+impl Granted {
+    /// The end of M.
+    pub fn end(&self) -> u64 {
+        [Some(self.until), self.releasing, self.lost].into_iter().flatten().min().unwrap_or(self.until)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.end() <= self.acquired
+    }
+}
+
+/// Everything told, with the number of the client that told it (or that it was seen of), in the order of arrival.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// Who, and what.
+    pub events: Vec<(usize, Event)>,
+}
+
+impl History {
+    /// Notes what happens to an acquisition of this client now.
+    pub fn note(&mut self, worker: usize, tag: &str, what: What) {
+        self.note_at(now(), worker, tag, what);
+    }
+
+    /// Notes what happened to an acquisition of this client then, by [`now`].
+    pub fn note_at(&mut self, at: u64, worker: usize, tag: &str, what: What) {
+        self.events.push((worker, Event { at, tag: tag.to_owned(), what }));
+    }
+
+    /// What this client told of this acquisition.
+    pub fn of<'a>(&'a self, worker: usize, tag: &'a str) -> impl Iterator<Item = &'a Event> {
+        let ours = move |(number, event): &&(usize, Event)| *number == worker && event.tag == tag;
+        self.events.iter().filter(ours).map(|(_, event)| event)
+    }
+
+    /// All grants, in the order in which they were asked for.
+    pub fn grants(&self) -> Vec<Granted> {
+        let mut asked: BTreeMap<(usize, &str), (u64, u32)> = BTreeMap::new();
+        let mut enqueued: BTreeMap<(usize, &str), u64> = BTreeMap::new();
+        let mut grants: BTreeMap<(usize, &str), Granted> = BTreeMap::new();
+        for (worker, Event { at, tag, what }) in &self.events {
+            let key = (*worker, tag.as_str());
+            match *what {
+                What::Asked { weight } => drop(asked.insert(key, (*at, weight))),
+                What::Enqueued => drop(enqueued.insert(key, *at)),
+                What::Acquired { token, slot, until } => {
+                    let (asked, weight) = asked.get(&key).copied().unwrap_or((*at, 1));
+                    let granted = Granted {
+                        worker: *worker,
+                        tag: tag.clone(),
+                        weight,
+                        token,
+                        slot,
+                        asked,
+                        enqueued: enqueued.get(&key).copied(),
+                        acquired: *at,
+                        until,
+                        releasing: None,
+                        lost: None,
+                    };
+                    grants.insert(key, granted);
+                }
+                _ => {}
+            }
+            let Some(granted) = grants.get_mut(&key) else { continue };
+            match what {
+                What::Held { until } => granted.until = granted.until.max(*until),
+                What::Releasing => granted.releasing = Some(*at),
+                What::Lost(_) | What::NotHeld => granted.lost = Some(granted.lost.unwrap_or(*at).min(*at)),
+                _ => {}
+            }
+        }
+        let mut grants: Vec<Granted> = grants.into_values().collect();
+        grants.sort_by_key(|granted| granted.asked);
+        grants
+    }
+
+    /// The last events but the steps, to explain a failure.
+    pub fn tail(&self) -> String {
+        let steps = |(_, event): &&(usize, Event)| !matches!(event.what, What::Held { .. });
+        let events: Vec<_> = self.events.iter().filter(steps).collect();
+        let mut text = String::new();
+        for (worker, event) in &events[events.len().saturating_sub(60)..] {
+            let _ = writeln!(text, "worker {worker}: {event}");
+        }
+        text
+    }
+}
+
+/// What a history is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    limit: u32,
+    keeps_order: bool,
+}
+
+impl Rules {
+    /// As many units may be held at once; the highest limit, if it changed.
+    pub fn limit(limit: u32) -> Self {
+        Self { limit, keeps_order: true }
+    }
+
+    /// Who was seen in line may have lost its place since, and found another: a store that forgot the line, a
+    /// client that was away for longer than its lease.
+    #[must_use]
+    pub fn line_may_break(self) -> Self {
+        Self { keeps_order: false, ..self }
+    }
+}
+
+/// Judges all that clients saw of one semaphore.
+///
+/// # Errors
+///
+/// The first violation found: of P2, P3, P4, P6, of what slots are (`slots`), that everybody alive is served
+/// (`served`), or that the history makes sense (`told`).
+pub fn judge(history: &History, rules: &Rules) -> Result<(), Violation> {
+    check_told(history)?;
+    let grants = history.grants();
+    check_bound(&grants, rules.limit)?;
+    check_stops(history)?;
+    check_tokens(&grants)?;
+    check_slots(&grants, rules.limit)?;
+    if rules.keeps_order {
+        check_line(&grants)?;
+    }
+    check_served(history)
+}
+
+/// The history makes sense: who acquired has asked, and once; who holds or releases has acquired.
+///
+/// # Errors
+///
+/// What does not.
+pub fn check_told(history: &History) -> Result<(), Violation> {
+    let (mut asked, mut acquired) = (BTreeSet::new(), BTreeSet::new());
+    for (worker, event) in &history.events {
+        let key = (*worker, event.tag.as_str());
+        let is_sound = match &event.what {
+            What::Asked { .. } => asked.insert(key),
+            What::Acquired { .. } => asked.contains(&key) && acquired.insert(key),
+            What::Held { .. } | What::NotHeld | What::Lost(_) | What::Releasing | What::Released(_) => {
+                acquired.contains(&key)
+            }
+            What::Failed(_) | What::Enqueued => asked.contains(&key),
+            _ => true,
+        };
+        if !is_sound {
+            return Err(Violation::new("told", format!("client {worker} told out of turn: {event}")));
+        }
+    }
+    Ok(())
+}
+
+/// P2: never more than `limit` units at once.
+///
+/// # Errors
+///
+/// Those that were held at once.
+pub fn check_bound(grants: &[Granted], limit: u32) -> Result<(), Violation> {
+    let overlap = most_at_once(grants);
+    let units = units(&overlap);
+    if units <= u64::from(limit) {
+        return Ok(());
+    }
+    Err(Violation::new("P2", format!("{units} units at once, with a limit of {limit}: {overlap:#?}")))
+}
+
+fn units(grants: &[Granted]) -> u64 {
+    grants.iter().map(|granted| u64::from(granted.weight)).sum()
+}
+
+/// The permits of most units that were held at the same time.
+pub fn most_at_once(grants: &[Granted]) -> Vec<Granted> {
+    let mut edges: Vec<(u64, bool, usize)> = Vec::new();
+    for (index, granted) in grants.iter().enumerate().filter(|(_, granted)| !granted.is_empty()) {
+        // At the same microsecond ends come first: M does not contain its end.
+        edges.push((granted.acquired, true, index));
+        edges.push((granted.end(), false, index));
+    }
+    edges.sort_unstable();
+    let (mut open, mut open_units, mut most, mut most_units) = (Vec::new(), 0, Vec::new(), 0);
+    for (_, begins, index) in edges {
+        let weight = u64::from(grants[index].weight);
+        if begins {
+            open.push(index);
+            open_units += weight;
+        } else {
+            open.retain(|other| *other != index);
+            open_units -= weight;
+        }
+        if open_units > most_units {
+            most_units = open_units;
+            most.clone_from(&open);
+        }
+    }
+    most.into_iter().map(|index| grants[index].clone()).collect()
+}
+
+/// P3: a permit that says that it is held has not passed its deadline; and one that was lost stays so.
+///
+/// # Errors
+///
+/// What was said too late.
+pub fn check_stops(history: &History) -> Result<(), Violation> {
+    let mut lost = BTreeMap::new();
+    for (worker, event) in &history.events {
+        let key = (*worker, event.tag.as_str());
+        let late = match event.what {
+            What::Held { until } => until <= event.at || lost.get(&key).is_some_and(|lost| *lost < event.at),
+            What::Lost(_) | What::NotHeld => {
+                lost.entry(key).or_insert(event.at);
+                false
+            }
+            _ => false,
+        };
+        if late {
+            let lost = lost.get(&key);
+            return Err(Violation::new("P3", format!("client {worker}: {event}, lost at {lost:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// P4: tokens are distinct, and whoever asked after another had its permit got a higher one.
+///
+/// # Errors
+///
+/// Tokens that repeat or fall.
+pub fn check_tokens(grants: &[Granted]) -> Result<(), Violation> {
+    let mut by_token: Vec<&Granted> = grants.iter().collect();
+    by_token.sort_by_key(|granted| granted.token);
+    if let Some(pair) = by_token.windows(2).find(|pair| pair[0].token == pair[1].token) {
+        return Err(Violation::new("P4", format!("one token twice: {pair:#?}")));
+    }
+    check_rising(grants, |granted| Some(granted.acquired))
+        .map_err(|fell| Violation::new("P4", format!("a token that fell: {fell}")))
+}
+
+/// P6: whoever asked after another was seen in line was granted after that one, whatever they weigh.
+///
+/// # Errors
+///
+/// Who was overtaken.
+pub fn check_line(grants: &[Granted]) -> Result<(), Violation> {
+    check_rising(grants, |granted| granted.enqueued)
+        .map_err(|overtaken| Violation::new("P6", format!("overtaken in line: {overtaken}")))
+}
+
+/// Whoever asked after the moment `known` of another has the higher token.
+fn check_rising(grants: &[Granted], known: impl Fn(&Granted) -> Option<u64>) -> Result<(), String> {
+    let mut earlier: Vec<(u64, &Granted)> =
+        grants.iter().filter_map(|granted| Some((known(granted)?, granted))).collect();
+    earlier.sort_by_key(|(at, _)| *at);
+    let mut by_asked: Vec<&Granted> = grants.iter().collect();
+    by_asked.sort_by_key(|granted| granted.asked);
+    let mut earlier = earlier.into_iter().peekable();
+    let mut highest: Option<&Granted> = None;
+    for granted in by_asked {
+        while let Some((_, before)) = earlier.next_if(|(at, _)| *at < granted.asked) {
+            highest = highest.filter(|highest| highest.token > before.token).or(Some(before));
+        }
+        if let Some(before) = highest.filter(|before| before.token > granted.token) {
+            return Err(format!("{before:#?} and later {granted:#?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Slots are below the limit; no two permits have one at the same time; and in each the tokens rise, so that
+/// a resource which remembers the highest token it saw in a slot rejects nobody who holds.
+///
+/// # Errors
+///
+/// Slots that are not so.
+pub fn check_slots(grants: &[Granted], limit: u32) -> Result<(), Violation> {
+    let violation = |what| Err(Violation::new("slots", what));
+    let mut slots: BTreeMap<u32, Vec<&Granted>> = BTreeMap::new();
+    for granted in grants.iter().filter(|granted| !granted.is_empty()) {
+        slots.entry(granted.slot).or_default().push(granted);
+    }
+    for (slot, mut users) in slots {
+        if slot >= limit {
+            return violation(format!("a slot beyond the limit of {limit}: {users:#?}"));
+        }
+        users.sort_by_key(|granted| granted.acquired);
+        for pair in users.windows(2) {
+            if pair[1].acquired < pair[0].end() {
+                return violation(format!("two in one slot: {pair:#?}"));
+            }
+            if pair[1].token <= pair[0].token {
+                return violation(format!("a token that fell within a slot: {pair:#?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every client that was closed in the end, and so lived, was given an answer to all that it asked; and whatever it
+/// acquired it released, or knew to be lost.
+///
+/// # Errors
+///
+/// What was left open.
+pub fn check_served(history: &History) -> Result<(), Violation> {
+    let closed = |(worker, event): &(usize, Event)| matches!(event.what, What::Closed(_)).then_some(*worker);
+    let alive: BTreeSet<usize> = history.events.iter().filter_map(closed).collect();
+    let mut open: BTreeMap<(usize, &str), &Event> = BTreeMap::new();
+    for (worker, event) in history.events.iter().filter(|(worker, _)| alive.contains(worker)) {
+        let key = (*worker, event.tag.as_str());
+        match event.what {
+            What::Asked { .. } | What::Acquired { .. } => drop(open.insert(key, event)),
+            What::Failed(_) | What::Released(_) | What::Lost(_) => drop(open.remove(&key)),
+            _ => {}
+        }
+    }
+    match open.first_key_value() {
+        None => Ok(()),
+        Some(((worker, _), event)) => {
+            Err(Violation::new("served", format!("client {worker} was closed, and this left open: {event}")))
+        }
+    }
+}
+
+/// P6, for acquisitions that were enqueued one after the other: they are granted in that order.
+///
+/// # Errors
+///
+/// Who was overtaken.
+pub fn check_order(grants: &[Granted]) -> Result<(), Violation> {
+    match grants.windows(2).find(|pair| pair[1].token < pair[0].token) {
+        Some(pair) => {
+            Err(Violation::new("P6", format!("the second came later and was granted earlier: {pair:#?}")))
+        }
+        None => Ok(()),
+    }
+}

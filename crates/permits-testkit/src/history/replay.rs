@@ -1,0 +1,242 @@
+//! What the store did is what the model does: a recorded history, executed again.
+//!
+//! The commands of each semaphore run through the model in the order of their execution, each with the clock and the
+//! identity that the server had then. Every reply must be equal, and every message to a session; then the checks of
+//! one command look at the states before and after it.
+//!
+//! Where a store lost state, the sequence number in the reply says what the command found: one more than before, if
+//! nothing was lost; 1 (or 0, where nothing was left), if all was; something in between, if a restart or a failover
+//! brought an earlier state back. That state is made again by replaying the commands that led to it.
+
+use std::collections::BTreeMap;
+
+use permits::model::{Place, Server, State, apply};
+use permits::protocol::{Event, Id};
+
+use super::checks::check;
+use super::outside::Granted;
+use super::step::Step;
+use super::told::{now, wall_offset_us};
+use super::{Record, Violation};
+
+/// By how much two clocks of one host may have moved against each other in the time of a test, in milliseconds.
+const APART_MS: u64 = 10;
+
+/// A store that went back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The state key of the semaphore.
+    pub semaphore: String,
+    /// Which record was the first to find it so.
+    pub record: usize,
+    /// The state's sequence number before.
+    pub from: u64,
+    /// The state's sequence number to which it went back; 0 if all was forgotten.
+    pub to: u64,
+    /// Whether the server was another run: a restart or a failover. If not, it was flushed.
+    pub restarted: bool,
+}
+
+/// A history that the model agrees to.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// How many commands there were.
+    pub commands: usize,
+    /// How many messages sessions were told by.
+    pub events: usize,
+    /// Where state was lost.
+    pub losses: Vec<Loss>,
+    /// What is left of each semaphore, by state key; `None` of one without a state.
+    pub states: BTreeMap<String, Option<State>>,
+    /// The last deadline in the store of each permit that there ever was, in milliseconds of the server's clock, by
+    /// token. As long as one semaphore is judged, a token names a permit.
+    pub deadlines: BTreeMap<u64, u64>,
+}
+
+/// Replays a history through the model.
+///
+/// # Errors
+///
+/// Where a reply or a message is another than the model's, a record is missing or out of order, or a property of the
+/// semaphore does not hold.
+pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
+    let mut lines: BTreeMap<&str, Line<'_>> = BTreeMap::new();
+    let mut replayed = Replayed { commands: records.len(), ..Replayed::default() };
+    for (number, record) in records.iter().enumerate() {
+        let line = lines.entry(&record.semaphore).or_default();
+        let step = line
+            .step(record, number, &mut replayed.losses)
+            .map_err(|violation| explained(violation, records, number))?;
+        replayed.events += step.events.len();
+        for entry in step.after.iter().flat_map(|after| after.entries.values()) {
+            if let Place::Holding(grant) = entry.place {
+                replayed.deadlines.insert(grant.token, entry.deadline.unsigned_abs());
+            }
+        }
+    }
+    replayed.states = lines.into_iter().map(|(key, line)| (key.to_owned(), line.state)).collect();
+    Ok(replayed)
+}
+
+/// With the last commands before it.
+fn explained(violation: Violation, records: &[Record], number: usize) -> Violation {
+    let semaphore = &records[number].semaphore;
+    let earlier = records[..=number].iter().enumerate().filter(|(_, record)| record.semaphore == *semaphore);
+    let mut earlier: Vec<String> =
+        earlier.rev().take(8).map(|(number, record)| format!("{number}: {record:?}")).collect();
+    earlier.reverse();
+    let Violation { rule, what } = violation;
+    Violation::new(rule, format!("record {number} of {semaphore}: {what}\n{}", earlier.join("\n")))
+}
+
+impl Replayed {
+    /// No state was lost.
+    ///
+    /// # Errors
+    ///
+    /// Where it was.
+    pub fn check_kept(&self) -> Result<(), Violation> {
+        match self.losses.first() {
+            None => Ok(()),
+            Some(loss) => Err(Violation::new("kept", format!("the store went back: {loss:?}"))),
+        }
+    }
+
+    /// P10: nobody holds or waits any more. The servers must have this host's clock.
+    ///
+    /// # Errors
+    ///
+    /// Who does.
+    pub fn check_at_rest(&self) -> Result<(), Violation> {
+        let now_ms = (now() + wall_offset_us()) / 1000;
+        for (semaphore, state) in &self.states {
+            let state = state.as_ref().filter(|state| !state.is_expired(now_ms));
+            if let Some(state) = state.filter(|state| !state.entries.is_empty()) {
+                return Err(Violation::new("P10", format!("left in {semaphore}: {:?}", state.entries)));
+            }
+        }
+        Ok(())
+    }
+
+    /// P3: each of these permits was granted by the store, and its holder stops by itself before the store's deadline
+    /// for it. Of one semaphore; and the server must have this host's clock, which must not have been set since.
+    ///
+    /// # Errors
+    ///
+    /// Which was not, or does not.
+    pub fn check_deadlines(&self, grants: &[Granted]) -> Result<(), Violation> {
+        let offset_us = wall_offset_us();
+        for granted in grants {
+            let Some(deadline_ms) = self.deadlines.get(&granted.token) else {
+                return Err(Violation::new("P3", format!("no command granted this: {granted:#?}")));
+            };
+            let stops_ms = (granted.until + offset_us) / 1000;
+            if stops_ms > *deadline_ms + APART_MS {
+                let late = format!("until {stops_ms}, and in the store until {deadline_ms}: {granted:#?}");
+                return Err(Violation::new("P3", late));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One semaphore.
+#[derive(Default)]
+struct Line<'a> {
+    state: Option<State>,
+    /// The commands that led from nothing to the state: as many as its sequence number says.
+    led_here: Vec<&'a Record>,
+    /// Who executed the last command.
+    run_id: &'a str,
+    /// The highest token granted so far, whatever the store has forgotten since.
+    last_token: u64,
+}
+
+impl<'a> Line<'a> {
+    fn step(&mut self, record: &'a Record, number: usize, losses: &mut Vec<Loss>) -> Result<Step, Violation> {
+        self.go_back(record, number, losses)?;
+        let before = self.state.clone();
+        let events = self.apply(record)?;
+        let (command, reply, after) = (record.command.clone(), record.reply.clone(), self.state.clone());
+        let step = Step { now_us: record.now_us, before, command, reply, events, after };
+        check(&step)?;
+        for fresh in step.fresh() {
+            if fresh.grant.token <= self.last_token {
+                let what = format!("{fresh:?} after the token {}", self.last_token);
+                return Err(Violation::new("P4", what));
+            }
+            self.last_token = fresh.grant.token;
+        }
+        Ok(step)
+    }
+
+    /// Finds the state that the command found.
+    fn go_back(
+        &mut self,
+        record: &'a Record,
+        number: usize,
+        losses: &mut Vec<Loss>,
+    ) -> Result<(), Violation> {
+        if self.state.as_ref().is_some_and(|state| state.is_expired(record.now_us / 1000)) {
+            self.forget();
+        }
+        let from = self.led_here.len() as u64;
+        let restarted = self.run_id != record.run_id;
+        self.run_id = &record.run_id;
+        let to = record.reply.sequence.saturating_sub(1);
+        if to == from {
+            return Ok(());
+        }
+        if to > from {
+            let what = format!("sequence {} after {from}: a record is missing", record.reply.sequence);
+            return Err(Violation::new("sequence", what));
+        }
+        if to > 0 && !restarted {
+            let what =
+                format!("sequence {} after {from}, by the same run of the server", record.reply.sequence);
+            return Err(Violation::new("sequence", what));
+        }
+        losses.push(Loss { semaphore: record.semaphore.clone(), record: number, from, to, restarted });
+        let again = self.led_here[..usize::try_from(to).expect("it is less than what there is")].to_vec();
+        self.forget();
+        for record in again {
+            self.apply(record)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.state = None;
+        self.led_here.clear();
+    }
+
+    /// Executes the command on the model, and demands the same.
+    fn apply(&mut self, record: &'a Record) -> Result<Vec<Event>, Violation> {
+        let Record { now_us, run_id, uptime_ms, command, .. } = record;
+        let server = Server { now_us: *now_us, run_id, uptime_ms: *uptime_ms };
+        let (reply, events) = apply(&mut self.state, &server, command);
+        if reply != record.reply {
+            let what = format!("the store said {:?}\nand the model says {reply:?}", record.reply);
+            return Err(Violation::new("reply", what));
+        }
+        if by_session(&events) != by_session(&record.events) {
+            let what = format!("the store told {:?}\nand the model tells {events:?}", record.events);
+            return Err(Violation::new("events", what));
+        }
+        if self.state.is_some() {
+            self.led_here.push(record);
+        } else {
+            self.forget();
+        }
+        Ok(events)
+    }
+}
+
+/// What each session was told, in order. Between sessions there is no order.
+fn by_session(events: &[Event]) -> BTreeMap<&str, Vec<&Event>> {
+    let mut sessions: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
+    for event in events {
+        sessions.entry(Id::as_str(&event.session)).or_default().push(event);
+    }
+    sessions
+}

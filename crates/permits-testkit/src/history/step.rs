@@ -1,0 +1,112 @@
+//! One command as the checks see it: the state before, what was asked, what was answered, and the state after.
+
+use std::collections::BTreeSet;
+
+use permits::model::{Entry, Place, State};
+use permits::protocol::{Acquired, Answers, Command, Event, Grant, Holder, Id, News, Operation, Reply};
+
+/// One command, with all that it found, said and left.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The server's clock, in microseconds.
+    pub now_us: u64,
+    /// The state that the command found; `None` also for one that had expired.
+    pub before: Option<State>,
+    /// What was asked.
+    pub command: Command,
+    /// What was answered.
+    pub reply: Reply,
+    /// What sessions were told.
+    pub events: Vec<Event>,
+    /// The state that it left.
+    pub after: Option<State>,
+}
+
+/// A grant that this command made. A reclaim is none.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    /// Whose it is.
+    pub holder: Holder,
+    /// Its token and slot.
+    pub grant: Grant,
+}
+
+impl Step {
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now_us / 1000
+    }
+
+    pub(super) fn held_before(&self) -> u64 {
+        self.before.as_ref().map_or(0, |state| state.held)
+    }
+
+    pub(super) fn entry_before(&self, holder: &Holder) -> Option<&Entry> {
+        self.before.as_ref()?.entries.get(holder)
+    }
+
+    pub(super) fn entry_after(&self, holder: &Holder) -> Option<&Entry> {
+        self.after.as_ref()?.entries.get(holder)
+    }
+
+    /// Entries before, also of a state that was not there.
+    pub(super) fn entries_before(&self) -> impl Iterator<Item = (&Holder, &Entry)> {
+        self.before.iter().flat_map(|state| &state.entries)
+    }
+
+    /// Whether the reply says that work is left.
+    pub(super) fn is_cut(&self) -> bool {
+        self.reply.recheck_ms == Some(0)
+    }
+
+    pub(super) fn is_recovering(&self) -> bool {
+        self.after.as_ref().is_some_and(|state| self.now_ms() < state.recovering_until_ms)
+    }
+
+    /// What this command granted, in order: first waiters, then newcomers.
+    pub fn fresh(&self) -> Vec<Fresh> {
+        let mut fresh: Vec<Fresh> = Vec::new();
+        for Event { holder, news, .. } in &self.events {
+            if let News::Granted(grant) = news {
+                fresh.push(Fresh { holder: holder.clone(), grant: *grant });
+            }
+        }
+        if let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+            (&self.command.operation, &self.reply.answers)
+        {
+            for (asked, answer) in requests.iter().zip(answers) {
+                let Acquired::Granted(grant) = answer else { continue };
+                // Not the earlier answer to a request known before, nor one that stands in this batch twice.
+                let place = Place::Holding(*grant);
+                let earlier = self.entry_before(&asked.holder).is_some_and(|entry| entry.place == place);
+                if !earlier && !fresh.iter().any(|fresh| fresh.grant == *grant) {
+                    fresh.push(Fresh { holder: asked.holder.clone(), grant: *grant });
+                }
+            }
+        }
+        fresh
+    }
+
+    /// What the command names: these entries may change by its word.
+    pub(super) fn named(&self) -> BTreeSet<(Holder, Id)> {
+        match &self.command.operation {
+            Operation::Acquire { requests, .. } => {
+                requests.iter().map(|asked| (asked.holder.clone(), asked.request.clone())).collect()
+            }
+            Operation::Release(releases) => {
+                releases.iter().map(|release| (release.holder.clone(), release.request.clone())).collect()
+            }
+            Operation::Renew(renewals) => {
+                renewals.iter().map(|renew| (renew.holder.clone(), renew.request.clone())).collect()
+            }
+            Operation::Adopt(adopt) => [&adopt.request, &adopt.new_request]
+                .map(|request| (adopt.holder.clone(), request.clone()))
+                .into(),
+            Operation::Revoke { holder, .. } => self
+                .entry_before(holder)
+                .map(|entry| (holder.clone(), entry.request.clone()))
+                .into_iter()
+                .collect(),
+            Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Inspect { .. } => BTreeSet::new(),
+        }
+    }
+}

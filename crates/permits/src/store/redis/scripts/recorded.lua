@@ -1,0 +1,55 @@
+-- The recording build of a command: does what the command does, and tells of it when it is done.
+--
+-- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its bytes.
+--   operation, state key, now, run id, uptime ms; how many ARGV follow, ARGV; how many answers follow, the reply;
+--   then channel and text of each message that the command sent
+-- A command that fails has written nothing, and is not told of. While nobody listens, as between a restart and
+-- the listener's return, what would be told is kept in a list: it then lasts as long as the state that it is of.
+-- Not in a cluster, where the list might be in another slot.
+--
+-- What is not allowed to the user is left out: a recording changes no reply.
+
+local told, messages = {}, {}
+
+local function command()
+  local original = redis
+  local redis = setmetatable({}, { __index = original })
+  redis.call = function(verb, ...)
+    if verb == 'PUBLISH' or verb == 'SPUBLISH' then messages[#messages + 1] = { ... } end
+    return original.call(verb, ...)
+  end
+
+COMMAND
+end
+
+local reply = command()
+if reply.err then return reply end
+
+local fields = {}
+local function add(value)
+  local number = type(value) == 'number'
+  local text = number and string.format('%.0f', value) or value or ''
+  fields[#fields + 1] = string.format('%.0f', #text)
+  fields[#fields + 1] = number and ':' or value and '$' or '_'
+  fields[#fields + 1] = text
+end
+local function add_all(values)
+  add(#values)
+  for i = 1, #values do add(values[i]) end
+end
+
+local run_id, uptime_ms = told.identity()
+add(OPERATION)
+add(KEYS[1])
+add(told.now)
+add(run_id)
+add(uptime_ms)
+add_all(ARGV)
+add_all(reply)
+for _, message in ipairs(messages) do
+  add(message[1])
+  add(message[2])
+end
+local record = table.concat(fields)
+if redis.pcall('PUBLISH', CHANNEL, record) == 0 and not SHARDED then redis.pcall('RPUSH', CHANNEL, record) end
+return reply
