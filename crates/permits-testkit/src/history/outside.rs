@@ -40,7 +40,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// The end of M.
+    /// The end of M, in which it was held.
     pub fn end(&self) -> u64 {
         [Some(self.until), self.releasing, self.lost].into_iter().flatten().min().unwrap_or(self.until)
     }

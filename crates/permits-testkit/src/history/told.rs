@@ -119,8 +119,13 @@ pub fn tell_at(at: u64, tag: &str, what: What) {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, tag, what } = self;
-        write!(f, "{MARK} {at} {tag} ")?;
-        match what {
+        write!(f, "{MARK} {at} {tag} {what}")
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             What::Connected => write!(f, "connected"),
             What::Asked { weight } => write!(f, "asked {weight}"),
             What::Enqueued => write!(f, "enqueued"),

@@ -1,0 +1,204 @@
+//! Every way to change what one command answered and told. None of them is neutral: no model gives two answers.
+
+use permits::protocol::{
+    Acquired, Answers, Event, Grant, Holder, Id, Inspection, News, Refusal, Released, Renewed, Reply,
+};
+use permits_testkit::history::Record;
+
+/// The record with each field of its reply and of its messages changed, one at a time; with the name of the change.
+pub(crate) fn mutations(record: &Record) -> Vec<(String, Record)> {
+    let mut all = Vec::new();
+    for (what, reply) in replies(&record.reply) {
+        all.push((what, Record { reply, ..record.clone() }));
+    }
+    for (what, events) in events(record) {
+        all.push((what, Record { events, ..record.clone() }));
+    }
+    all
+}
+
+fn replies(reply: &Reply) -> Vec<(String, Reply)> {
+    let mut all: Vec<(&str, Reply)> = vec![
+        ("now", Reply { now_us: reply.now_us + 1, ..reply.clone() }),
+        ("sequence up", Reply { sequence: reply.sequence + 1, ..reply.clone() }),
+        ("limit", Reply { limit: reply.limit + 1, ..reply.clone() }),
+        ("limit version", Reply { limit_version: reply.limit_version + 1, ..reply.clone() }),
+        ("pinned", Reply { pinned: !reply.pinned, ..reply.clone() }),
+        ("recheck", Reply { recheck_ms: Some(reply.recheck_ms.map_or(5, |ms| ms + 1)), ..reply.clone() }),
+    ];
+    if reply.sequence > 0 {
+        all.push(("sequence down", Reply { sequence: reply.sequence - 1, ..reply.clone() }));
+    }
+    if reply.recheck_ms.is_some() {
+        all.push(("no recheck", Reply { recheck_ms: None, ..reply.clone() }));
+    }
+    let all = all.into_iter().map(|(what, reply)| (what.to_owned(), reply));
+    let answers = answers(&reply.answers).into_iter();
+    let answers = answers.map(|answers| (format!("{answers:?}"), Reply { answers, ..reply.clone() }));
+    all.chain(answers).collect()
+}
+
+fn answers(answers: &Answers) -> Vec<Answers> {
+    match answers {
+        Answers::Acquire(answers) => each(answers, acquired).into_iter().map(Answers::Acquire).collect(),
+        Answers::Release(answers) => each(answers, released).into_iter().map(Answers::Release).collect(),
+        Answers::Renew(answers) => each(answers, renewed).into_iter().map(Answers::Renew).collect(),
+        Answers::Adopt(done) => vec![Answers::Adopt(!done), Answers::Pause],
+        Answers::SetLimit(done) => vec![Answers::SetLimit(!done), Answers::Pause],
+        Answers::Pause => vec![Answers::SetLimit(true)],
+        Answers::Revoke(was) => released(was).into_iter().map(Answers::Revoke).collect(),
+        Answers::Inspect(seen) => inspections(seen).into_iter().map(Answers::Inspect).collect(),
+    }
+}
+
+/// Each one changed in each way, the last one left out, and two that are not the same exchanged.
+fn each<T: Clone + PartialEq>(all: &[T], change: impl Fn(&T) -> Vec<T>) -> Vec<Vec<T>> {
+    let mut lists = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        for changed in change(one) {
+            let mut list = all.to_vec();
+            list[index] = changed;
+            lists.push(list);
+        }
+    }
+    if let [shorter @ .., _] = all {
+        lists.push(shorter.to_vec());
+    }
+    if all.len() > 1 && all[0] != all[1] {
+        let mut list = all.to_vec();
+        list.swap(0, 1);
+        lists.push(list);
+    }
+    lists
+}
+
+fn grants(Grant { token, slot }: Grant) -> [Grant; 3] {
+    [(token + 1, slot), (token - 1, slot), (token, slot + 1)].map(|(token, slot)| Grant { token, slot })
+}
+
+fn acquired(answer: &Acquired) -> Vec<Acquired> {
+    let refusals = [
+        Refusal::NoPermits,
+        Refusal::ExceedsLimit,
+        Refusal::AlreadyHeld,
+        Refusal::QueueFull,
+        Refusal::NoLimit,
+        Refusal::LimitMismatch,
+    ];
+    let mut others: Vec<Acquired> = refusals.map(Acquired::Refused).into();
+    others.push(Acquired::Granted(Grant { token: 1, slot: 0 }));
+    others.push(Acquired::Waiting { position: 0 });
+    match answer {
+        Acquired::Granted(grant) => others.extend(grants(*grant).map(Acquired::Granted)),
+        Acquired::Waiting { position } => others.push(Acquired::Waiting { position: position + 1 }),
+        Acquired::Refused(_) => {}
+    }
+    others.retain(|other| other != answer);
+    others
+}
+
+fn released(answer: &Released) -> Vec<Released> {
+    let mut others = vec![Released::Held, Released::Waiting, Released::Unknown];
+    others.retain(|other| other != answer);
+    others
+}
+
+fn renewed(answer: &Renewed) -> Vec<Renewed> {
+    let mut others = vec![
+        Renewed::Held,
+        Renewed::Lost,
+        Renewed::Again,
+        Renewed::ExceedsLimit,
+        Renewed::Granted(Grant { token: 1, slot: 0 }),
+        Renewed::Waiting { position: 0 },
+    ];
+    match answer {
+        Renewed::Granted(grant) => others.extend(grants(*grant).map(Renewed::Granted)),
+        Renewed::Waiting { position } => others.push(Renewed::Waiting { position: position + 1 }),
+        _ => {}
+    }
+    others.retain(|other| other != answer);
+    others
+}
+
+fn inspections(seen: &Inspection) -> Vec<Inspection> {
+    let mut all = vec![
+        Inspection { held: seen.held + 1, ..seen.clone() },
+        Inspection { waiting: seen.waiting + 1, ..seen.clone() },
+        Inspection { paused: !seen.paused, ..seen.clone() },
+        Inspection { recovering_ms: seen.recovering_ms + 1, ..seen.clone() },
+    ];
+    let holders = each(&seen.holders, |holder| {
+        let mut all = vec![holder.clone(); 3];
+        all[0].holder = stranger();
+        all[1].weight += 1;
+        all[2].lease_remaining_ms += 1;
+        all.extend(
+            grants(holder.grant).map(|grant| permits::protocol::InspectedHolder { grant, ..holder.clone() }),
+        );
+        all
+    });
+    let waiters = each(&seen.waiters, |waiter| {
+        let mut all = vec![waiter.clone(); 2];
+        all[0].holder = stranger();
+        all[1].weight += 1;
+        all
+    });
+    all.extend(holders.into_iter().map(|holders| Inspection { holders, ..seen.clone() }));
+    all.extend(waiters.into_iter().map(|waiters| Inspection { waiters, ..seen.clone() }));
+    all
+}
+
+fn events(record: &Record) -> Vec<(String, Vec<Event>)> {
+    let mut all = vec![];
+    // A grant to a request that nobody knows.
+    let mut invented = record.events.clone();
+    invented.push(Event {
+        session: record.command.session.clone(),
+        semaphore: record.command.semaphore.clone(),
+        holder: stranger(),
+        request: unknown(),
+        news: News::Granted(Grant { token: record.now_us, slot: 0 }),
+    });
+    all.push(("a message more".to_owned(), invented));
+    for index in 0..record.events.len() {
+        let mut fewer = record.events.clone();
+        fewer.remove(index);
+        all.push(("a message less".to_owned(), fewer));
+        let mut twice = record.events.clone();
+        twice.insert(index, twice[index].clone());
+        all.push(("a message twice".to_owned(), twice));
+        for changed in event(&record.events[index]) {
+            let mut events = record.events.clone();
+            events[index] = changed;
+            all.push((format!("the message {:?}", events[index]), events));
+        }
+    }
+    all
+}
+
+fn event(event: &Event) -> Vec<Event> {
+    let mut all = vec![event.clone(); 3];
+    all[0].holder = stranger();
+    all[1].request = unknown();
+    all[2].session = unknown();
+    let news = match &event.news {
+        News::Granted(grant) => {
+            let mut news: Vec<News> = grants(*grant).map(News::Granted).into();
+            news.push(News::Refused);
+            news
+        }
+        News::Revoked(reason) => vec![News::Refused, News::Revoked(format!("{reason}!").into())],
+        News::Refused => vec![News::Revoked("why".into())],
+    };
+    all.extend(news.into_iter().map(|news| Event { news, ..event.clone() }));
+    all
+}
+
+fn stranger() -> Holder {
+    Holder::new("a stranger").expect("it is valid")
+}
+
+fn unknown() -> Id {
+    Id::new("unknown").expect("it is valid")
+}

@@ -1,0 +1,172 @@
+//! A store made of the model, which tells of each command as the scripts do; and a random history of it, in which
+//! everything happens that can be answered.
+
+use permits::model::{Server, State, apply};
+use permits::protocol::{
+    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation,
+    Recovery, Release, Renew, Renewed, Reply,
+};
+use permits_testkit::history::Record;
+
+pub(crate) const LEASE_MS: u64 = 3_000;
+
+/// A semaphore with a limit of 2, and what was done to it.
+pub(crate) struct Story {
+    pub(crate) records: Vec<Record>,
+    pub(crate) state: Option<State>,
+    pub(crate) now_us: u64,
+    pub(crate) run: u32,
+    pub(crate) uptime_ms: u64,
+}
+
+impl Story {
+    pub(crate) fn new() -> Self {
+        Self { records: Vec::new(), state: None, now_us: 4_102_444_800_000_000, run: 0, uptime_ms: 1_000_000 }
+    }
+
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
+        self.now_us += 1000 * milliseconds;
+        self.uptime_ms += milliseconds;
+    }
+
+    /// Another run of the server, with what it has.
+    pub(crate) fn restart(&mut self) {
+        (self.run, self.uptime_ms) = (self.run + 1, 0);
+    }
+
+    /// Executes the command, and records it.
+    pub(crate) fn send(&mut self, operation: Operation) -> (Reply, Vec<Event>) {
+        self.pass(1);
+        let command = Command {
+            semaphore: Name::new("exports").expect("it is valid"),
+            session: id("session"),
+            lease_ms: LEASE_MS,
+            recovery: Recovery::Interval,
+            declaration: Declaration::Fallback(2),
+            operation,
+        };
+        let run_id = format!("run{}", self.run);
+        let server = Server { now_us: self.now_us, run_id: &run_id, uptime_ms: self.uptime_ms };
+        let (reply, events) = apply(&mut self.state, &server, &command);
+        self.records.push(Record {
+            semaphore: "permits:{exports}:state".to_owned(),
+            now_us: self.now_us,
+            run_id,
+            uptime_ms: self.uptime_ms,
+            command,
+            reply: reply.clone(),
+            events: events.clone(),
+        });
+        (reply, events)
+    }
+
+    pub(crate) fn acquire(&mut self, name: &str) -> Acquired {
+        match self.send(acquire(name, name, 1, true)).0.answers {
+            Answers::Acquire(answers) => answers[0].clone(),
+            other => panic!("no answer to acquire: {other:?}"),
+        }
+    }
+
+    pub(crate) fn release(&mut self, name: &str) {
+        self.send(Operation::Release(vec![Release { holder: holder(name), request: id(name) }]));
+    }
+
+    pub(crate) fn renew(&mut self, name: &str, grant: Option<Grant>) -> Renewed {
+        match self.send(renew(name, name, grant)).0.answers {
+            Answers::Renew(answers) => answers[0].clone(),
+            other => panic!("no answer to renew: {other:?}"),
+        }
+    }
+
+    /// Whatever is left is released.
+    pub(crate) fn end(&mut self) {
+        let known = |state: &State| {
+            let entries = state.entries.iter();
+            entries
+                .map(|(holder, entry)| Release { holder: holder.clone(), request: entry.request.clone() })
+                .collect()
+        };
+        let left = self.state.as_ref().map(known).unwrap_or_default();
+        self.send(Operation::Release(left));
+    }
+}
+
+pub(crate) fn holder(name: &str) -> Holder {
+    Holder::new(name).expect("it is valid")
+}
+
+pub(crate) fn id(text: &str) -> Id {
+    Id::new(text).expect("it is valid")
+}
+
+pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Operation {
+    let (holder, request, lease_ms) = (holder(name), id(request), LEASE_MS);
+    Operation::Acquire { queue_max: 2, requests: vec![Acquire { holder, request, weight, lease_ms, wait }] }
+}
+
+fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
+    let (holder, request) = (holder(name), id(request));
+    Operation::Renew(vec![Renew { holder, request, weight: 1, lease_ms: LEASE_MS, grant }])
+}
+
+/// A random history of so many commands, over flushes, and restarts with
+/// all, with an older state, and with nothing.
+pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
+    let mut story = Story::new();
+    // Who was last granted what, as the clients know it.
+    let mut known: Vec<(String, Grant)> = Vec::new();
+    // What a restart may find, on disk or a replica.
+    let mut copy = None;
+    while story.records.len() < commands {
+        story.pass(random.u64(0..60) * random.u64(0..60));
+        match random.u32(0..150) {
+            0 => (story.state, copy) = (None, None),
+            1 => {
+                (story.state, copy) = (None, None);
+                story.restart();
+            }
+            2 => story.restart(),
+            3..8 => copy = story.state.clone(),
+            8 => {
+                story.state = copy.clone();
+                story.restart();
+            }
+            _ => {}
+        }
+        let name = format!("h{}", random.u32(0..7));
+        let grant = known.iter().rev().find(|(holder, _)| *holder == name).map(|(_, grant)| *grant);
+        let operation = match random.u32(0..22) {
+            0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
+            7 => acquire(&name, "another", 1, true),
+            8..11 => Operation::Release(vec![Release { holder: holder(&name), request: id(&name) }]),
+            11..15 => renew(&name, &name, grant.filter(|_| random.bool())),
+            15 => Operation::Adopt(Adopt {
+                holder: holder(&name),
+                request: id(&name),
+                weight: 1,
+                lease_ms: LEASE_MS,
+                grant: grant.unwrap_or(Grant { token: 1, slot: 0 }),
+                new_request: id(&name),
+            }),
+            16..19 => Operation::SetLimit {
+                limit: Some(random.u32(1..4)).filter(|_| random.bool()),
+                expected_version: (random.u8(0..3) == 0).then(|| random.u64(0..9)),
+            },
+            19 => Operation::Pause(random.u8(0..3) == 0),
+            20 => Operation::Revoke { holder: holder(&name), reason: "late".into() },
+            _ => Operation::Inspect { max: 9 },
+        };
+        let (reply, events) = story.send(operation);
+        if let Answers::Acquire(answers) = &reply.answers
+            && let Acquired::Granted(grant) = answers[0]
+        {
+            known.push((name, grant));
+        }
+        for event in events {
+            if let News::Granted(grant) = event.news {
+                known.push((event.holder.as_str().to_owned(), grant));
+            }
+        }
+    }
+    story
+}
