@@ -21,8 +21,8 @@
 //! none demands that there is none ([`Replayed::check_kept`]). A command that is missing from the record, or one that
 //! stands where it cannot, is a violation.
 //!
-//! What is published a moment before a server is killed (SIGKILL) may be lost though its append-only file has the
-//! effect: this is possible within one turn of the server's event loop, and then reported as a missing record.
+//! A server answers a client before it tells a listener. So of one that is killed (SIGKILL) and keeps nothing on disk
+//! the last commands may be missing; what they did is missing with them. One that keeps its state keeps them, too.
 //!
 //! # Examples
 //!

@@ -1,16 +1,16 @@
 //! Listens to the commands that a server executes.
 //!
 //! A thread subscribes and collects; it holds on to the server over restarts. What was published before a server
-//! died waits in the socket and is read first. Between a restart and the thread's return nobody listens: the scripts
-//! then keep what they would tell in a list of the server's, which the thread fetches behind its subscription. So
-//! nothing is missing between the two.
+//! died waits in the socket and is read first. What the server did not come to send, and what it did before the
+//! thread returned, is in the list where the scripts keep their last records, as far as the server has kept the state
+//! that it is of. So nothing is missing in between.
 //!
 //! Redis publishes a message to a replica's listeners, too, and in a cluster to those of all nodes. So with one
 //! recorder at each server the same record is heard several times, and [`merge`] makes one history of all.
 
 use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -27,7 +27,7 @@ use crate::wait;
 /// How long the server may take to tell all.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Before the next attempt to reach a server that is down. Meanwhile the server keeps what it would tell.
+/// Before the next attempt to reach a server that is down.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// What the messages begin with that are none of the scripts': their records begin with a digit.
@@ -53,6 +53,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Heard {
     messages: Vec<String>,
+    /// The same, to know what is in the list and was published, too. No two are equal: the time is in them.
+    known: HashSet<String>,
     last_mark: String,
     is_listening: bool,
 }
@@ -137,14 +139,14 @@ impl Heard {
     fn take(&mut self, message: &str) {
         if message.starts_with(MARK) {
             message.clone_into(&mut self.last_mark);
-        } else {
+        } else if self.known.insert(message.to_owned()) {
             self.messages.push(message.to_owned());
         }
     }
 }
 
 /// Listens until the connection ends.
-fn listen(access: &Access, directory: &PathBuf, shared: &Shared) -> io::Result<()> {
+fn listen(access: &Access, directory: &Path, shared: &Shared) -> io::Result<()> {
     let mut connection = access.connect()?;
     // While the server is down its port may be another's.
     let told = connection.call(&["CONFIG", "GET", "dir"])?;
@@ -154,10 +156,12 @@ fn listen(access: &Access, directory: &PathBuf, shared: &Shared) -> io::Result<(
     }
     connection.call(&["CLIENT", "SETNAME", Recorder::NAME])?;
     connection.call(&["SUBSCRIBE", CHANNEL])?;
-    let kept = fetch_kept(access.connect()?)?;
+    // Behind the subscription: what comes in between is in both.
+    let kept = access.connect()?.call(&["LRANGE", CHANNEL, "0", "-1"])?;
+    let Resp::Array(kept) = kept else { return Err(io::Error::other(format!("no list: {kept:?}"))) };
     {
         let mut heard = shared.heard();
-        kept.iter().for_each(|message| heard.take(message));
+        kept.iter().for_each(|message| heard.take(message.text()));
         heard.is_listening = true;
     }
     while !shared.ended.load(Ordering::Relaxed) {
@@ -169,22 +173,6 @@ fn listen(access: &Access, directory: &PathBuf, shared: &Shared) -> io::Result<(
         }
     }
     Ok(())
-}
-
-/// What the scripts kept while nobody listened.
-fn fetch_kept(mut connection: Connection) -> io::Result<Vec<String>> {
-    if connection.call(&["EXISTS", CHANNEL])? == Resp::Int(0) {
-        return Ok(Vec::new());
-    }
-    for command in [&["MULTI"][..], &["LRANGE", CHANNEL, "0", "-1"], &["DEL", CHANNEL]] {
-        connection.call(command)?;
-    }
-    match connection.call(&["EXEC"])? {
-        Resp::Array(replies) => {
-            Ok(replies[0].array().iter().map(|message| message.text().to_owned()).collect())
-        }
-        other => Err(io::Error::other(format!("what was kept cannot be fetched: {other:?}"))),
-    }
 }
 
 /// One history of what several servers of this host told: the members of a cluster, or a primary and its replicas.

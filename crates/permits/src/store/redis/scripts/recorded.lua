@@ -3,11 +3,14 @@
 -- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its bytes.
 --   operation, state key, now, run id, uptime ms; how many ARGV follow, ARGV; how many answers follow, the reply;
 --   then channel and text of each message that the command sent
--- A command that fails has written nothing, and is not told of. While nobody listens, as between a restart and
--- the listener's return, what would be told is kept in a list: it then lasts as long as the state that it is of.
--- Not in a cluster, where the list might be in another slot.
+-- A command that fails has written nothing, and is not told of.
 --
--- What is not allowed to the user is left out: a recording changes no reply.
+-- A server answers the caller before it writes to who listens, so a message may die with the server though its
+-- command is known to have been done. And nobody listens between a restart and the listener's return. So the last
+-- KEPT records are also in a list: it lasts as long as the state that they are of. Not in a cluster, where the list
+-- might be in another slot.
+--
+-- What the user may not do is left out: a recording changes no reply.
 
 local told, messages = {}, {}
 
@@ -51,5 +54,9 @@ for _, message in ipairs(messages) do
   add(message[2])
 end
 local record = table.concat(fields)
-if redis.pcall('PUBLISH', CHANNEL, record) == 0 and not SHARDED then redis.pcall('RPUSH', CHANNEL, record) end
+redis.pcall('PUBLISH', CHANNEL, record)
+if not SHARDED then
+  local kept = redis.pcall('RPUSH', CHANNEL, record)
+  if type(kept) == 'number' and kept > 2 * KEPT then redis.pcall('LTRIM', CHANNEL, -KEPT, -1) end
+end
 return reply

@@ -12,8 +12,11 @@ use super::{
 };
 use crate::protocol::{Acquire, Adopt, Release, Renew, check_reason};
 
-/// On this channel commands are told of, and under this key they are kept while nobody listens.
+/// On this channel commands are told of, and under this key the last of them are kept.
 pub const CHANNEL: &str = "permits-test:history";
+
+/// How many are kept: as many as may be executed while a listener is away.
+const KEPT: usize = 10_000;
 
 const LUA: &str = include_str!("recorded.lua");
 
@@ -33,7 +36,8 @@ told.identity = server_identity
 
 /// The recording build of the script of `operation`.
 pub(super) fn wrap(operation: &str, sharded: bool, code: &str) -> String {
-    let head = format!("local OPERATION, SHARDED, CHANNEL = '{operation}', {sharded}, '{CHANNEL}'\n");
+    let head =
+        format!("local OPERATION, SHARDED, CHANNEL, KEPT = '{operation}', {sharded}, '{CHANNEL}', {KEPT}\n");
     head + &LUA.replace("\nCOMMAND\n", &format!("\n{code}\n"))
 }
 
