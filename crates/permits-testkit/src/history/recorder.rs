@@ -157,8 +157,12 @@ fn listen(access: &Access, directory: &Path, shared: &Shared) -> io::Result<()> 
     connection.call(&["CLIENT", "SETNAME", Recorder::NAME])?;
     connection.call(&["SUBSCRIBE", CHANNEL])?;
     // Behind the subscription: what comes in between is in both.
-    let kept = access.connect()?.call(&["LRANGE", CHANNEL, "0", "-1"])?;
-    let Resp::Array(kept) = kept else { return Err(io::Error::other(format!("no list: {kept:?}"))) };
+    let kept = match access.connect()?.call(&["LRANGE", CHANNEL, "0", "-1"])? {
+        Resp::Array(kept) => kept,
+        // A node of a cluster, where nothing is kept.
+        Resp::Error(error) if error.starts_with("MOVED ") || error.starts_with("CLUSTERDOWN ") => Vec::new(),
+        other => return Err(io::Error::other(format!("no list: {other:?}"))),
+    };
     {
         let mut heard = shared.heard();
         kept.iter().for_each(|message| heard.take(message.text()));

@@ -6,7 +6,7 @@ use permits::{AcquireError, Client, ConnectError, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
 use permits_testkit::{Server, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest};
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, replayed};
 
 /// The slot of a semaphore's keys.
 fn slot_of(name: &str) -> u16 {
@@ -32,6 +32,7 @@ fn channels(node: &Server) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_session_spans_all_shards() {
     let cluster = Cluster::builder().replicas(0).start();
+    let recorders = listen(cluster.nodes());
     let client = connect(&cluster.url()).await;
     for node in 0..3 {
         let semaphore = client.semaphore(name_on(&cluster, node), 1);
@@ -43,11 +44,13 @@ async fn one_session_spans_all_shards() {
     }
     assert_eq!(client.list().await.expect("the cluster is up").len(), 3);
     client.close().await.expect("the cluster is up");
+    assert_eq!(replayed(&recorders), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
     let cluster = Cluster::start();
+    let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 0);
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let permit = holder.semaphore(&name, 1).acquire().await.expect("it is free");
@@ -60,11 +63,13 @@ async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
     permit.release().await.expect("it is held still");
     granted(next).await.release().await.expect("it is held");
     is_at_rest(&holder.open(&name)).await;
+    replayed(&recorders);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_agreement_is_followed() {
     let cluster = Cluster::start();
+    let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 1);
     let client = connect(&cluster.url()).await;
     let semaphore = client.semaphore(&name, 1);
@@ -74,6 +79,7 @@ async fn a_failover_by_agreement_is_followed() {
     in_time(permit.release()).await.expect("it is held still");
     granted(next).await.release().await.expect("it is held");
     is_at_rest(&semaphore).await;
+    assert_eq!(replayed(&recorders), 0);
 }
 
 /// While a slot moves, no script that may use a key that is not there is served, by either node: TRYAGAIN. What
@@ -81,6 +87,7 @@ async fn a_failover_by_agreement_is_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_moves_takes_holders_and_waiters_along() {
     let cluster = Cluster::builder().replicas(0).start();
+    let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
     let semaphore = client.semaphore(&name, 1);
@@ -108,11 +115,13 @@ async fn a_slot_that_moves_takes_holders_and_waiters_along() {
     granted(next).await.release().await.expect("it is held");
     assert_eq!(channels(&cluster.nodes()[0]), 0);
     is_at_rest(&semaphore).await;
+    assert_eq!(replayed(&recorders), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_that_is_out_of_date_is_corrected() {
     let cluster = Cluster::builder().replicas(0).start();
+    let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
     let semaphore = client.semaphore(&name, 1);
@@ -123,6 +132,7 @@ async fn a_map_that_is_out_of_date_is_corrected() {
         permit.release().await.expect("it is held");
     }
     is_at_rest(&semaphore).await;
+    assert_eq!(replayed(&recorders), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,8 @@ mod tls;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
+use permits_testkit::Server;
+use permits_testkit::history::{Recorder, merge, record, replay};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -24,6 +26,26 @@ fn builder(url: &str) -> ClientBuilder {
 
 async fn connect(url: &str) -> Client {
     builder(url).connect().await.expect("the store is up")
+}
+
+/// Listens to what all these servers do for clients that connect from now on.
+fn listen(servers: &[Server]) -> Vec<Recorder> {
+    record();
+    servers.iter().map(Recorder::listen).collect()
+}
+
+/// What the servers did, each after the other, is what the model does; and in the end nobody holds or waits. Returns
+/// how many of the commands that were answered a failover has lost: replicas lag.
+#[track_caller]
+fn replayed(recorders: &[Recorder]) -> u64 {
+    let records = merge(recorders.iter().map(Recorder::records));
+    let replayed = replay(&records).unwrap_or_else(|violation| panic!("{violation}"));
+    replayed.check_at_rest().unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(replayed.losses.iter().all(|loss| loss.restarted), "{:?}", replayed.losses);
+    let servers: std::collections::BTreeSet<&str> = records.iter().map(|record| &*record.run_id).collect();
+    assert!(servers.len() > 1, "all {} commands were executed by one server", records.len());
+    eprintln!("{} commands of {} servers, {:?}", records.len(), servers.len(), replayed.losses);
+    replayed.losses.iter().map(|loss| loss.from - loss.to).sum()
 }
 
 /// Fails instead of hanging.

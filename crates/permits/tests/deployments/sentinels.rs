@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use permits::{Client, ConnectError, StoreError};
+use permits_testkit::history::Recorder;
 use permits_testkit::{Sentinels, Server, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest};
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, replayed};
 
-/// Somebody holds, somebody waits, and the server changes as `change` says, to another one.
-async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) {
+/// Somebody holds, somebody waits, and the server changes as `change` says, to another one. Returns what listened.
+async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
+    let recorders = listen(set.servers());
     let client = connect(&set.url()).await;
     let semaphore = client.semaphore("exports", 1);
     let permit = semaphore.acquire().await.expect("it is free");
@@ -38,6 +40,7 @@ async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usi
     .await;
     is_at_rest(&semaphore).await;
     client.close().await.expect("the new server is up");
+    recorders
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +50,7 @@ async fn a_server_that_dies_is_replaced() {
         set.servers()[old].kill();
         set.wait_for_switch(old)
     };
-    goes_on_through(&set, killed).await;
+    replayed(&goes_on_through(&set, killed).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +60,10 @@ async fn a_server_that_is_paused_is_left() {
         set.servers()[old].pause();
         set.wait_for_switch(old)
     };
-    goes_on_through(&set, paused).await;
+    let old = set.primary();
+    let recorders = goes_on_through(&set, paused).await;
+    set.servers()[old].resume();
+    replayed(&recorders);
 }
 
 /// The old server goes on answering, as a replica.
@@ -68,7 +74,7 @@ async fn a_failover_by_agreement_is_followed() {
         assert_eq!(set.primary(), old);
         set.failover()
     };
-    goes_on_through(&set, agreed).await;
+    replayed(&goes_on_through(&set, agreed).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
