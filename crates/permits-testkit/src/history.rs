@@ -43,7 +43,7 @@
 //! for turn in ["first", "second"] {
 //!     seen.note(0, turn, What::Asked { weight: 1 });
 //!     let permit = exports.acquire().await?;
-//!     let (at, until) = history::deadline(permit.remaining());
+//!     let (at, until) = history::deadline(|| permit.remaining());
 //!     let (token, slot) = (permit.token(), permit.slot());
 //!     seen.note_at(at, 0, turn, What::Acquired { token, slot, until });
 //!     seen.note(0, turn, What::Releasing);

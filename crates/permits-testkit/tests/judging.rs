@@ -189,6 +189,7 @@ fn a_history_that_makes_no_sense_is_found() {
         (What::Held { until: 5000 }, "never-asked"),
         (What::Releasing, "never-asked"),
         (What::Failed("why".to_owned()), "never-asked"),
+        (What::Enqueued, "never-asked"),
     ] {
         assert_eq!(added(2000, 1, tag, what.clone()), "told", "{what}");
     }

@@ -88,7 +88,7 @@ impl Scene {
             Ok(permit) => permit,
             Err(error) => return self.note(number, tag, What::Failed(error.to_string())),
         };
-        let (at, until) = deadline(permit.remaining());
+        let (at, until) = deadline(|| permit.remaining());
         let (token, slot) = (permit.token(), permit.slot());
         let acquired = What::Acquired { token, slot, until };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note_at(at, number, tag, acquired);
@@ -112,7 +112,7 @@ impl Scene {
     }
 
     fn step(&self, number: usize, tag: &str, permit: &Permit) -> bool {
-        let (at, until) = deadline(permit.remaining());
+        let (at, until) = deadline(|| permit.remaining());
         let is_held = permit.is_held();
         let what = if is_held { What::Held { until } } else { What::NotHeld };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note_at(at, number, tag, what);

@@ -93,7 +93,7 @@ impl History {
                         token,
                         slot,
                         asked,
-                        enqueued: enqueued.get(&key).copied(),
+                        enqueued: None,
                         acquired: *at,
                         until,
                         releasing: None,
@@ -109,6 +109,11 @@ impl History {
                 What::Releasing => granted.releasing = Some(*at),
                 What::Lost(_) | What::NotHeld => granted.lost = Some(granted.lost.unwrap_or(*at).min(*at)),
                 _ => {}
+            }
+        }
+        for (key, at) in enqueued {
+            if let Some(granted) = grants.get_mut(&key) {
+                granted.enqueued = Some(at);
             }
         }
         let mut grants: Vec<Granted> = grants.into_values().collect();
@@ -183,7 +188,11 @@ pub fn check_told(history: &History) -> Result<(), Violation> {
             What::Held { .. } | What::NotHeld | What::Lost(_) | What::Releasing | What::Released(_) => {
                 acquired.contains(&key)
             }
-            What::Failed(_) | What::Enqueued => asked.contains(&key),
+            What::Failed(_) => asked.contains(&key),
+            // Somebody else's word, which may come before the client's own.
+            What::Enqueued => {
+                history.of(*worker, &event.tag).any(|other| matches!(other.what, What::Asked { .. }))
+            }
             _ => true,
         };
         if !is_sound {

@@ -95,10 +95,10 @@ fn micros(clock: ClockId) -> u64 {
     seconds.expect("the clock began at 0") * 1_000_000 + nanoseconds.expect("it counts upwards") / 1000
 }
 
-/// The time now, and until when a permit is held that said `remaining` just before: never later than it says.
-pub fn deadline(remaining: Duration) -> (u64, u64) {
+/// The time now, and until when a permit is held that then says how much is `remaining`: never later than it says.
+pub fn deadline(remaining: impl FnOnce() -> Duration) -> (u64, u64) {
     let at = now();
-    (at, at + u64::try_from(remaining.as_micros()).expect("a lease is at most a day"))
+    (at, at + u64::try_from(remaining().as_micros()).expect("a lease is at most a day"))
 }
 
 /// Tells that `what` happens now.

@@ -225,14 +225,14 @@ async fn work(semaphore: Semaphore, number: u32, hold: Duration, stopping: Arc<A
 
 /// Works step by step until the permit is lost or `done` is ready.
 async fn use_permit(tag: &str, permit: Permit, done: impl Future<Output = ()>) {
-    let (at, until) = deadline(permit.remaining());
+    let (at, until) = deadline(|| permit.remaining());
     tell_at(at, tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
     let mut done = pin!(done);
     let lost = loop {
         tokio::select! {
             biased;
             () = sleep(STEP) => {
-                let (at, until) = deadline(permit.remaining());
+                let (at, until) = deadline(|| permit.remaining());
                 if permit.is_held() {
                     tell_at(at, tag, What::Held { until });
                 } else {
