@@ -168,6 +168,11 @@ fn restart(server: &Server) {
     server.restart();
 }
 
+/// A server that loses nothing that it has answered.
+fn keeping() -> Server {
+    Server::builder().append_only().arg("appendfsync", "always").start()
+}
+
 fn flush_scripts(server: &Server) {
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]).text(), "OK");
 }
@@ -178,7 +183,7 @@ fn explained<T>(judgement: Result<T, Violation>) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_a_server_that_keeps_what_it_knows_are_judged_from_both_sides() {
-    let mut scene = Scene::new(Server::builder().append_only().start()).await;
+    let mut scene = Scene::new(keeping()).await;
     scene.turns(false, flush_scripts).await;
     scene.turns(false, restart).await;
     scene.turns(false, |_| {}).await;
@@ -289,7 +294,7 @@ async fn what_happens_while_nobody_listens_is_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_server_did_not_come_to_tell_is_heard_when_it_is_back() {
     const ROUNDS: usize = 20;
-    let scene = Scene::new(Server::builder().append_only().start()).await;
+    let scene = Scene::new(keeping()).await;
     let semaphore = scene.clients[0].open("shared");
     semaphore.set_limit(3).await.expect("it is up");
     for _ in 0..ROUNDS {

@@ -106,7 +106,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps the data in an append-only file, synced every second; so it survives the death of the process.
+    /// Keeps the data in an append-only file, synced every second. So it survives the death of the process, but for up
+    /// to two seconds: while the disk is still busy with the last sync, Redis does not even write. With
+    /// `.arg("appendfsync", "always")` everything that was answered survives.
     pub fn append_only(self) -> Self {
         self.arg("appendonly", "yes").arg("appendfsync", "everysec")
     }
