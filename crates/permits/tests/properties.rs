@@ -1,8 +1,8 @@
 //! The properties that every store promises, shown on the model by random histories.
 //!
 //! The differential test shows that the Redis store equals the model; so what holds here holds there. After
-//! every command the checks of `support/checks.rs` judge it from outside, by the names that the guarantees
-//! have. What needs more than one command is here: tokens over the whole history (P4), a repeated command
+//! every command `permits_testkit::history::checks` judge it from outside, by the names that the guarantees have.
+//! What needs more than one command is here: tokens over the whole history (P4), a repeated command
 //! (P5), a withdrawn waiter (P9), the state at rest (P10), and connected clients over a restart that forgets
 //! everything (P1, P2). Then it is shown that the checks can fail.
 //!

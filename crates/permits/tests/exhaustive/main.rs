@@ -10,9 +10,6 @@
 //! The short scopes run with all tests, the long ones by `scripts/check-model`.
 
 mod canonical;
-#[expect(dead_code, reason = "other tests run all checks at once")]
-#[path = "../support/checks.rs"]
-mod checks;
 mod client;
 mod defects;
 mod liveness;

@@ -1,14 +1,15 @@
 //! What must hold in every state: by the names that the guarantees have.
 //!
-//! What one command does is judged by the same checks as random histories are (`support/checks.rs`). What needs
+//! What one command does is judged by the same checks as random histories are (`permits_testkit::history::checks`). What needs
 //! to know the clients, or what was before, is here.
 
 use std::fmt;
 
 use permits::model::Place;
 use permits::protocol::{Acquired, Answers, Declaration, Operation};
+use permits_testkit::history::checks::{CHECKS, conserved};
+use permits_testkit::history::step::{Fresh, Step};
 
-use super::checks::{CHECKS, Fresh, Step, conserved};
 use super::client::Stage;
 use super::scope::{Memory, Scope};
 use super::world::{TICK_MS, World};

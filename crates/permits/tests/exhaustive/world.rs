@@ -12,9 +12,9 @@ use permits::model::{Server, State};
 use permits::protocol::{
     Acquire, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation, Release, Renew,
 };
+use permits_testkit::history::step::Step;
 
 use super::canonical;
-use super::checks::Step;
 use super::client::{Answer, Call, Client, KINDS, Kind, Known, Stage, Told};
 use super::properties::{self, Broken};
 use super::scope::{Budget, ENDLESS, Memory, Scope};
