@@ -64,7 +64,7 @@ fn pairs(reply: &Resp) -> Vec<(&str, &str)> {
 
 type Pairs<'a> = [(&'a str, &'a str)];
 
-fn decode(
+pub(crate) fn decode(
     state: &Pairs<'_>,
     entries: &Pairs<'_>,
     queue: &Pairs<'_>,

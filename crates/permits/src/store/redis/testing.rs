@@ -1,14 +1,16 @@
-//! What tests need of the inside: scripts that are told the time and the server's identity, and scripts that tell
-//! what they do.
+//! For the project's own tests: scripts that are told the time and the server's identity, scripts that tell what they
+//! do, and what the store makes of whatever a server says.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use super::scripts::recorded::{CHANNEL, Record};
 
-use super::scripts::Scripts;
+use super::errors::Failure;
+use super::scripts::{self, Scripts};
+use super::slots::Slots;
 use super::{Address, RedisStore, keys};
-use crate::protocol::{Command, Id, Name, Reply};
+use crate::protocol::{Command, Event, Id, Name, Operation, Reply};
 use crate::store::{Opening, SIGNALS, Signal, Store as _, StoreError};
 
 static RECORDING: AtomicBool = AtomicBool::new(false);
@@ -69,4 +71,38 @@ impl ToldStore {
 /// The keys of a semaphore: state, entries, queue, leases, free.
 pub fn keys_of(prefix: &str, name: &Name) -> [String; 5] {
     keys::keys(prefix, name)
+}
+
+/// The semaphore whose `state` key this is.
+pub fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
+    keys::name_of_state(prefix, key)
+}
+
+/// Reads what a server sent in reply to `operation`.
+///
+/// # Errors
+/// What is wrong with it, or what the server says is.
+pub fn decode_reply(bytes: &[u8], operation: &Operation, semaphore: &Name) -> Result<Reply, StoreError> {
+    let value = redis::parse_redis_value(bytes).and_then(redis::Value::extract_error);
+    let value = value.map_err(|error| StoreError::from(Failure::of(&error, semaphore)))?;
+    let malformed = |malformed: scripts::Malformed| StoreError::Malformed { reason: malformed.0 };
+    scripts::decode(value, operation).map_err(malformed)
+}
+
+/// Reads a message from a session's channel.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode_message(session: &Id, payload: &[u8]) -> Result<Vec<Event>, String> {
+    scripts::decode_message(session, payload).map_err(|malformed| malformed.0)
+}
+
+/// Reads what a server sent in reply to CLUSTER SLOTS. Of each slot asked for, the host and port of its node.
+pub fn nodes_of_slots(bytes: &[u8], asked: &str, slots: &[u16]) -> Option<Vec<Option<(String, u16)>>> {
+    let value = redis::parse_redis_value(bytes).ok()?;
+    let mut map = Slots::read(&value, asked)?;
+    if let (Some(first), Some(node)) = (slots.first(), map.nodes().first()) {
+        map.set(*first, node.clone());
+    }
+    Some(slots.iter().map(|slot| map.node(*slot).map(|(host, port)| (host.to_string(), *port))).collect())
 }

@@ -1,0 +1,73 @@
+//! The tests' own reader of what is in Redis: it refuses whatever it does not know, and does not panic.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::SEEDS;
+use super::damage::{changes, damaged_text};
+use super::dump;
+use super::run::cases;
+
+type Pairs = Vec<(String, String)>;
+
+/// One holder, one waiter, as the Lua writes them: state, entries, queue, leases, free.
+fn sound() -> [Pairs; 5] {
+    let state = [
+        ("limit", "2"),
+        ("limit_version", "1"),
+        ("pinned", "0"),
+        ("paused", "0"),
+        ("held", "1"),
+        ("last_token", "1790000000000000"),
+        ("last_ticket", "3"),
+        ("slots_made", "2"),
+        ("sequence", "9"),
+        ("server", "run0"),
+        ("checked", "1790000000000000"),
+        ("era_known", "0"),
+        ("era_began", "1780000000000000"),
+        ("recovering_until", "0"),
+        ("lease_max", "15000"),
+        ("expires", "1790000060000"),
+    ];
+    let entries = [("web-3", "s.1 s 1 15000 1790000000000000 1"), ("web-4", "s.2 s 2 15000")];
+    let parts: [&[(&str, &str)]; 5] = [
+        &state,
+        &entries,
+        &[("web-4", "3")],
+        &[("web-3", "1790000015000"), ("web-4", "-1790000015000")],
+        &[("0-0", "0")],
+    ];
+    parts.map(|part| part.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect())
+}
+
+fn decode(parts: &[Pairs; 5]) -> Result<permits::model::State, String> {
+    let borrowed: Vec<Vec<(&str, &str)>> = parts
+        .iter()
+        .map(|part| part.iter().map(|(one, other)| (one.as_str(), other.as_str())).collect())
+        .collect();
+    let [state, entries, queue, leases, free] = &borrowed[..] else { unreachable!("there are five") };
+    dump::decode(state, entries, queue, leases, free)
+}
+
+#[test]
+fn a_sound_dump_is_read() {
+    let state = decode(&sound()).expect("it is sound");
+    assert_eq!((state.held, state.entries.len(), state.queue.len()), (1, 2, 1));
+}
+
+#[test]
+fn any_dump_is_read_or_refused() {
+    let damage = vec((0_usize..5, any::<prop::sample::Index>(), any::<bool>(), changes()), 1..4);
+    cases(1_000, SEEDS, &damage, |damage| {
+        let mut parts = sound();
+        for (part, at, key, changes) in damage {
+            let part = &mut parts[*part];
+            let at = at.index(part.len());
+            let field = if *key { &mut part[at].0 } else { &mut part[at].1 };
+            *field = damaged_text(field, changes);
+        }
+        let _ = decode(&parts);
+        Ok(())
+    });
+}

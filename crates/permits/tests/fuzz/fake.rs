@@ -1,0 +1,175 @@
+//! A server that behaves, until it is told what nonsense to say: enough of Redis for a session to acquire, renew and
+//! release, of a cluster with one node, and of a sentinel that names itself.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// What to say, once, instead of the answer to a command.
+#[derive(Debug, Clone)]
+pub(crate) struct Nonsense {
+    /// The command.
+    pub(crate) to: &'static str,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the connection ends behind it.
+    pub(crate) ends: bool,
+}
+
+/// A running server. Its connections end with it.
+pub(crate) struct Fake {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    address: SocketAddr,
+    /// Whether it is a node of a cluster.
+    in_cluster: bool,
+    nonsense: Mutex<Vec<Nonsense>>,
+    said: Mutex<usize>,
+    connections: Mutex<Option<Vec<TcpStream>>>,
+}
+
+impl Fake {
+    pub(crate) fn start(in_cluster: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let shared = Arc::new(Shared {
+            address: listener.local_addr().expect("it has one"),
+            in_cluster,
+            nonsense: Mutex::default(),
+            said: Mutex::default(),
+            connections: Mutex::new(Some(Vec::new())),
+        });
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let Ok(other) = stream.try_clone() else { return };
+                match &mut *lock(&accepting.connections) {
+                    Some(connections) => connections.push(other),
+                    None => return,
+                }
+                let serving = accepting.clone();
+                thread::spawn(move || serving.serve(&stream));
+            }
+        });
+        Self { shared }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// Says this the next time.
+    pub(crate) fn say(&self, nonsense: Nonsense) {
+        lock(&self.shared.nonsense).push(nonsense);
+    }
+
+    /// Behaves from now on. Returns how often it has not.
+    pub(crate) fn behave(&self) -> usize {
+        lock(&self.shared.nonsense).clear();
+        *lock(&self.shared.said)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        for connection in lock(&self.shared.connections).take().into_iter().flatten() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        // So that it looks, and ends.
+        let _ = TcpStream::connect(self.shared.address);
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
+        while let Some(command) = read_command(&mut reader) {
+            let verb = command[0].to_ascii_uppercase();
+            let nonsense = {
+                let mut all = lock(&self.nonsense);
+                let at = all.iter().position(|nonsense| nonsense.to == verb);
+                at.map(|at| all.remove(at))
+            };
+            let (bytes, ends) = match nonsense {
+                Some(nonsense) => {
+                    *lock(&self.said) += 1;
+                    (nonsense.bytes, nonsense.ends)
+                }
+                None => (self.answer(&verb, &command[1..]).into_bytes(), false),
+            };
+            if stream.write_all(&bytes).is_err() || ends {
+                break;
+            }
+        }
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+
+    fn answer(&self, verb: &str, arguments: &[String]) -> String {
+        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        match verb {
+            "HELLO" => "%1\r\n+proto\r\n:3\r\n".into(),
+            "PING" => "+PONG\r\n".into(),
+            "INFO" => {
+                let mode = if self.in_cluster { "cluster" } else { "standalone" };
+                let info = format!(
+                    "redis_version:7.0.15\r\nredis_mode:{mode}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n"
+                );
+                bulk(&info)
+            }
+            "SUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "SUNSUBSCRIBE" => {
+                format!(">3\r\n{}{}:1\r\n", bulk(&verb.to_ascii_lowercase()), bulk(&arguments[0]))
+            }
+            "CLUSTER" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n{}:{port}\r\n", bulk(&host)),
+            "SENTINEL" => {
+                let fields = ["ip", &host, "port", &port.to_string(), "config-epoch", "1"].map(bulk);
+                format!("*6\r\n{}", fields.concat())
+            }
+            "EVAL" | "EVALSHA" if arguments[1] == "0" => "*0\r\n".into(),
+            "EVAL" | "EVALSHA" => execute(&arguments[14..]),
+            _ => "+OK\r\n".into(),
+        }
+    }
+}
+
+/// The reply to an operation, which is told by its arguments: all is granted, held, and released.
+fn execute(arguments: &[String]) -> String {
+    let answers: Vec<String> = match arguments {
+        [first, rest @ ..] if first.parse::<u32>().is_ok() && rest.len().is_multiple_of(5) => {
+            vec![format!("{}:7\r\n:0\r\n", bulk("granted")); rest.len() / 5]
+        }
+        all if all.len().is_multiple_of(6) && !all.is_empty() => {
+            vec![format!("{}:0\r\n:0\r\n", bulk("held")); all.len() / 6]
+        }
+        all => vec![bulk("held"); all.len() / 2],
+    };
+    let parts: usize = answers.iter().map(|answer| if answer.contains(':') { 3 } else { 1 }).sum();
+    format!("*{}\r\n:5\r\n:1\r\n:-1\r\n:3\r\n:1\r\n:0\r\n{}", 6 + parts, answers.concat())
+}
+
+pub(crate) fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn read_command(reader: &mut impl BufRead) -> Option<Vec<String>> {
+    let number = |reader: &mut dyn BufRead| -> Option<usize> {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        line.get(1..)?.trim_end().parse().ok()
+    };
+    let count = number(reader)?;
+    let mut command = Vec::new();
+    for _ in 0..count {
+        let length = number(reader)?;
+        let mut bytes = vec![0; length + 2];
+        reader.read_exact(&mut bytes).ok()?;
+        bytes.truncate(length);
+        command.push(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    (!command.is_empty()).then_some(command)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
