@@ -10,7 +10,7 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::mem;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStdin, Command, ExitStatus};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -159,6 +159,19 @@ impl Guard {
             }
         });
         Lines { receiver }
+    }
+
+    /// The child's standard input, to write to; it ends when this is dropped.
+    ///
+    /// # Panics
+    ///
+    /// If standard input was not piped, or has been taken by an earlier call.
+    #[track_caller]
+    pub fn stdin(&mut self) -> ChildStdin {
+        let Some(stdin) = self.child.stdin.take() else {
+            panic!("standard input of process {} is not piped, or was taken before", self.pid());
+        };
+        stdin
     }
 
     /// How the child ended, if it did.
