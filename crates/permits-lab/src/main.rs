@@ -4,6 +4,7 @@
 //! one server that the lab starts. Absolute times are printed to be understood, not to be compared.
 
 mod core_bench;
+mod faults;
 mod handoff;
 mod local_bench;
 mod raw;
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
         ["core"] => core_bench::run(),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
+        ["faults", arguments @ ..] => faults::run(arguments),
+        // A process of the fault suite.
+        ["worker", settings @ ..] => faults::worker::run(settings),
         // The other process of a measurement between two.
         ["peer", "permits", url, rounds] => handoff::peer_permits(url, rounds),
         ["peer", "raw", url, rounds] => handoff::peer_raw(url, rounds),
@@ -29,7 +33,7 @@ fn main() -> ExitCode {
         ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
-            eprintln!("usage: permits-lab core | local | startup");
+            eprintln!("usage: permits-lab core | local | startup | faults");
             return ExitCode::from(64);
         }
     };
