@@ -8,6 +8,7 @@ mod faults;
 mod handoff;
 mod local_bench;
 mod raw;
+mod soak;
 mod startup;
 mod stats;
 
@@ -24,8 +25,10 @@ fn main() -> ExitCode {
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
-        // A process of the fault suite.
+        ["soak", arguments @ ..] => soak::run(arguments),
+        // A process of the fault suite, and of the soak.
         ["worker", settings @ ..] => faults::worker::run(settings),
+        ["soak-client", settings @ ..] => soak::client::run(settings),
         // The other process of a measurement between two.
         ["peer", "permits", url, rounds] => handoff::peer_permits(url, rounds),
         ["peer", "raw", url, rounds] => handoff::peer_raw(url, rounds),
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
         ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
-            eprintln!("usage: permits-lab core | local | startup | faults");
+            eprintln!("usage: permits-lab core | local | startup | faults | soak");
             return ExitCode::from(64);
         }
     };

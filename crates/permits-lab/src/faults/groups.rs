@@ -20,6 +20,16 @@ pub(crate) fn watched_careful() -> Place {
     Place::Sentinels(Sentinels::builder().min_replicas_to_write(1).start())
 }
 
+/// As [`watched`]; not all workers know the same sentinels.
+pub(crate) fn parted() -> Place {
+    Place::Parted(Sentinels::start())
+}
+
+/// As [`watched_careful`]; not all workers know the same sentinels.
+pub(crate) fn parted_careful() -> Place {
+    Place::Parted(Sentinels::builder().min_replicas_to_write(1).start())
+}
+
 /// Three primaries, each with a replica.
 pub(crate) fn cluster() -> Place {
     Place::Cluster(Cluster::start())
@@ -61,6 +71,25 @@ pub(crate) fn sentinel_failover(stage: &mut Stage) -> Fault {
     let set = stage.sentinels();
     let over = now();
     set.failover();
+    set.wait_until_ok();
+    Fault { over, effects: 1 }
+}
+
+/// Parts the old primary, and those workers that only know a sentinel which is away, from all others: these go on
+/// with a new primary, those with the old one, until the two sides meet again.
+pub(crate) fn sentinel_split(stage: &mut Stage) -> Fault {
+    let apart = stage.millis(3000..6000);
+    let set = stage.sentinels();
+    let old = set.primary();
+    let over = now();
+    set.sentinels()[0].kill();
+    // The others cannot tell the old primary that it is a replica now, as if they could not reach it.
+    let server = &set.servers()[old];
+    server.command(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]);
+    set.failover();
+    sleep(apart);
+    server.command(&["ACL", "SETUSER", "default", "+@all"]);
+    set.sentinels()[0].restart();
     set.wait_until_ok();
     Fault { over, effects: 1 }
 }

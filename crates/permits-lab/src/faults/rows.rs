@@ -36,7 +36,7 @@ const MEASURED: Promise = Promise { bound: false, ..BOUND };
 const REFUSING: Promise = Promise { success: false, ..BOUND };
 
 /// All rows.
-pub(crate) const ROWS: [Row; 21] = [
+pub(crate) const ROWS: [Row; 23] = [
     row("client-kill", "clients killed, holding or in line", Place::server, single::client_kill, ALL),
     row("client-pause", "clients paused beyond the lease", Place::server, single::client_pause, BOUND),
     row("reply-lost", "connections cut before the reply", proxied, single::reply_lost, BOUND),
@@ -60,6 +60,20 @@ pub(crate) const ROWS: [Row; 21] = [
         MEASURED,
     ),
     row("sentinel-failover", "failover on demand", groups::watched_careful, groups::sentinel_failover, BOUND),
+    row(
+        "sentinel-split",
+        "old primary and half of the clients parted from the rest: excess measured",
+        groups::parted_careful,
+        groups::sentinel_split,
+        MEASURED,
+    ),
+    row(
+        "sentinel-split-loose",
+        "the same without min-replicas-to-write: excess measured",
+        groups::parted,
+        groups::sentinel_split,
+        MEASURED,
+    ),
     row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, BOUND),
     row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, BOUND),
     row("cluster-migrate", "slot moved", groups::cluster_of_primaries, groups::cluster_migrate, BOUND),

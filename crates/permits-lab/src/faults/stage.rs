@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use permits_testkit::cluster::slot;
 use permits_testkit::history::now;
+use permits_testkit::sentinel::SERVICE;
 use permits_testkit::{Cluster, FencedServer, Proxy, Sentinels, Server};
 
 use super::crew::Crew;
@@ -22,8 +23,10 @@ pub(crate) const PREFIX: &str = "permits";
 pub(crate) enum Place {
     /// One server, with a proxy before it for each worker, or none.
     Server { server: Server, proxies: Vec<Proxy> },
-    /// Servers watched by sentinels.
+    /// Servers watched by sentinels, of which every worker knows all.
     Sentinels(Sentinels),
+    /// The same, but half of the workers know the first sentinel alone, and half the others.
+    Parted(Sentinels),
     /// A cluster.
     Cluster(Cluster),
 }
@@ -51,6 +54,12 @@ impl Place {
         match self {
             Self::Server { server, proxies } => proxies.get(worker).map_or_else(|| server.url(), Proxy::url),
             Self::Sentinels(set) => set.url(),
+            Self::Parted(set) => {
+                let (first, others) = set.sentinels().split_at(1);
+                let known = if worker % 2 == 0 { first } else { others };
+                let hosts: Vec<String> = known.iter().map(|it| it.address().to_string()).collect();
+                format!("redis+sentinel://{}/{SERVICE}", hosts.join(","))
+            }
             Self::Cluster(cluster) => cluster.url(),
         }
     }
@@ -97,8 +106,10 @@ impl Stage {
     }
 
     pub(crate) fn sentinels(&self) -> &Sentinels {
-        let Place::Sentinels(set) = &self.place else { panic!("this row is for sentinels") };
-        set
+        match &self.place {
+            Place::Sentinels(set) | Place::Parted(set) => set,
+            _ => panic!("this row is for sentinels"),
+        }
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
