@@ -35,6 +35,9 @@ use crate::Failure;
 const USAGE: &str = "usage: faults [--seconds 60] [--limit N]... [--seed S] [--out FILE] [--plant] [ROW...]
        faults --list";
 
+/// The least time between two faults, so that something is done in between.
+const LEAST_GAP: Duration = Duration::from_millis(500);
+
 /// What to run.
 struct Plan {
     seconds: u64,
@@ -137,7 +140,8 @@ fn attempt_cell(row: &Row, limit: u32, seed: u64, plan: &Plan) -> Verdict {
     let end = Instant::now() + Duration::from_secs(plan.seconds);
     while served.is_ok() && Instant::now() < end {
         // Every 5 to 10 seconds where there is a minute, and in proportion where there is not.
-        let gap = stage.millis(5000..10_000) * u32::try_from(plan.seconds.min(60)).expect("at most 60") / 60;
+        let gap = stage.millis(5000..10_000).mul_f64(plan.seconds.min(60) as f64 / 60.0);
+        let gap = gap.max(LEAST_GAP);
         sleep(gap);
         faults.push((row.fault)(&mut stage));
     }

@@ -56,7 +56,7 @@ impl Place {
             Self::Sentinels(set) => set.url(),
             Self::Parted(set) => {
                 let (first, others) = set.sentinels().split_at(1);
-                let known = if worker % 2 == 0 { first } else { others };
+                let known = if worker.is_multiple_of(2) { first } else { others };
                 let hosts: Vec<String> = known.iter().map(|it| it.address().to_string()).collect();
                 format!("redis+sentinel://{}/{SERVICE}", hosts.join(","))
             }

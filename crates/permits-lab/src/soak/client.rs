@@ -166,11 +166,11 @@ async fn acquire(shared: &Shared, random: &mut fastrand::Rng) -> Result<Permit, 
 /// Holds it for a while, and releases or drops it.
 async fn hold(shared: &Shared, random: &mut fastrand::Rng, permit: Permit) {
     let work = sleep(Duration::from_millis(random.u64(50..500)));
-    if permit.run(work).await.is_err() {
-        shared.lost.fetch_add(1, Relaxed);
-    } else if random.u32(0..4) > 0 && permit.release().await.is_err() {
-        shared.lost.fetch_add(1, Relaxed);
+    let mut lost = permit.run(work).await.is_err();
+    if !lost && random.u32(0..4) > 0 {
+        lost = permit.release().await.is_err();
     }
+    shared.lost.fetch_add(u64::from(lost), Relaxed);
 }
 
 #[cfg(test)]

@@ -1,0 +1,46 @@
+//! The long fault suite itself: a few of its rows for a moment each, so that it does not rot; and what it says of a
+//! violation that is planted.
+
+use std::process::{Command, Output};
+
+fn faults(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_permits-lab"));
+    command.arg("faults").args(words).output().expect("it can be started")
+}
+
+fn text(output: &Output) -> String {
+    let [said, complained] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{said}\n{complained}")
+}
+
+/// The cells of a line of the table.
+fn line<'a>(text: &'a str, row: &str) -> Vec<&'a str> {
+    let found = text.lines().find(|line| line.starts_with(&format!("| {row} |")));
+    found.unwrap_or_else(|| panic!("no line for {row}:\n{text}")).split('|').map(str::trim).collect()
+}
+
+#[test]
+fn a_few_rows_hold_for_a_moment() {
+    let rows = ["client-kill", "reply-lost"];
+    let output = faults(&[&["--seconds", "2", "--limit", "2"][..], &rows[..]].concat());
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    for row in rows {
+        let line = line(&text, row);
+        let [grants, injected, violations] = [line[4], line[7], line[8]].map(|cell| cell.parse::<u32>());
+        assert!(grants.is_ok_and(|grants| grants > 0), "{row}: {text}");
+        assert!(injected.is_ok_and(|injected| injected > 0), "{row}: {text}");
+        assert_eq!(violations, Ok(0), "{row}: {text}");
+    }
+}
+
+/// Half of the workers use another semaphore, and so hold besides those of the first.
+#[test]
+fn more_than_the_limit_is_found() {
+    let output = faults(&["--seconds", "2", "--limit", "1", "--plant", "script-flush"]);
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("P2: 2 units at once, with a limit of 1"), "{text}");
+    assert!(text.contains("slots: two in one slot"), "{text}");
+    assert_ne!(line(&text, "script-flush")[9], "never", "{text}");
+}
