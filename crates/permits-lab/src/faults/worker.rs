@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Semaphore};
 use permits_testkit::FencedClient;
-use permits_testkit::history::{What, now, tell, tell_at};
+use permits_testkit::history::{What, deadline, tell, tell_at};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -215,7 +215,7 @@ async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
 
 /// Works step by step until the permit is lost or the work is done.
 async fn use_permit(shared: &Shared, tag: &str, permit: Permit, hold: Duration) {
-    let (at, until) = stated(&permit);
+    let (at, until) = deadline(|| permit.remaining());
     tell_at(at, tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
     let mut done = pin!(sleep(hold));
     step(shared, tag, &permit);
@@ -237,16 +237,9 @@ async fn use_permit(shared: &Shared, tag: &str, permit: Permit, hold: Duration) 
     tell(tag, What::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
 }
 
-/// The time now, and until when the permit says that it is held. In this order: were the clock read after the
-/// permit was asked, a worker that is suspended in between would state too late a deadline.
-fn stated(permit: &Permit) -> (u64, u64) {
-    let at = now();
-    (at, at + permit.remaining().as_micros() as u64)
-}
-
 /// Looks whether the permit is held, and if so works.
 fn step(shared: &Shared, tag: &str, permit: &Permit) {
-    let (at, until) = stated(permit);
+    let (at, until) = deadline(|| permit.remaining());
     if !permit.is_held() {
         return tell(tag, What::NotHeld);
     }
