@@ -94,7 +94,7 @@ fn a_restart_that_forgets_breaks_nothing_behind_a_strict_window() {
 
 #[test]
 fn a_restart_that_forgets_breaks_nothing_for_those_that_are_connected() {
-    holds_in(forgets_connected(two(1)), 1);
+    holds_in(forgets_connected(two(0)), 1);
 }
 
 #[test]
