@@ -108,7 +108,9 @@ impl Address {
         #[cfg(not(feature = "redis"))]
         let others = "";
         let known = format!("{local}memory:{others}");
-        if !url.contains(':') || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') {
+        // Only what a `://` follows is a scheme. Anything else may be a part of a password.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
+        if !url[scheme.len()..].starts_with("://") || !scheme.bytes().all(plain) {
             let reason = format!("it does not begin with one of {known}");
             return Err(ConnectError::Url { reason });
         }

