@@ -6,7 +6,8 @@
 
 use super::client::{Client, KINDS, Kind, Stage};
 use super::scope::Scope;
-use super::world::{Action, World};
+use super::steps::Action;
+use super::world::World;
 
 /// In leases: one for a crashed holder, one for a window or for what a crashed waiter was granted, and one for
 /// each acquisition that is tried again.

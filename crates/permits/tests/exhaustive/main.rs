@@ -3,9 +3,11 @@
 //! that is reached, each property holds; and from each, everybody who waits is served and everything comes to
 //! rest. Explored by `stateright`; what is checked is `permits::model`, not a copy of it.
 //!
-//! - `scope`: how much is explored; `world`: the states and steps; `client`: what a session does.
+//! - `scope`: how much is explored. `world`: the states, and what a step does; `steps`: which there are; `client`:
+//!   what a session does.
 //! - `canonical`: which states are the same, so that there is an end to them.
-//! - `properties`, `liveness`: what must hold. `defects`: what shows that each can be seen to break.
+//! - `properties`, `liveness`: what must hold. `sizes`: where it does. `planted`, `defects`: that each can be seen to
+//!   break.
 //!
 //! The short scopes run with all tests, the long ones by `scripts/check-model`.
 
@@ -17,6 +19,7 @@ mod planted;
 mod properties;
 mod scope;
 mod sizes;
+mod steps;
 mod world;
 
 use std::collections::BTreeSet;
@@ -25,7 +28,8 @@ use std::time::Instant;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use scope::Scope;
-use world::{Action, World};
+use steps::Action;
+use world::World;
 
 /// A scope, as the checker takes it.
 struct Protocol(Scope);

@@ -4,7 +4,8 @@ use permits::protocol::Recovery;
 
 use super::client::Kind;
 use super::scope::{Budget, Manners, Memory, NOTHING, Scope, Store};
-use super::world::{Action, World};
+use super::steps::Action;
+use super::world::World;
 use super::{breaks, defects, properties};
 
 /// Two clients that are late, and a store with a defect.

@@ -1,0 +1,131 @@
+//! Which steps can be taken in a state of the world. What nobody does out of turn is a delay, and counted: a tick
+//! while something is on its way, or while a client has not sent what it would have.
+
+use super::client::{Client, KINDS, Kind, Stage};
+use super::scope::{Memory, Scope};
+use super::world::World;
+
+/// A step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Acquire(usize),
+    Ask(usize),
+    Renew(usize),
+    Release(usize),
+    SendRelease(usize),
+    Cancel(usize),
+    Crash(usize),
+    /// The store executes a client's call.
+    Execute(usize, Kind),
+    /// It executes a call that its client has given up on.
+    ExecuteLate(usize),
+    /// The reply arrives.
+    Return(usize, Kind),
+    /// The client gives up on a call: it or its reply is lost.
+    Lose(usize, Kind),
+    /// The client gives up on a call that is late.
+    GiveUp(usize, Kind),
+    Hear(usize),
+    LoseMessage(usize),
+    Tick,
+    Restart(Memory),
+    /// The replica learns of everything so far.
+    Replicate,
+    SetLimit,
+}
+
+impl World {
+    /// All steps that can be taken.
+    pub(crate) fn actions(&self, scope: &Scope, actions: &mut Vec<Action>) {
+        if self.broken.any() {
+            return;
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            self.actions_of(number, client, actions);
+        }
+        actions.extend((0..self.late.len()).map(Action::ExecuteLate));
+        for number in 0..self.messages.len() {
+            actions.push(Action::Hear(number));
+            if self.left.losses > 0 {
+                actions.push(Action::LoseMessage(number));
+            }
+        }
+        if self.may_tick(scope) {
+            actions.push(Action::Tick);
+        }
+        if self.left.restarts > 0 {
+            let possible = |memory: &&Memory| **memory != Memory::Earlier || self.saved.is_some();
+            actions.extend(scope.restarts.iter().filter(possible).map(|memory| Action::Restart(*memory)));
+            if scope.restarts.contains(&Memory::Earlier) && self.saved.is_none() && self.state.is_some() {
+                actions.push(Action::Replicate);
+            }
+        }
+        if self.left.limits > 0 && self.state.is_some() {
+            actions.push(Action::SetLimit);
+        }
+    }
+
+    fn actions_of(&self, number: usize, client: &Client, actions: &mut Vec<Action>) {
+        for kind in KINDS {
+            let Some(call) = client.call(kind) else { continue };
+            if call.answer.is_some() {
+                actions.push(Action::Return(number, kind));
+            } else {
+                actions.push(Action::Execute(number, kind));
+            }
+            if self.left.losses > 0 {
+                actions.push(Action::Lose(number, kind));
+                if call.answer.is_none() {
+                    actions.push(Action::GiveUp(number, kind));
+                }
+            }
+        }
+        let stage = client.entry.as_ref().map(|entry| entry.stage);
+        let acquires = client.call(Kind::Acquire).is_none();
+        match stage {
+            None if acquires && self.left.acquisitions > 0 => actions.push(Action::Acquire(number)),
+            Some(Stage::Pending) if acquires => actions.push(Action::Ask(number)),
+            Some(Stage::Held { .. }) => actions.push(Action::Release(number)),
+            _ => {}
+        }
+        if let Some(entry) = &client.entry
+            && matches!(entry.stage, Stage::Waiting | Stage::Held { .. })
+            && client.call(Kind::Renew).is_none()
+            && entry.renewed < self.now
+        {
+            actions.push(Action::Renew(number));
+        }
+        let gives_up = !matches!(stage, None | Some(Stage::Held { .. } | Stage::Asked { cancelled: true }));
+        if gives_up && self.left.cancels > 0 {
+            actions.push(Action::Cancel(number));
+        }
+        if client.call(Kind::Release).is_none() && !client.leaving.is_empty() {
+            actions.push(Action::SendRelease(number));
+        }
+        if self.left.crashes > 0 && client.made > client.crashed {
+            actions.push(Action::Crash(number));
+        }
+    }
+
+    /// Whether nobody is late.
+    pub(super) fn is_punctual(&self) -> bool {
+        self.messages.is_empty() && self.clients.iter().all(|client| client.is_punctual(self.now))
+    }
+
+    /// Whether time may pass. Where everybody is connected, not before they are when a recovery window ends.
+    fn may_tick(&self, scope: &Scope) -> bool {
+        if self.left.delays == 0 && !self.is_punctual() {
+            return false;
+        }
+        if !scope.connected || self.run == 0 || self.now + 1 != self.up_since + scope.window() {
+            return true;
+        }
+        let is_heard = |client: &Client| {
+            let returned = client.calls.iter().flatten().filter_map(|call| call.answer.as_ref());
+            let stands = |stage| matches!(stage, Stage::Waiting | Stage::Held { .. });
+            returned.into_iter().all(|told| told.run == self.run)
+                && client.entry.as_ref().is_none_or(|entry| entry.heard == self.run || !stands(entry.stage))
+        };
+        self.clients.iter().all(is_heard) && self.messages.iter().all(|message| message.run == self.run)
+    }
+}
