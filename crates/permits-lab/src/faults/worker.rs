@@ -186,9 +186,11 @@ async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
     let weight = if shared.settings.limit > 1 && random.u32(0..4) == 0 { 2 } else { 1 };
     let options = AcquireOptions::new().weight(weight).holder(holder(shared.settings.number, tag));
     let (way, patience) = (random.u32(0..10), random.u64(0..1500));
+    // Mostly short, so that much happens; some beyond the lease, to be held while it is in doubt.
     let hold = Duration::from_millis(match random.u32(0..20) {
-        0 => random.u64(800..1600),
-        1..8 => random.u64(50..400),
+        0 => random.u64(2000..4500),
+        1 | 2 => random.u64(500..1500),
+        3..9 => random.u64(50..400),
         _ => random.u64(2..30),
     });
     tell(tag, What::Asked { weight });
