@@ -412,7 +412,7 @@ fn the_checks_see_what_does_not_add_up() {
         entry.place = model::Place::Holding(Grant { slot, ..grant });
     };
     slot(&mut state, "b", 0);
-    assert!(conserved(&state).is_err_and(|reason| reason.contains("held twice")));
+    assert!(conserved(&state).is_err_and(|reason| reason.contains("out of place")));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Server;
-use crate::protocol::{Grant, Holder, Id, Released};
+use crate::protocol::{Grant, Holder, Id, MAX_LEASE_MS, Released};
 
 /// All that a store knows of one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +117,81 @@ impl State {
         self.queue.clear();
         self.leases.clear();
         self.free.clear();
+    }
+
+    /// What does not add up, if anything does not: units, slots, line, leases and entries say the same, and no number
+    /// is beyond what is ever counted. A state that was kept elsewhere may have been damaged there.
+    pub fn unsound(&self) -> Option<String> {
+        self.unsound_numbers().or_else(|| self.unsound_entries()).or_else(|| self.unsound_slots())
+    }
+
+    fn unsound_numbers(&self) -> Option<String> {
+        const MAX: u64 = 1 << 53;
+        let counted = [
+            self.limit_version,
+            self.last_token,
+            self.last_ticket,
+            self.slots_made,
+            self.sequence,
+            self.checked_us,
+            self.era_known,
+            self.era_began_us,
+            self.recovering_until_ms,
+            self.lease_max_ms,
+            self.expires_ms,
+        ];
+        counted
+            .into_iter()
+            .find(|number| *number >= MAX)
+            .map(|number| format!("{number} is beyond all counts"))
+    }
+
+    fn unsound_entries(&self) -> Option<String> {
+        let (mut held, mut waiting) = (0, 0);
+        for (holder, entry) in &self.entries {
+            let known = match entry.place {
+                Place::Waiting(ticket) => {
+                    waiting += 1;
+                    entry.deadline < 0
+                        && ticket <= self.last_ticket
+                        && self.queue.get(&ticket) == Some(holder)
+                }
+                Place::Holding(grant) => {
+                    held += u64::from(entry.weight);
+                    entry.deadline > 0 && grant.token <= self.last_token
+                }
+            };
+            let bounded = entry.deadline.unsigned_abs() < 1 << 53 && entry.lease_ms <= MAX_LEASE_MS;
+            let leased = self.leases.contains(&(entry.deadline, holder.clone()));
+            if !known || !bounded || !leased || entry.weight == 0 {
+                return Some(format!("{holder} does not stand as it says: {entry:?}"));
+            }
+        }
+        let counts = (self.held, self.queue.len(), self.leases.len());
+        (counts != (held, waiting, self.entries.len())).then(|| {
+            format!("{counts:?} units held, waiters and leases, but {held} and {waiting} in entries")
+        })
+    }
+
+    /// Slots in use and free ones are all that were made, each once.
+    fn unsound_slots(&self) -> Option<String> {
+        let held = self.entries.values().filter_map(|entry| match entry.place {
+            Place::Holding(grant) => Some((u64::from(grant.slot), u64::from(grant.slot))),
+            Place::Waiting(_) => None,
+        });
+        let mut ranges: Vec<(u64, u64)> =
+            held.chain(self.free.iter().map(|(&first, &last)| (first, last))).collect();
+        ranges.sort_unstable();
+        let mut next = 0;
+        for (first, last) in ranges {
+            if first != next || last < first || last >= self.slots_made {
+                return Some(format!("the slots {first}-{last} are out of place: {next} is next"));
+            }
+            next = last + 1;
+        }
+        let left = if self.held == 0 { 0 } else { next };
+        (next != self.slots_made || self.slots_made != left)
+            .then(|| format!("of {} slots {next} are accounted for", self.slots_made))
     }
 
     /// Whether nobody has used it for so long that it is forgotten.

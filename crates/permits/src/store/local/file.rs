@@ -333,7 +333,12 @@ fn limit_log(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
 }
 
 fn read_state(path: &Path, name: &str, text: &str) -> Result<State, StoreError> {
-    serde_json::from_str(text).map_err(|error| damaged(path, format!("semaphore {name:?}: {error}")))
+    let state: State =
+        serde_json::from_str(text).map_err(|error| damaged(path, format!("semaphore {name:?}: {error}")))?;
+    match state.unsound() {
+        Some(reason) => Err(damaged(path, format!("semaphore {name:?}: {reason}"))),
+        None => Ok(state),
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
