@@ -3,7 +3,6 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Duration;
 
 use permits::model::{self, Server, State};
 use permits::protocol::{
