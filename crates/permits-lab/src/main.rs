@@ -8,20 +8,20 @@ mod faults;
 mod handoff;
 mod local_bench;
 mod raw;
+mod report;
 mod soak;
 mod startup;
-mod stats;
 
 use std::process::ExitCode;
 
-/// What any part of the lab may fail with: a benchmark that cannot run is no result.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use permits_lab::{Failure, stats};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["core"] => core_bench::run(),
+        ["recipes"] => report::run(),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
-            eprintln!("usage: permits-lab core | local | startup | faults | soak");
+            eprintln!("usage: permits-lab core | faults | local | recipes | soak | startup");
             return ExitCode::from(64);
         }
     };

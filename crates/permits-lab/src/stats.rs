@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 /// The middle one.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 /// The value below which the given part of them lies.
-pub(crate) fn percentile(values: &mut [f64], part: f64) -> f64 {
+pub fn percentile(values: &mut [f64], part: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * part) as usize]
 }
 
 /// Microseconds of the monotonic clock, the same in every process of this machine.
-pub(crate) fn shared_clock_us() -> f64 {
+pub fn shared_clock_us() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
 /// In microseconds.
-pub(crate) fn micros(duration: Duration) -> f64 {
+pub fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

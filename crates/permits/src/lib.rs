@@ -76,11 +76,13 @@ pub use protocol::Recovery;
 pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Semaphore, WaiterInfo};
 pub use session::core::Standing;
 
-/// The guide and the README, so that their examples are compiled and run.
+/// The guide, the migration page and the README, so that their examples are compiled and run.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../docs/guide.md")]
     mod guide {}
+    #[doc = include_str!("../../../docs/migration.md")]
+    mod migration {}
     #[doc = include_str!("../../../README.md")]
     mod readme {}
 }

@@ -1,0 +1,144 @@
+//! What a cycle of acquiring and releasing costs, and how many there are in a second.
+
+use std::time::{Duration, Instant};
+
+use super::{LIMIT, Stage};
+use crate::Failure;
+use crate::recipes::{Client, Kind, Process, Role, Semaphore};
+use crate::stats::micros;
+
+/// Requests so far: of a recipe those that its clients counted, of `permits` the scripts that the server ran.
+pub(super) fn requests(stage: &Stage, semaphore: &Semaphore) -> u64 {
+    if semaphore.kind != Kind::Permits {
+        return semaphore.requests.load(std::sync::atomic::Ordering::SeqCst);
+    }
+    let stats = stage.server.command(&["INFO", "commandstats"]);
+    let calls = |line: &str| {
+        let line = line.strip_prefix("cmdstat_evalsha:").or_else(|| line.strip_prefix("cmdstat_eval:"))?;
+        line.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()
+    };
+    stats.text().lines().filter_map(calls).sum()
+}
+
+/// The server's processor time so far, in seconds.
+pub(super) fn server_cpu(stage: &Stage) -> f64 {
+    let field = |name| stage.server.info(name).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
+    field("used_cpu_user") + field("used_cpu_sys")
+}
+
+/// What one client's cycle takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Cycle {
+    /// Round trips.
+    pub round_trips: f64,
+    /// Microseconds until it is through.
+    pub us: f64,
+    /// The server's processor time, in microseconds.
+    pub server_us: f64,
+}
+
+/// So many cycles by one client, one after the other, with nobody else there.
+///
+/// # Errors
+/// If the client fails.
+pub async fn alone(stage: &Stage, kind: Kind, cycles: u32) -> Result<Cycle, Failure> {
+    let semaphore = stage.semaphore(kind);
+    let mut user = stage.user(&semaphore, Role::default()).await?;
+    go_round(&mut *user, cycles / 10).await?;
+    let look = || (requests(stage, &semaphore), server_cpu(stage), Instant::now());
+    let before = look();
+    go_round(&mut *user, cycles).await?;
+    let us = micros(before.2.elapsed());
+    let after = look();
+    let cycles = f64::from(cycles);
+    Ok(Cycle {
+        round_trips: (after.0 - before.0) as f64 / cycles,
+        us: us / cycles,
+        server_us: (after.1 - before.1) * 1e6 / cycles,
+    })
+}
+
+async fn go_round(user: &mut dyn Client, cycles: u32) -> Result<(), Failure> {
+    for _ in 0..cycles {
+        user.acquire().await?;
+        user.release().await?;
+    }
+    Ok(())
+}
+
+/// A crowd that goes round.
+#[derive(Clone, Copy, Debug)]
+pub struct Crowd {
+    /// In how many processes, that is, connections.
+    pub processes: u32,
+    /// How many tasks in each.
+    pub tasks: u32,
+    /// How many at once.
+    pub limit: u32,
+    /// How long to wait before asking again, where the recipe knows no waiting.
+    pub poll: Duration,
+}
+
+/// Cycles a second of a crowd, counted for as long as given.
+///
+/// # Errors
+/// If a client fails.
+pub async fn throughput(stage: &Stage, kind: Kind, crowd: Crowd, during: Duration) -> Result<f64, Failure> {
+    let mut semaphore = stage.semaphore(kind);
+    (semaphore.limit, semaphore.poll) = (crowd.limit, crowd.poll);
+    semaphore.lease = Duration::from_secs(10);
+    let mut running = tokio::task::JoinSet::new();
+    let mut users = Vec::new();
+    for _ in 0..crowd.processes {
+        let process = Process::start(&semaphore, &stage.server.url(), Role::default()).await?;
+        for _ in 0..crowd.tasks {
+            users.push(process.client().await?);
+        }
+    }
+    let began = Instant::now();
+    for mut user in users {
+        running.spawn(async move {
+            let mut cycles = 0_u32;
+            while began.elapsed() < during {
+                user.acquire().await?;
+                user.release().await?;
+                cycles += 1;
+            }
+            Ok::<_, Failure>(cycles)
+        });
+    }
+    let mut cycles = 0;
+    while let Some(ended) = running.join_next().await {
+        cycles += ended??;
+    }
+    Ok(f64::from(cycles) / began.elapsed().as_secs_f64())
+}
+
+/// Refusals a second: all places are held, and 64 tasks of one process ask in vain.
+///
+/// # Errors
+/// If a client fails.
+pub async fn refusals(stage: &Stage, kind: Kind, during: Duration) -> Result<f64, Failure> {
+    const TASKS: u32 = 64;
+    let semaphore = stage.semaphore(kind);
+    let mut holders = stage.users(&semaphore, LIMIT).await?;
+    super::admitted(&mut holders).await?;
+    let process = Process::start(&semaphore, &stage.server.url(), Role::default()).await?;
+    let mut running = tokio::task::JoinSet::new();
+    let began = Instant::now();
+    for _ in 0..TASKS {
+        let mut user = process.client().await?;
+        running.spawn(async move {
+            let mut refused = 0_u32;
+            while began.elapsed() < during {
+                refused += u32::from(!user.try_acquire().await?);
+            }
+            Ok::<_, Failure>(refused)
+        });
+    }
+    let mut refused = 0;
+    while let Some(ended) = running.join_next().await {
+        refused += ended??;
+    }
+    Ok(f64::from(refused) / began.elapsed().as_secs_f64())
+}

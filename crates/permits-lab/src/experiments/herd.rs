@@ -1,0 +1,76 @@
+//! What it costs that many wait: requests, the server's time, and how many are served meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use super::Stage;
+use super::cost::{requests, server_cpu};
+use crate::Failure;
+use crate::recipes::{Kind, Process, Role};
+
+/// How many processes the waiters are in.
+const PROCESSES: usize = 10;
+
+/// How many at once, and how long each holds.
+const LIMIT: u32 = 4;
+const HELD: Duration = Duration::from_millis(1);
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Herd {
+    /// Requests to the server for each grant. A script, a transaction, a blocking command is one.
+    pub requests_per_grant: f64,
+    /// The server's processor time for each grant, in microseconds.
+    pub server_us_per_grant: f64,
+    /// Grants a second.
+    pub grants_per_second: f64,
+}
+
+/// So many, in ten processes, take turns for four places for as long as given, and ask again every 10 ms where the
+/// recipe knows no waiting.
+///
+/// # Errors
+/// If a client fails.
+pub async fn waiters(stage: &Stage, kind: Kind, waiters: usize, during: Duration) -> Result<Herd, Failure> {
+    let mut semaphore = stage.semaphore(kind);
+    (semaphore.limit, semaphore.lease) = (LIMIT, Duration::from_secs(10));
+    let mut processes = Vec::new();
+    for _ in 0..PROCESSES {
+        processes.push(Process::start(&semaphore, &stage.server.url(), Role::default()).await?);
+    }
+    let grants = Arc::new(AtomicU64::new(0));
+    let mut running = tokio::task::JoinSet::new();
+    for number in 0..waiters {
+        let mut user = processes[number % PROCESSES].client().await?;
+        let grants = grants.clone();
+        running.spawn(async move {
+            loop {
+                user.acquire().await?;
+                grants.fetch_add(1, SeqCst);
+                tokio::time::sleep(HELD).await;
+                user.release().await?;
+            }
+        });
+    }
+    // Until all have come.
+    tokio::time::sleep(during / 4).await;
+    let look = || (grants.load(SeqCst), requests(stage, &semaphore), server_cpu(stage), Instant::now());
+    let before = look();
+    tokio::time::sleep(during).await;
+    let after = look();
+    running.abort_all();
+    while let Some(ended) = running.join_next().await {
+        // They go round until they are stopped; one that ends by itself has failed.
+        if let Ok(Err::<(), Failure>(error)) = ended {
+            return Err(error);
+        }
+    }
+    // None at all is a result, too: then these are what one grant would have cost at least.
+    let granted = (after.0 - before.0).max(1) as f64;
+    Ok(Herd {
+        requests_per_grant: (after.1 - before.1) as f64 / granted,
+        server_us_per_grant: (after.2 - before.2) * 1e6 / granted,
+        grants_per_second: (after.0 - before.0) as f64 / (after.3 - before.3).as_secs_f64(),
+    })
+}

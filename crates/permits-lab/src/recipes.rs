@@ -1,0 +1,222 @@
+//! The seven published recipes, each as published, and `permits` beside them behind the same small trait.
+//!
+//! A recipe is one file, whose header says where it is right and where it breaks; what it takes from the client,
+//! such as the clock, comes through its [`Session`], so that an experiment can set it wrong. The commands are the
+//! recipes'. Where a recipe leaves something open, it is filled in so that the recipe does well, and the header
+//! says so.
+
+mod counter;
+mod fair_zset;
+mod host_slots;
+mod list;
+mod locked_fair_zset;
+mod lua_fair_zset;
+mod ours;
+mod session;
+mod time_zset;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+pub use self::session::{Gate, Time, Turns};
+
+use self::session::{Clock, Session};
+use crate::Failure;
+
+/// What a client does, to be awaited.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// One user of a semaphore, who has at most one permit at a time. Dropped while it has one, it has crashed.
+pub trait Client: Send {
+    /// Asks once; says whether it got a permit.
+    fn try_acquire(&mut self) -> Doing<'_, bool>;
+
+    /// Waits for a permit. A recipe that knows no waiting has its users ask again and again.
+    fn acquire(&mut self) -> Doing<'_, ()> {
+        Box::pin(async move {
+            while !self.try_acquire().await? {
+                tokio::time::sleep(self.poll()).await;
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives the permit back.
+    fn release(&mut self) -> Doing<'_, ()>;
+
+    /// Extends the permit; says whether it was still there. `None` if the recipe knows no such thing.
+    fn refresh(&mut self) -> Doing<'_, Option<bool>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// The number of the permit, where permits are numbered.
+    fn slot(&self) -> Option<u32> {
+        None
+    }
+
+    /// How long to wait before asking again.
+    fn poll(&self) -> Duration {
+        Duration::from_millis(10)
+    }
+}
+
+/// Which recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A list of tokens.
+    List,
+    /// A sorted set by the clients' clocks.
+    TimeZset,
+    /// Two sorted sets and a counter.
+    FairZset,
+    /// The same under a lock.
+    LockedFairZset,
+    /// The same in a script, with a line of waiters.
+    LuaFairZset,
+    /// A number.
+    Counter,
+    /// A hash of hosts and a list of numbers.
+    HostSlots,
+    /// What this project made of them.
+    Permits,
+}
+
+impl Kind {
+    /// All, ours last.
+    pub const ALL: [Self; 8] = [
+        Self::List,
+        Self::TimeZset,
+        Self::FairZset,
+        Self::LockedFairZset,
+        Self::LuaFairZset,
+        Self::Counter,
+        Self::HostSlots,
+        Self::Permits,
+    ];
+
+    /// How long a permit of this recipe stands, as published; of those that say nothing of it, 10 s.
+    pub fn published_lease(self) -> Duration {
+        match self {
+            Self::LuaFairZset => Duration::from_secs(120),
+            Self::Permits => Duration::from_secs(15),
+            _ => Duration::from_secs(10),
+        }
+    }
+
+    /// Whether waiting is part of the recipe.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::List | Self::LuaFairZset | Self::Permits)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::List => "list",
+            Self::TimeZset => "time-zset",
+            Self::FairZset => "fair-zset",
+            Self::LockedFairZset => "locked-fair-zset",
+            Self::LuaFairZset => "lua-fair-zset",
+            Self::Counter => "counter",
+            Self::HostSlots => "host-slots",
+            Self::Permits => "permits",
+        })
+    }
+}
+
+/// A semaphore of a recipe: what all its users agree on.
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    /// The recipe.
+    pub kind: Kind,
+    /// The first part of its keys.
+    pub name: String,
+    /// How many at once.
+    pub limit: u32,
+    /// How long a permit stands without renewal. All other times of a recipe are in proportion to it.
+    pub lease: Duration,
+    /// What the clients' clocks show, before they are set wrong.
+    pub time: Time,
+    /// How long users wait before asking again, where the recipe knows no waiting.
+    pub poll: Duration,
+    /// How often in a row who finds a recipe's lock taken tries to get it.
+    pub lock_attempts: u32,
+    /// How many requests its users have sent: one command, one transaction or one script each.
+    pub requests: Arc<AtomicU64>,
+}
+
+impl Semaphore {
+    fn key(&self, part: &str) -> String {
+        format!("{}:{part}", self.name)
+    }
+}
+
+/// How one process is different from others.
+#[derive(Clone, Debug, Default)]
+pub struct Role {
+    /// By how much its clock is ahead, in milliseconds.
+    pub ahead_ms: i64,
+    /// The lease it asks for, if it is another.
+    pub lease: Option<Duration>,
+    /// What stops its requests.
+    pub gate: Option<Gate>,
+}
+
+/// A process with users of a semaphore, who share a connection. Those who block have one each beside it.
+pub struct Process {
+    semaphore: Semaphore,
+    place: Place,
+}
+
+enum Place {
+    Recipe(Session),
+    Permits(permits::Client),
+}
+
+impl Process {
+    /// Connects to the server at `url`.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub async fn start(semaphore: &Semaphore, url: &str, role: Role) -> Result<Self, Failure> {
+        let mut semaphore = semaphore.clone();
+        semaphore.lease = role.lease.unwrap_or(semaphore.lease);
+        let place = if semaphore.kind == Kind::Permits {
+            Place::Permits(ours::connect(&semaphore, url).await?)
+        } else {
+            let clock = Clock::new(semaphore.time.clone(), role.ahead_ms);
+            Place::Recipe(Session::connect(url, clock, role.gate, semaphore.requests.clone()).await?)
+        };
+        Ok(Self { semaphore, place })
+    }
+
+    /// Another user in this process.
+    ///
+    /// # Errors
+    /// If the recipe has scripts and they cannot be loaded.
+    pub async fn client(&self) -> Result<Box<dyn Client>, Failure> {
+        static USERS: AtomicU64 = AtomicU64::new(0);
+        let user = USERS.fetch_add(1, Relaxed);
+        let semaphore = self.semaphore.clone();
+        let session = match &self.place {
+            Place::Permits(client) => return Ok(Box::new(ours::Ours::new(client, &semaphore))),
+            Place::Recipe(session) => session.clone(),
+        };
+        Ok(match semaphore.kind {
+            Kind::List => Box::new(list::List::new(semaphore, session)),
+            Kind::TimeZset => Box::new(time_zset::TimeZset::new(semaphore, session)),
+            Kind::FairZset => Box::new(fair_zset::FairZset::new(semaphore, session)),
+            Kind::LockedFairZset => {
+                Box::new(locked_fair_zset::LockedFairZset::new(semaphore, session).await?)
+            }
+            Kind::LuaFairZset => Box::new(lua_fair_zset::LuaFairZset::new(semaphore, session, user).await?),
+            Kind::Counter => Box::new(counter::Counter::new(semaphore, session)),
+            Kind::HostSlots => Box::new(host_slots::HostSlots::new(semaphore, session, user).await?),
+            Kind::Permits => unreachable!("it has no session"),
+        })
+    }
+}

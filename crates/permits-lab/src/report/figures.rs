@@ -1,0 +1,109 @@
+//! The figures that are measured, recipe by recipe in turn, so that what else the machine does meets all of them.
+
+use std::time::Duration;
+
+use permits_lab::Failure;
+use permits_lab::experiments::Stage;
+use permits_lab::experiments::cost::{self, Crowd, Cycle};
+use permits_lab::experiments::herd::{self, Herd};
+use permits_lab::recipes::Kind;
+
+use crate::stats::median;
+
+/// How many wait.
+pub(super) const HERDS: [usize; 3] = [10, 100, 1000];
+
+/// For each recipe, each of [`HERDS`].
+pub(super) type Herds = Vec<Vec<Herd>>;
+
+/// How often each measurement is repeated; medians are kept.
+const ROUNDS: usize = 5;
+
+/// How long one is.
+const DURING: Duration = Duration::from_millis(300);
+
+pub(super) async fn herds() -> Result<Herds, Failure> {
+    let mut herds = Vec::new();
+    for kind in Kind::ALL {
+        eprintln!("herd of {kind}");
+        let mut row = Vec::new();
+        for waiters in HERDS {
+            row.push(herd::waiters(&Stage::start(), kind, waiters, 5 * DURING).await?);
+        }
+        herds.push(row);
+    }
+    Ok(herds)
+}
+
+/// Something to do as often as possible.
+#[derive(Clone, Copy)]
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    /// The same in short, for a plot.
+    pub(super) label: &'static str,
+    work: Work,
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    Cycles(Crowd),
+    Refusals,
+}
+
+const fn cycles(
+    [name, label]: [&'static str; 2],
+    [processes, tasks, limit]: [u32; 3],
+    poll_ms: u64,
+) -> Workload {
+    let poll = Duration::from_millis(poll_ms);
+    Workload { name, label, work: Work::Cycles(Crowd { processes, tasks, limit, poll }) }
+}
+
+/// All that is tried.
+pub(super) const WORKLOADS: [Workload; 6] = [
+    cycles(["one task", "one task"], [1, 1, 5], 10),
+    cycles(["64 tasks, room for all", "64 tasks"], [1, 64, 64], 10),
+    cycles(["16 processes, room for all", "16 processes"], [16, 1, 16], 10),
+    Workload { name: "64 tasks, all refused", label: "refused", work: Work::Refusals },
+    cycles(["64 tasks for 4, asking every 10 ms", "64 for 4"], [1, 64, 4], 10),
+    cycles(["64 tasks for 4, asking without a pause", "64 for 4, no pause"], [1, 64, 4], 0),
+];
+
+/// The place of the workload that stands for speed in the summary.
+pub(super) const MANY: usize = 1;
+
+/// What it costs, and how fast it is, in the order of [`Kind::ALL`].
+pub(super) struct Cost {
+    pub(super) cycles: Vec<Cycle>,
+    /// Against `permits` in the same round: above 1 the recipe is faster.
+    pub(super) ratios: Vec<Vec<f64>>,
+    /// Of `permits`, a second.
+    pub(super) ours: Vec<f64>,
+}
+
+pub(super) async fn cost() -> Result<Cost, Failure> {
+    let mut cycles = Vec::new();
+    for kind in Kind::ALL {
+        cycles.push(cost::alone(&Stage::start(), kind, 4000).await?);
+    }
+    let (mut ratios, mut ours) = (vec![Vec::new(); Kind::ALL.len()], Vec::new());
+    for workload in WORKLOADS {
+        eprintln!("speed: {}", workload.name);
+        let mut rates = vec![Vec::new(); Kind::ALL.len()];
+        for _ in 0..ROUNDS {
+            for (rates, kind) in rates.iter_mut().zip(Kind::ALL) {
+                let stage = Stage::start();
+                rates.push(match workload.work {
+                    Work::Cycles(crowd) => cost::throughput(&stage, kind, crowd, DURING).await?,
+                    Work::Refusals => cost::refusals(&stage, kind, DURING).await?,
+                });
+            }
+        }
+        let reference = rates[Kind::ALL.len() - 1].clone();
+        for (row, rates) in ratios.iter_mut().zip(rates) {
+            row.push(median(rates.iter().zip(&reference).map(|(rate, ours)| rate / ours).collect()));
+        }
+        ours.push(median(reference));
+    }
+    Ok(Cost { cycles, ratios, ours })
+}
