@@ -30,7 +30,7 @@ pub const LIMIT: u32 = 5;
 pub const SHORT_LEASE: Duration = Duration::from_secs(1);
 
 /// After so long without a change, there will be none.
-pub const NEVER: Duration = Duration::from_secs(4);
+pub const NEVER: Duration = Duration::from_secs(3);
 
 /// A server, and semaphores on it that don't meet.
 #[derive(Debug)]

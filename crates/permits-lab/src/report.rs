@@ -287,11 +287,16 @@ fn herd(herds: &Herds) -> String {
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     table(&columns, |row, _| {
         let herds = &herds[row];
-        let requests = herds.iter().map(|herd| format!("{:.1}", herd.requests_per_grant));
-        let server = herds.iter().map(|herd| format!("{:.0}", herd.server_us_per_grant));
+        let requests = herds.iter().map(|herd| each(herd.requests_per_grant, 1));
+        let server = herds.iter().map(|herd| each(herd.server_us_per_grant, 0));
         let grants = herds.iter().map(|herd| format!("{:.0}", herd.grants_per_second));
         requests.chain(server).chain(grants).collect()
     })
+}
+
+/// With so many decimals.
+fn each(value: f64, decimals: usize) -> String {
+    if value.is_finite() { format!("{value:.decimals$}") } else { "**no grant**".into() }
 }
 
 fn cycle(cost: &Cost) -> String {

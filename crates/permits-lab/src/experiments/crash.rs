@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use permits_testkit::{Proxy, wait};
 use tokio::time::timeout;
 
-use super::order::in_line;
+use super::order::{blocked, in_line};
 use super::{LIMIT, NEVER, SHORT_LEASE, Stage, admitted};
 use crate::Failure;
-use crate::recipes::{Client, Kind, Role, Semaphore};
+use crate::recipes::{Client, Gate, Kind, Process, Role, Semaphore};
 
 fn short(stage: &Stage, kind: Kind) -> Semaphore {
     let mut semaphore = stage.semaphore(kind);
@@ -74,8 +74,11 @@ pub enum Fate {
     Vanishes,
 }
 
-/// The first in line ends, the only place is released, and a second stands in line: how long until it has the place.
-/// `None` for longer than [`NEVER`].
+/// The first in line ends, the only place is released, and a second waits: how long until it has the place. `None`
+/// for longer than [`NEVER`].
+///
+/// Where the recipe knows no line, the first ends in the middle of an attempt in vain, before it takes back what it
+/// wrote: a poller is there for much of its time.
 ///
 /// # Errors
 /// If a client fails.
@@ -87,16 +90,34 @@ pub async fn waiter(stage: &Stage, kind: Kind, fate: Fate) -> Result<Option<Dura
         return Err("the first was refused".into());
     }
     let proxy = Proxy::start(stage.server.address());
-    let mut first = stage.user_behind(&proxy, &semaphore).await?;
-    let first = tokio::spawn(async move { first.acquire().await });
-    in_line(stage, &semaphore, 1).await?;
-    let mut second = stage.user(&semaphore, Role::default()).await?;
-    let second = tokio::spawn(async move { second.acquire().await });
-    in_line(stage, &semaphore, 2).await?;
+    let (gate, mut turns) = Gate::new(!kind.waits());
+    let role = Role { gate: Some(gate), ..Role::default() };
+    let mut first = Process::start(&semaphore, &proxy.url(), role).await?.client().await?;
+    let first = if kind.waits() {
+        let first = tokio::spawn(async move { first.acquire().await });
+        in_line(stage, &semaphore, 1).await?;
+        first
+    } else {
+        let first = tokio::spawn(async move { first.try_acquire().await.map(drop) });
+        for _ in 0..requests_until_refused(kind) {
+            turns.arrived().await;
+            turns.give();
+        }
+        turns.arrived().await;
+        first
+    };
     match fate {
         Fate::Dies => proxy.refuse(true),
         Fate::Vanishes => proxy.stall(true),
     }
+    // A line of blocked connections loses one that closes; until it has, the server would still serve it.
+    let leaves = fate == Fate::Dies && matches!(kind, Kind::List | Kind::LuaFairZset);
+    let left = wait::until(Duration::from_secs(10), || !leaves || blocked(stage) == 0);
+    assert!(left, "the server has seen that the connection is closed");
+    let standing = usize::from(kind.waits() && !leaves);
+    let mut second = stage.user(&semaphore, Role::default()).await?;
+    let second = tokio::spawn(async move { second.acquire().await });
+    in_line(stage, &semaphore, standing + 1).await?;
     let began = Instant::now();
     holder.release().await?;
     let outcome = timeout(NEVER, second).await;
@@ -105,6 +126,15 @@ pub async fn waiter(stage: &Stage, kind: Kind, fate: Fate) -> Result<Option<Dura
     match outcome {
         Ok(acquired) => acquired?.map(|()| Some(took)),
         Err(_) => Ok(None),
+    }
+}
+
+/// After how many requests of an attempt it is known to be in vain.
+fn requests_until_refused(kind: Kind) -> u32 {
+    match kind {
+        Kind::FairZset => 2,
+        Kind::LockedFairZset => 3,
+        _ => 1,
     }
 }
 

@@ -19,7 +19,8 @@ const HELD: Duration = Duration::from_millis(1);
 /// What was measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Herd {
-    /// Requests to the server for each grant. A script, a transaction, a blocking command is one.
+    /// Requests to the server for each grant; infinitely many if there was none. A script, a transaction, a blocking
+    /// command is one.
     pub requests_per_grant: f64,
     /// The server's processor time for each grant, in microseconds.
     pub server_us_per_grant: f64,
@@ -66,11 +67,11 @@ pub async fn waiters(stage: &Stage, kind: Kind, waiters: usize, during: Duration
             return Err(error);
         }
     }
-    // None at all is a result, too: then these are what one grant would have cost at least.
-    let granted = (after.0 - before.0).max(1) as f64;
+    // None at all is a result, too: then a grant costs infinitely much.
+    let granted = (after.0 - before.0) as f64;
     Ok(Herd {
         requests_per_grant: (after.1 - before.1) as f64 / granted,
         server_us_per_grant: (after.2 - before.2) * 1e6 / granted,
-        grants_per_second: (after.0 - before.0) as f64 / (after.3 - before.3).as_secs_f64(),
+        grants_per_second: granted / (after.3 - before.3).as_secs_f64(),
     })
 }

@@ -145,10 +145,7 @@ pub(super) async fn in_line(stage: &Stage, semaphore: &Semaphore, waiting: usize
                 let key = format!("permits:{{{}}}:queue", semaphore.name);
                 stage.server.command(&["ZCARD", &key]).int() as usize
             }
-            // Those who block on other keys, too: an experiment has a server of its own.
-            Kind::List | Kind::LuaFairZset => {
-                stage.server.info("blocked_clients").and_then(|count| count.parse().ok()).unwrap_or(0)
-            }
+            Kind::List | Kind::LuaFairZset => blocked(stage),
             _ if semaphore.requests.load(SeqCst) > asked + 2 => waiting,
             _ => 0,
         };
@@ -158,4 +155,9 @@ pub(super) async fn in_line(stage: &Stage, semaphore: &Semaphore, waiting: usize
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Err(format!("{waiting} do not stand in line for {}", semaphore.name).into())
+}
+
+/// How many connections block, on whatever key: an experiment has a server of its own.
+pub(super) fn blocked(stage: &Stage) -> usize {
+    stage.server.info("blocked_clients").and_then(|count| count.parse().ok()).unwrap_or(0)
 }

@@ -67,7 +67,8 @@ pub(super) fn herds(path: &Path, herds: &Herds, what: Herding) -> Result<(), Fai
                 Herding::Requests => herd.requests_per_grant,
                 Herding::Grants => herd.grants_per_second.max(1.0),
             });
-            HERDS.iter().map(|waiters| *waiters as f64).zip(value).collect()
+            let points = HERDS.iter().map(|waiters| *waiters as f64).zip(value);
+            points.filter(|(_, value)| value.is_finite()).collect()
         })
         .collect();
     let (low, high) = lines
