@@ -173,7 +173,7 @@ pub struct Process {
 }
 
 enum Place {
-    Recipe(Session),
+    Recipe(Box<Session>),
     Permits(permits::Client),
 }
 
@@ -189,7 +189,8 @@ impl Process {
             Place::Permits(ours::connect(&semaphore, url).await?)
         } else {
             let clock = Clock::new(semaphore.time.clone(), role.ahead_ms);
-            Place::Recipe(Session::connect(url, clock, role.gate, semaphore.requests.clone()).await?)
+            let session = Session::connect(url, clock, role.gate, semaphore.requests.clone()).await?;
+            Place::Recipe(Box::new(session))
         };
         Ok(Self { semaphore, place })
     }
@@ -204,7 +205,7 @@ impl Process {
         let semaphore = self.semaphore.clone();
         let session = match &self.place {
             Place::Permits(client) => return Ok(Box::new(ours::Ours::new(client, &semaphore))),
-            Place::Recipe(session) => session.clone(),
+            Place::Recipe(session) => Session::clone(session),
         };
         Ok(match semaphore.kind {
             Kind::List => Box::new(list::List::new(semaphore, session)),

@@ -1,5 +1,6 @@
 //! What a cycle of acquiring and releasing costs, and how many there are in a second.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::{LIMIT, Stage};
@@ -10,7 +11,7 @@ use crate::stats::micros;
 /// Requests so far: of a recipe those that its clients counted, of `permits` the scripts that the server ran.
 pub(super) fn requests(stage: &Stage, semaphore: &Semaphore) -> u64 {
     if semaphore.kind != Kind::Permits {
-        return semaphore.requests.load(std::sync::atomic::Ordering::SeqCst);
+        return semaphore.requests.load(SeqCst);
     }
     let stats = stage.server.command(&["INFO", "commandstats"]);
     let calls = |line: &str| {
@@ -43,11 +44,12 @@ pub struct Cycle {
 /// If the client fails.
 pub async fn alone(stage: &Stage, kind: Kind, cycles: u32) -> Result<Cycle, Failure> {
     let semaphore = stage.semaphore(kind);
-    let mut user = stage.user(&semaphore, Role::default()).await?;
-    go_round(&mut *user, cycles / 10).await?;
+    let user = stage.user(&semaphore, Role::default()).await?;
+    // As a task among the runtime's others: outside of it each answer would come from another thread.
+    let user = tokio::spawn(go_round(user, cycles / 10)).await??;
     let look = || (requests(stage, &semaphore), server_cpu(stage), Instant::now());
     let before = look();
-    go_round(&mut *user, cycles).await?;
+    tokio::spawn(go_round(user, cycles)).await??;
     let us = micros(before.2.elapsed());
     let after = look();
     let cycles = f64::from(cycles);
@@ -58,12 +60,12 @@ pub async fn alone(stage: &Stage, kind: Kind, cycles: u32) -> Result<Cycle, Fail
     })
 }
 
-async fn go_round(user: &mut dyn Client, cycles: u32) -> Result<(), Failure> {
+async fn go_round(mut user: Box<dyn Client>, cycles: u32) -> Result<Box<dyn Client>, Failure> {
     for _ in 0..cycles {
         user.acquire().await?;
         user.release().await?;
     }
-    Ok(())
+    Ok(user)
 }
 
 /// A crowd that goes round.

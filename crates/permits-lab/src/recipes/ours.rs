@@ -30,7 +30,7 @@ impl Client for Ours {
         Box::pin(async move {
             match self.semaphore.try_acquire().await {
                 Ok(permit) => self.permit = Some(permit),
-                Err(AcquireError::NoPermits { .. }) => {}
+                Err(AcquireError::NoPermits) => {}
                 Err(error) => Err(error)?,
             }
             Ok(self.permit.is_some())
