@@ -1,7 +1,7 @@
 //! The seven published recipes, each as published, and `permits` beside them behind the same small trait.
 //!
 //! A recipe is one file, whose header says where it is right and where it breaks; what it takes from the client,
-//! such as the clock, comes through its [`Session`], so that an experiment can set it wrong. The commands are the
+//! such as the clock, comes through its `Session`, so that an experiment can set it wrong. The commands are the
 //! recipes'. Where a recipe leaves something open, it is filled in so that the recipe does well, and the header
 //! says so.
 
