@@ -6,8 +6,9 @@ use permits::Client;
 use permits_testkit::Server;
 
 use crate::Failure;
-use crate::handoff;
-use crate::raw::Raw;
+use crate::compare::{self, Scale};
+use crate::meter::Meter;
+use crate::raw::{INCREMENT, NO_OP, Raw};
 use crate::stats::{median, micros};
 
 /// How often each pair of measurements is repeated; the medians are compared.
@@ -21,7 +22,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         one_task(&server.url()).await?;
         many_tasks(&server.url()).await
     })?;
-    handoff::compare(&server.url())?;
+    hand_off(&server.url())?;
     runtime.block_on(async {
         calls_per_grant(&server).await?;
         calls_per_renewal(&server).await
@@ -37,7 +38,7 @@ async fn one_task(url: &str) -> Result<(), Failure> {
     const CYCLES: u32 = 2000;
     let client = Client::connect(url).await?;
     let semaphore = client.semaphore("one", 4);
-    let mut raw = Raw::connect(url, "return 0").await?;
+    let mut raw = Raw::connect(url, NO_OP).await?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let began = Instant::now();
@@ -68,7 +69,7 @@ async fn many_tasks(url: &str) -> Result<(), Failure> {
     const CYCLES: usize = 40_000;
     let client = Client::connect(url).await?;
     let semaphore = client.semaphore("many", TASKS as u32);
-    let raw = Raw::connect(url, "return redis.call('INCR', KEYS[1])").await?;
+    let raw = Raw::connect(url, INCREMENT).await?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let began = Instant::now();
@@ -95,25 +96,31 @@ async fn many_tasks(url: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many scripts the server has run.
-fn script_calls(server: &Server) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let calls = |line: &str| {
-        let line = line.strip_prefix("cmdstat_evalsha:").or_else(|| line.strip_prefix("cmdstat_eval:"))?;
-        line.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()
-    };
-    stats.text().lines().filter_map(calls).sum()
+/// (c) From the call that releases in one process to the return of the other's acquire, against a published
+/// message on its way.
+fn hand_off(url: &str) -> Result<(), Failure> {
+    let [mut ours, mut floor] = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (name, taken) in [("permits", &mut ours), ("noop", &mut floor)] {
+            taken.push(median(compare::hand_offs(compare::find(name)?, url, Scale::QUICK, 1.0)?));
+        }
+    }
+    let (ours, floor) = (median(ours), median(floor));
+    let measured = format!("{ours:.0}/{floor:.0} µs");
+    report("(c) hand-off / PUBLISH to receive", measured, ours / floor, "<= 1.5");
+    Ok(())
 }
 
 /// (d) Script calls for each grant, with 1,000 waiters and with 10: 10 sessions in turn for 4 units.
 async fn calls_per_grant(server: &Server) -> Result<(), Failure> {
     const GRANTS: usize = 6000;
+    let mut meter = Meter::new(server)?;
     for waiters in [10, 1000] {
         let mut sessions = Vec::new();
         for _ in 0..10 {
             sessions.push(Client::connect(&server.url()).await?);
         }
-        let before = script_calls(server);
+        let before = meter.read()?;
         let mut running = tokio::task::JoinSet::new();
         for number in 0..waiters {
             let semaphore = sessions[number % sessions.len()].semaphore(format!("line of {waiters}"), 4);
@@ -129,8 +136,8 @@ async fn calls_per_grant(server: &Server) -> Result<(), Failure> {
         while let Some(finished) = running.join_next().await {
             finished??;
         }
-        let calls = script_calls(server) - before;
-        let ratio = calls as f64 / GRANTS as f64;
+        let calls = meter.since(before)?.calls;
+        let ratio = calls / GRANTS as f64;
         report(
             &format!("(d) script calls a grant, {waiters} waiters"),
             format!("{calls}/{GRANTS}"),
@@ -157,16 +164,17 @@ async fn calls_per_renewal(server: &Server) -> Result<(), Failure> {
         asking.spawn(async move { semaphore.acquire().await });
     }
     let mut permits = Vec::new();
+    let mut meter = Meter::new(server)?;
     while let Some(permit) = asking.join_next().await {
         permits.push(permit??);
     }
-    let before = script_calls(server);
+    let before = meter.read()?;
     tokio::time::sleep(LEASE / 3 * INTERVALS).await;
-    let calls = script_calls(server) - before;
+    let calls = meter.since(before)?.calls;
     if let Some(lost) = permits.iter().position(|permit| !permit.is_held()) {
         return Err(format!("permit {lost} was lost").into());
     }
-    let ratio = calls as f64 / f64::from(INTERVALS);
+    let ratio = calls / f64::from(INTERVALS);
     report("(e) calls a renewal interval, 10,000 permits", format!("{calls}/{INTERVALS}"), ratio, "<= 20");
     drop(permits);
     client.close().await?;

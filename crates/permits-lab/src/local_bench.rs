@@ -10,7 +10,6 @@ use permits::Client;
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::handoff;
 use crate::stats::{median, micros, percentile, shared_clock_us};
 
 /// How long processor time is counted, after a while in which all settles.
@@ -44,10 +43,34 @@ fn line(what: &str, measured: &str, ratio: Option<f64>, aim: &str) {
 /// milliseconds.
 fn wake_up(url: &str) -> Result<(), Failure> {
     let peers = [peer("turns", url, "500")?, peer("turns", url, "500")?];
-    let mut latencies = handoff::latencies(&handoff::collect(peers)?);
+    let mut latencies = latencies(&collect(peers)?);
     let [half, most] = [0.5, 0.99].map(|part| percentile(&mut latencies, part));
     line("(a) hand-off between processes, p50 / p99", &format!("{half:.0}/{most:.0} µs"), None, "a few ms");
     Ok(())
+}
+
+/// Waits for two, and returns what both wrote, in order.
+fn collect(children: [Child; 2]) -> Result<Vec<(u64, f64, f64)>, Failure> {
+    let mut events = Vec::new();
+    for child in children {
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            return Err(format!("a peer ended with {}", output.status).into());
+        }
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let mut fields = line.split(' ');
+            let mut next = || fields.next().ok_or("a short line");
+            events.push((next()?.parse()?, next()?.parse()?, next()?.parse()?));
+        }
+    }
+    events.sort_by_key(|(order, ..)| *order);
+    Ok(events)
+}
+
+/// The times between passing on and getting. The ends, where one is alone, are left out.
+fn latencies(events: &[(u64, f64, f64)]) -> Vec<f64> {
+    let middle = &events[events.len() / 10..events.len() * 9 / 10];
+    middle.windows(2).map(|pair| pair[1].1 - pair[0].2).collect()
 }
 
 /// One of two that take turns.

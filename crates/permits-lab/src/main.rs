@@ -3,10 +3,13 @@
 //! Machines are noisy and shared, so every figure is a ratio of two things measured in turn in one run, on
 //! one server that the lab starts. Absolute times are printed to be understood, not to be compared.
 
+mod compare;
 mod core_bench;
+mod driver;
 mod faults;
-mod handoff;
+mod guard;
 mod local_bench;
+mod meter;
 mod raw;
 mod report;
 mod soak;
@@ -22,6 +25,9 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["core"] => core_bench::run(),
         ["recipes"] => report::run(),
+        ["compare", options @ ..] => compare::run(options),
+        ["guard"] => guard::run(false),
+        ["guard", "--store"] => guard::run(true),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
@@ -30,13 +36,14 @@ fn main() -> ExitCode {
         ["worker", settings @ ..] => faults::worker::run(settings),
         ["soak-client", settings @ ..] => soak::client::run(settings),
         // The other process of a measurement between two.
-        ["peer", "permits", url, rounds] => handoff::peer_permits(url, rounds),
-        ["peer", "raw", url, rounds] => handoff::peer_raw(url, rounds),
+        ["driver", kind, url, lease_ms] => driver::run(kind, url, lease_ms),
         ["peer", "turns", url, turns] => local_bench::peer_turns(url, turns),
         ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
-            eprintln!("usage: permits-lab core | faults | local | recipes | soak | startup");
+            eprintln!(
+                "usage: permits-lab compare | core | faults | guard | local | recipes | soak | startup"
+            );
             return ExitCode::from(64);
         }
     };

@@ -6,6 +6,17 @@ use redis::aio::MultiplexedConnection;
 
 use crate::Failure;
 
+/// A script that does nothing, and the least that does something.
+pub(crate) const NO_OP: &str = "return 0";
+pub(crate) const INCREMENT: &str = "return redis.call('INCR', KEYS[1])";
+
+/// A client set up as in permits: small writes go out at once.
+pub(crate) fn client(url: &str) -> Result<redis::Client, Failure> {
+    let info = redis::IntoConnectionInfo::into_connection_info(url)?;
+    let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    Ok(redis::Client::open(info.set_tcp_settings(settings))?)
+}
+
 /// A script on a connection.
 #[derive(Clone)]
 pub(crate) struct Raw {
@@ -15,11 +26,7 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) async fn connect(url: &str, script: &str) -> Result<Self, Failure> {
-        // As in permits: small writes go out at once.
-        let info = redis::IntoConnectionInfo::into_connection_info(url)?;
-        let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-        let client = redis::Client::open(info.set_tcp_settings(settings))?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut connection = client(url)?.get_multiplexed_async_connection().await?;
         let hash = redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await?;
         Ok(Self { connection, hash })
     }

@@ -1,0 +1,118 @@
+//! The figures as pictures: bars for A to D, lines for F.
+
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use crate::Failure;
+use crate::compare::results::{Results, Spread};
+use crate::compare::system::System;
+
+/// Ours, the peers, the floors.
+const OURS: RGBColor = RGBColor(31, 119, 180);
+const PEER: RGBColor = RGBColor(158, 158, 158);
+const FLOOR: RGBColor = RGBColor(210, 210, 210);
+
+/// Width of a picture, of the names on its left, and the height of a bar with its share of space.
+const WIDTH: i32 = 820;
+const NAMES: i32 = 290;
+const BAR: i32 = 28;
+
+/// A picture for each of the workloads that are easier seen than read.
+pub(crate) fn draw(
+    results: &Results,
+    systems: &[System],
+    lines: &[usize],
+    into: &Path,
+) -> Result<(), Failure> {
+    for (file, title, figure, by) in [
+        ("a.svg", "A. Median time of a cycle by one task, µs (less is better)", "A.p50_us", 1.0),
+        ("b.svg", "B. 1,000 cycles a second by 64 tasks (more is better)", "B64.per_s", 1e3),
+        (
+            "c.svg",
+            "C. Throughput of 64 tasks in 4 processes, % of the ideal (more is better)",
+            "C.of_ideal",
+            0.01,
+        ),
+        ("d.svg", "D. Median time of a hand-off, µs (less is better)", "D.p50_us", 1.0),
+    ] {
+        let bars: Vec<_> =
+            systems.iter().filter_map(|system| Some((system, results.get(system.name, figure)?))).collect();
+        if !bars.is_empty() {
+            draw_bars(&into.join(file), title, &bars, by)?;
+        }
+    }
+    draw_lines(&into.join("f.svg"), results, systems, lines)
+}
+
+/// A bar each, from the left, with its value and, as a line, what it varied.
+fn draw_bars(path: &Path, title: &str, bars: &[(&System, Spread)], by: f64) -> Result<(), Failure> {
+    let height = 50 + BAR * bars.len() as i32;
+    let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
+    area.fill(&WHITE)?;
+    area.draw(&Text::new(title.to_owned(), (10, 12), ("sans-serif", 17)))?;
+    let longest = bars.iter().map(|(_, spread)| spread.high).fold(0.0, f64::max);
+    let x = |value: f64| NAMES + (f64::from(WIDTH - NAMES - 80) * value / longest) as i32;
+    for (row, (system, spread)) in bars.iter().enumerate() {
+        let top = 42 + BAR * row as i32;
+        let (left, middle) = (NAMES, top + BAR / 2 - 3);
+        let colour = if system.name == "permits" {
+            OURS
+        } else if system.is_floor {
+            FLOOR
+        } else {
+            PEER
+        };
+        area.draw(&Text::new(system.title, (10, top + 4), ("sans-serif", 13)))?;
+        area.draw(&Rectangle::new([(left, top), (x(spread.median), top + BAR - 6)], colour.filled()))?;
+        area.draw(&PathElement::new([(x(spread.low), middle), (x(spread.high), middle)], BLACK))?;
+        let value = spread.median / by;
+        let text = if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") };
+        area.draw(&Text::new(text, (x(spread.high) + 6, top + 4), ("sans-serif", 13)))?;
+    }
+    Ok(area.present()?)
+}
+
+/// Server time of a grant over the length of the line, both in powers of ten.
+fn draw_lines(path: &Path, results: &Results, systems: &[System], lines: &[usize]) -> Result<(), Failure> {
+    let series: Vec<(&System, Vec<(f64, f64)>)> = systems
+        .iter()
+        .map(|system| {
+            let point = |length: &usize| {
+                Some((*length as f64, results.median(system.name, &format!("F{length}.server_us"))?))
+            };
+            (system, lines.iter().filter_map(point).collect())
+        })
+        .filter(|(_, points): &(_, Vec<_>)| !points.is_empty())
+        .collect();
+    let values = series.iter().flat_map(|(_, points)| points.iter().map(|(_, value)| *value));
+    let (low, high) =
+        values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    let Some((first, last)) = lines.first().zip(lines.last()).filter(|_| low <= high) else { return Ok(()) };
+    let area = SVGBackend::new(path, (WIDTH as u32, 420)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(
+            "F. Server time of a grant, µs, by the length of the line (less is better)",
+            ("sans-serif", 17),
+        )
+        .margin(12)
+        .x_label_area_size(32)
+        .y_label_area_size(52)
+        .build_cartesian_2d(
+            (*first as f64 * 0.8..*last as f64 * 1.3).log_scale(),
+            (low * 0.7..high * 1.5).log_scale(),
+        )?;
+    chart.configure_mesh().light_line_style(TRANSPARENT).draw()?;
+    for (number, (system, points)) in series.iter().enumerate() {
+        let colour =
+            if system.name == "permits" { OURS.to_rgba() } else { Palette99::pick(number + 1).to_rgba() };
+        chart
+            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)).point_size(3))?
+            .label(system.title)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(PEER).draw()?;
+    drop(chart);
+    Ok(area.present()?)
+}

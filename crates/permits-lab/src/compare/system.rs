@@ -1,0 +1,161 @@
+//! The systems that are compared, and a process of one of them.
+//!
+//! A process is spoken to in lines, and so ends by itself when this one ends and its input with it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use permits_testkit::{Guard, Lines};
+use serde_json::Value;
+
+use crate::Failure;
+
+/// How long an answer may take, beyond what the command asks for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One of the systems.
+#[derive(Clone)]
+pub(crate) struct System {
+    /// The short name: in figures, in files and on the command line.
+    pub(crate) name: &'static str,
+    /// What it is.
+    pub(crate) title: &'static str,
+    /// Whether it is a floor, which has no semaphore.
+    pub(crate) is_floor: bool,
+}
+
+/// All, in the order in which they take turns and are shown.
+pub(crate) static SYSTEMS: [System; 8] = [
+    System { name: "permits", title: "permits (Rust)", is_floor: false },
+    System { name: "redisson-permits", title: "Redisson RPermitExpirableSemaphore (Java)", is_floor: false },
+    System { name: "redisson-semaphore", title: "Redisson RSemaphore (Java)", is_floor: false },
+    System { name: "redis-semaphore", title: "redis-semaphore (Node.js)", is_floor: false },
+    System { name: "rueidislock", title: "rueidislock (Go)", is_floor: false },
+    System { name: "distributed-lock-redis", title: "distributed-lock-redis (Rust)", is_floor: false },
+    System { name: "noop", title: "two no-op scripts, PUBLISH (crate redis)", is_floor: true },
+    System { name: "incr", title: "two INCR scripts (crate redis)", is_floor: true },
+];
+
+/// The one of that name.
+pub(crate) fn find(name: &str) -> Result<&'static System, Failure> {
+    Ok(SYSTEMS.iter().find(|system| system.name == name).ok_or_else(|| format!("no system {name}"))?)
+}
+
+impl System {
+    /// How one of its processes is started; if it cannot be, why.
+    fn command(&self) -> Result<Command, String> {
+        if matches!(self.name, "permits" | "noop" | "incr") {
+            let mut command = Command::new(lab().map_err(|error| error.to_string())?);
+            command.args(["driver", self.name]);
+            return Ok(command);
+        }
+        let directory = Path::new("target/peers").join(self.name);
+        let run = directory.join("run");
+        if run.exists() {
+            return Ok(Command::new(run));
+        }
+        let reason = std::fs::read_to_string(directory.join("absent"));
+        Err(reason.map_or_else(|_| "not built".to_owned(), |reason| reason.trim().to_owned()))
+    }
+
+    /// Why it cannot take part.
+    pub(crate) fn absent(&self) -> Option<String> {
+        self.command().err()
+    }
+
+    /// Whether a workload means anything for it: of a semaphore all do, of a floor few.
+    pub(crate) fn takes_part(&self, workload: &str) -> bool {
+        match self.name {
+            "noop" => matches!(workload, "A" | "D"),
+            "incr" => workload == "A",
+            _ => true,
+        }
+    }
+
+    /// Starts a process of it; a lease of zero is its own default.
+    pub(crate) fn start(&self, url: &str, lease: Duration) -> Result<Process, Failure> {
+        let mut command = self.command()?;
+        command.arg(url).arg(lease.as_millis().to_string());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take().ok_or("no standard input")?;
+        let mut guard = Guard::new(child);
+        let lines = guard.lines();
+        Ok(Process { name: self.name, guard, stdin, lines })
+    }
+
+    /// Starts several.
+    pub(crate) fn start_many(
+        &self,
+        count: usize,
+        url: &str,
+        lease: Duration,
+    ) -> Result<Vec<Process>, Failure> {
+        (0..count).map(|_| self.start(url, lease)).collect()
+    }
+}
+
+/// This program: also when a test runs this code.
+fn lab() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe()?;
+    let beside = own.ancestors().skip(1).take(2).map(|directory| directory.join("permits-lab"));
+    Ok(beside.into_iter().find(|path| path.exists()).ok_or("no permits-lab")?)
+}
+
+/// A process of a system.
+pub(crate) struct Process {
+    name: &'static str,
+    guard: Guard,
+    stdin: ChildStdin,
+    lines: Lines,
+}
+
+impl Process {
+    /// Says what is to be done, without waiting for the answer.
+    pub(crate) fn tell(&mut self, command: &str) -> Result<(), Failure> {
+        Ok(self.stdin.write_all(format!("{command}\n").as_bytes())?)
+    }
+
+    /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if it is one.
+    pub(crate) fn answer(&self) -> Result<Value, Failure> {
+        let line = self.lines.next_line(PATIENCE).ok_or_else(|| format!("{} does not answer", self.name))?;
+        let value: Value = serde_json::from_str(&line)?;
+        match value["cannot"].as_str() {
+            Some(reason) => Err(Cannot(reason.to_owned()).into()),
+            None => Ok(value),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, command: &str) -> Result<Value, Failure> {
+        self.tell(command)?;
+        self.answer()
+    }
+
+    /// Kills it, as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.guard.kill();
+    }
+
+    /// The processor time that it took so far, in microseconds.
+    pub(crate) fn processor_us(&self) -> Result<f64, Failure> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.guard.pid()))?;
+        // The second field, the name, may have spaces in it.
+        let (_, rest) = stat.rsplit_once(')').ok_or("no name in stat")?;
+        let fields = rest.split_whitespace().skip(11).take(2);
+        let ticks = fields.map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+        Ok(ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64)
+    }
+}
+
+/// What a system is not made for. Not a failure: the table says it.
+#[derive(Debug)]
+pub(crate) struct Cannot(pub(crate) String);
+
+impl std::fmt::Display for Cannot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cannot {}

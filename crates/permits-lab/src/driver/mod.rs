@@ -1,0 +1,94 @@
+//! `permits-lab driver KIND URL [LEASE_MS]`: the side of a system that is compared, as in `peers/`.
+//!
+//! The protocol is the same for all, so that the runner need not know what it talks to: a command is a line of
+//! words on standard input, its answer one JSON object in a line on standard output. `peers/README.md` lists the
+//! commands. Here are the loops that the drivers written in Rust share.
+
+mod permits;
+mod raw;
+
+use std::io::{BufRead as _, Write as _};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::raw::{INCREMENT, NO_OP};
+use crate::stats::{micros, percentile};
+
+/// Serves one kind until standard input ends.
+pub(crate) fn run(kind: &str, url: &str, lease_ms: &str) -> Result<(), Failure> {
+    // What `#[tokio::main]` would be on two processors.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let lease_ms: u64 = lease_ms.parse()?;
+    runtime.block_on(async {
+        match kind {
+            "permits" => permits::serve(url, Duration::from_millis(lease_ms)).await,
+            "noop" => raw::serve(url, NO_OP).await,
+            "incr" => raw::serve(url, INCREMENT).await,
+            _ => Err(format!("no such kind: {kind}").into()),
+        }
+    })
+}
+
+/// The next command; `None` when there are no more.
+fn next_command() -> Result<Option<Vec<String>>, Failure> {
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line)?;
+    Ok((read > 0).then(|| line.split_whitespace().map(str::to_owned).collect()))
+}
+
+fn answer(value: &Value) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{value}")?;
+    Ok(stdout.flush()?)
+}
+
+/// Runs `one` over and over in so many tasks for so long, and says how many times, and how long one took.
+async fn cycles<F, Fut>(tasks: usize, seconds: f64, one: F) -> Result<Value, Failure>
+where
+    F: Fn() -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<(), Failure>> + Send,
+{
+    let began = Instant::now();
+    let limit = Duration::from_secs_f64(seconds);
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..tasks {
+        let one = one.clone();
+        running.spawn(async move {
+            let mut taken = Vec::new();
+            let mut last = began.elapsed();
+            while last < limit {
+                one().await?;
+                let now = began.elapsed();
+                taken.push(micros(now - last));
+                last = now;
+            }
+            Ok::<_, Failure>(taken)
+        });
+    }
+    let mut taken = Vec::new();
+    while let Some(finished) = running.join_next().await {
+        taken.extend(finished??);
+    }
+    Ok(summary(taken, began.elapsed()))
+}
+
+fn summary(mut taken: Vec<f64>, elapsed: Duration) -> Value {
+    let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| percentile(&mut taken, part));
+    json!({
+        "cycles": taken.len(),
+        "seconds": elapsed.as_secs_f64(),
+        "p50_us": p50,
+        "p99_us": p99,
+        "max_us": max,
+    })
+}
+
+/// Waits for so long, as exactly as the system can: the timer of the runtime has steps of a millisecond.
+async fn pause(length: Duration) {
+    if !length.is_zero() {
+        // Fails only when the runtime ends.
+        let _ = tokio::task::spawn_blocking(move || std::thread::sleep(length)).await;
+    }
+}

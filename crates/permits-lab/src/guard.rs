@@ -1,0 +1,76 @@
+//! `permits-lab guard`: has anything become clearly worse than it was?
+//!
+//! It measures permits and the floors as the comparison does, a little, and compares figures that say the same on
+//! any machine with stored ones: counts of what the server is asked to do, bytes, and ratios of two times of one run.
+//! Counts hardly vary, so they may rise by little; ratios of times vary with whatever else the machine does, so
+//! they may double. Better than stored is never wrong; `guard --store` keeps it.
+
+use serde_json::{Map, Value, json};
+
+use crate::Failure;
+use crate::compare::{Bench, Results, Scale, measure, own};
+
+/// Where the figures are kept.
+const STORED: &str = "crates/permits-lab/guard.json";
+
+/// By how much a count may rise, and a ratio of times.
+const COUNT: f64 = 1.15;
+const TIMES: f64 = 2.0;
+
+pub(crate) fn run(store: bool) -> Result<(), Failure> {
+    // More often than the comparison's quick form, as the medians are to be trusted.
+    let mut bench = Bench::new(Scale { rounds: 3, seconds: 1.0, idle: 6.0, ..Scale::QUICK })?;
+    measure(&mut bench, &own())?;
+    let figures = figures(&bench.results)?;
+    if store {
+        let stored: Map<String, Value> =
+            figures.iter().map(|figure| (figure.name.to_owned(), json!(rounded(figure.value)))).collect();
+        return Ok(std::fs::write(STORED, serde_json::to_string_pretty(&stored)? + "\n")?);
+    }
+    let stored: Value = serde_json::from_str(&std::fs::read_to_string(STORED)?)?;
+    let mut worse = Vec::new();
+    println!("{:45} {:>10} {:>10} {:>10}", "what", "measured", "stored", "allowed");
+    for Figure { name, value, may_grow } in figures {
+        let before = stored[name].as_f64().ok_or_else(|| format!("nothing stored for {name:?}"))?;
+        let allowed = before * may_grow;
+        println!("{name:45} {value:10.2} {before:10.2} {allowed:10.2}");
+        if value > allowed {
+            worse.push(name);
+        }
+    }
+    if worse.is_empty() { Ok(()) } else { Err(format!("worse than it was: {}", worse.join("; ")).into()) }
+}
+
+/// One that should not grow.
+struct Figure {
+    name: &'static str,
+    value: f64,
+    may_grow: f64,
+}
+
+fn figures(results: &Results) -> Result<Vec<Figure>, Failure> {
+    let get = |system: &str, figure: &str| {
+        results.median(system, figure).ok_or_else(|| format!("{figure} of {system} was not measured"))
+    };
+    let ours = |figure: &str| get("permits", figure);
+    let figure = |name, value, may_grow| Figure { name, value, may_grow };
+    Ok(vec![
+        figure("server calls a grant, 64 tasks contending", ours("C.calls")?, COUNT),
+        figure("server calls a grant, 10 waiters", ours("F10.calls")?, COUNT),
+        figure("server calls a grant, 1,000 waiters", ours("F1000.calls")?, COUNT),
+        figure("bytes a holder", ours("G.holder_bytes")?, COUNT),
+        figure("bytes a waiter", ours("G.waiter_bytes")?, COUNT),
+        figure("cycle by one task / two no-op scripts", ours("A.p50_us")? / get("noop", "A.p50_us")?, TIMES),
+        figure("two INCR scripts / cycle, 64 tasks", get("incr", "B64.per_s")? / ours("B64.per_s")?, TIMES),
+        figure("hand-off / published message", ours("D.p50_us")? / get("noop", "D.p50_us")?, TIMES),
+        figure(
+            "server time a grant, 1,000 / 10 waiters",
+            ours("F1000.server_us")? / ours("F10.server_us")?,
+            TIMES,
+        ),
+    ])
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
