@@ -68,7 +68,7 @@ pub(crate) fn hand_offs(events: &[Event]) -> Vec<f64> {
         let others = events.iter().filter(|other| other.process != event.process);
         let first = others.map(|other| other.freed).filter(|freed| *freed > event.asked);
         let first = first.fold(f64::MAX, f64::min);
-        (first < event.got).then(|| event.got - first)
+        (first < event.got).then_some(event.got - first)
     };
     // Those at the ends may have been alone.
     let (few, most) = (events.len() / 10, events.len() * 9 / 10);

@@ -27,7 +27,7 @@ pub(crate) struct System {
 }
 
 /// All, in the order in which they take turns and are shown.
-pub(crate) static SYSTEMS: [System; 8] = [
+pub(crate) static SYSTEMS: [System; 9] = [
     System { name: "permits", title: "permits (Rust)", is_floor: false },
     System { name: "redisson-permits", title: "Redisson RPermitExpirableSemaphore (Java)", is_floor: false },
     System { name: "redisson-semaphore", title: "Redisson RSemaphore (Java)", is_floor: false },
@@ -35,6 +35,7 @@ pub(crate) static SYSTEMS: [System; 8] = [
     System { name: "rueidislock", title: "rueidislock (Go)", is_floor: false },
     System { name: "distributed-lock-redis", title: "distributed-lock-redis (Rust)", is_floor: false },
     System { name: "noop", title: "two no-op scripts, PUBLISH (crate redis)", is_floor: true },
+    System { name: "noop-worker", title: "the same, in a task beside its connection's", is_floor: true },
     System { name: "incr", title: "two INCR scripts (crate redis)", is_floor: true },
 ];
 
@@ -46,7 +47,7 @@ pub(crate) fn find(name: &str) -> Result<&'static System, Failure> {
 impl System {
     /// How one of its processes is started; if it cannot be, why.
     fn command(&self) -> Result<Command, String> {
-        if matches!(self.name, "permits" | "noop" | "incr") {
+        if matches!(self.name, "permits" | "noop" | "noop-worker" | "incr") {
             let mut command = Command::new(lab().map_err(|error| error.to_string())?);
             command.args(["driver", self.name]);
             return Ok(command);
@@ -69,7 +70,7 @@ impl System {
     pub(crate) fn takes_part(&self, workload: &str) -> bool {
         match self.name {
             "noop" => matches!(workload, "A" | "D"),
-            "incr" => workload == "A",
+            "noop-worker" | "incr" => workload == "A",
             _ => true,
         }
     }
@@ -82,7 +83,7 @@ impl System {
         let stdin = child.stdin.take().ok_or("no standard input")?;
         let mut guard = Guard::new(child);
         let lines = guard.lines();
-        Ok(Process { name: self.name, guard, stdin, lines })
+        Ok(Process { name: self.name, guard, stdin, lines, told: String::new() })
     }
 
     /// Starts several.
@@ -109,17 +110,21 @@ pub(crate) struct Process {
     guard: Guard,
     stdin: ChildStdin,
     lines: Lines,
+    /// What it was told last.
+    told: String,
 }
 
 impl Process {
     /// Says what is to be done, without waiting for the answer.
     pub(crate) fn tell(&mut self, command: &str) -> Result<(), Failure> {
+        command.clone_into(&mut self.told);
         Ok(self.stdin.write_all(format!("{command}\n").as_bytes())?)
     }
 
     /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if it is one.
     pub(crate) fn answer(&self) -> Result<Value, Failure> {
-        let line = self.lines.next_line(PATIENCE).ok_or_else(|| format!("{} does not answer", self.name))?;
+        let line = self.lines.next_line(PATIENCE);
+        let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.told))?;
         let value: Value = serde_json::from_str(&line)?;
         match value["cannot"].as_str() {
             Some(reason) => Err(Cannot(reason.to_owned()).into()),

@@ -53,7 +53,7 @@ impl Scale {
         many: 1000,
         lines: &[10, 1000],
         lease: Duration::from_secs(3),
-        short_lease: Duration::from_millis(600),
+        short_lease: Duration::from_secs(1),
     };
 
     /// How often permits renews: three times in a lease, which is 15 s unless set.
@@ -259,10 +259,11 @@ impl Bench {
 
     /// One holds, so many wait in four processes.
     fn line_up(&self, system: &System, holder: &mut Process, length: usize) -> Result<Vec<Process>, Failure> {
-        holder.ask("hoard line 1")?;
+        // A name of its own: requests of the processes that were killed before may still arrive.
+        holder.ask(&format!("hoard line-{length} 1"))?;
         let mut processes = system.start_many(4, &self.server.url(), self.scale.lease)?;
         for (number, process) in processes.iter_mut().enumerate() {
-            process.ask(&format!("queue line {}", (length + number) / 4))?;
+            process.ask(&format!("queue line-{length} {}", (length + number) / 4))?;
         }
         // Until all stand in line: nothing tells that is the same in all systems.
         sleep(Duration::from_secs_f64(0.5 + length as f64 / 30_000.0));

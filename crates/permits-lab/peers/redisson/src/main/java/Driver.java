@@ -210,7 +210,8 @@ public final class Driver {
         }
         for (CompletableFuture<String> one : asked) {
             String permit = one.join();
-            hoard.add(() -> line.release(permit).toCompletableFuture().join());
+            // One whose lease has ended is gone already.
+            hoard.add(() -> line.release(permit).handle((nothing, error) -> error).toCompletableFuture().join());
         }
         return "{\"held\":" + count + "}";
     }
@@ -220,16 +221,15 @@ public final class Driver {
             line.acquire().thenCompose(permit -> {
                 grants.incrementAndGet();
                 return line.release(permit);
-            }).whenComplete((nothing, error) -> {
-                if (error != null) {
-                    System.err.println("queue: " + error);
-                }
-                queue(line);
-            });
+            }).whenComplete((nothing, error) -> queue(line));
         }
     }
 
     private String queue(String name, int count) {
+        // Tried: all requests fail, as they time out before they get one of the connections, 64 by default.
+        if (count > 10_000) {
+            return "{\"cannot\":\"so many requests of one process time out waiting for a connection\"}";
+        }
         Line line = open(client, name, 1);
         queueing = true;
         for (int number = 0; number < count; number++) {
@@ -290,12 +290,18 @@ public final class Driver {
         }
     }
 
-    public static void main(String[] arguments) throws Exception {
-        Driver driver = new Driver(arguments);
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            System.out.println(driver.execute(line.split(" ")));
+    public static void main(String[] arguments) {
+        int status = 0;
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in))) {
+            Driver driver = new Driver(arguments);
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                System.out.println(driver.execute(line.split(" ")));
+            }
+        } catch (Exception error) {
+            System.err.println(error);
+            status = 1;
         }
-        System.exit(0);
+        // The threads of the client would keep the process alive.
+        System.exit(status);
     }
 }
