@@ -11,6 +11,7 @@
 mod support {
     pub(crate) mod coverage;
     pub(crate) mod dump;
+    pub(crate) mod packed;
     pub(crate) mod run;
     pub(crate) mod steps;
     pub(crate) mod world;

@@ -6,6 +6,7 @@
 
 mod support {
     pub(crate) mod dump;
+    pub(crate) mod packed;
 }
 
 use std::collections::BTreeSet;

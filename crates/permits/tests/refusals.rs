@@ -3,6 +3,10 @@
 //! First what is wrong with the arguments, then with the address, then with the server. No error, log line or
 //! debug output ever shows a password: wherever one is used here, everything that can be printed is searched.
 
+mod support {
+    pub(crate) mod packed;
+}
+
 use std::fmt::{Debug, Display, Write as _};
 use std::future::Future;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,7 +21,9 @@ use permits::{
     AcquireError, AcquireOptions, AdminError, AdoptError, Client, ClientBuilder, ConnectError, Handle, Lost,
     Permit, Recovery, ReleaseError, Standing, StoreError,
 };
-use permits_testkit::{Proxy, Server, wait};
+use permits_testkit::{Proxy, Resp, Server, wait};
+
+use support::packed;
 
 /// More than anything here should take on a busy machine, and less than forever.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -195,11 +201,13 @@ async fn a_required_limit_that_is_not_in_force_leaves_nothing() {
     let client = connect(&server.url()).await;
     let one = client.semaphore("exports", 1);
     one.set_limit(1).await.expect("the server is up");
-    let before = server.command(&["HGET", "permits:{exports}:state", "limit_version"]);
+    let state = packed::reading_state("permits:{exports}:state");
+    let before = server.command(&state);
     let error = client.semaphore("exports", 2).require_limit().acquire().await.map(drop);
     let mismatch = AcquireError::LimitMismatch { semaphore: "exports".into(), required: 2, stored: 1 };
     assert_eq!(error, Err(mismatch));
-    assert_eq!(server.command(&["HGET", "permits:{exports}:state", "limit_version"]), before);
+    let version = |state: &Resp| packed::field(state, "limit_version");
+    assert_eq!(version(&server.command(&state)), version(&before));
     assert_eq!(server.command(&["KEYS", "*"]).array().len(), 1, "the state that was there");
     let error = client.open("imports").acquire().await.map(drop);
     assert_eq!(error, Err(AcquireError::NoLimit { semaphore: "imports".into() }));
@@ -306,8 +314,8 @@ async fn the_database_of_the_address_is_used() {
     drop(first.semaphore("exports", 1).try_acquire().await.expect("it is another database"));
     let mut connection = server.connect().expect("the server is up");
     assert_eq!(connection.call(&["SELECT", "3"]).expect("the server is up").text(), "OK");
-    let held = connection.call(&["HGET", "permits:{exports}:state", "held"]).expect("the server is up");
-    assert_eq!(held.text(), "1");
+    let state = connection.call(&packed::reading_state("permits:{exports}:state")).expect("the server is up");
+    assert_eq!(packed::field(&state, "held"), Some(1));
     // Its waiters are woken, too: messages know no database.
     let waiter = tokio::spawn({
         let semaphore = third.semaphore("exports", 1);

@@ -4,6 +4,8 @@
 //! only such deployments do to it.
 
 mod cluster;
+#[path = "../support/packed.rs"]
+mod packed;
 mod replicas;
 mod sentinels;
 mod tls;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions};
 use permits_testkit::{Proxy, Server, wait};
 
-use crate::{LIMIT, builder, granted, in_line, in_time, is_at_rest};
+use crate::{LIMIT, builder, granted, in_line, in_time, is_at_rest, packed};
 
 /// A primary, a replica of it, and the proxy between the two.
 fn pair() -> (Server, Proxy, Server) {
@@ -29,8 +29,8 @@ async fn what_replicas_confirm_is_granted() {
     let next = in_line(&semaphore, "next").await;
     permit.release().await.expect("it is held");
     let permit = granted(next).await;
-    let replicated = replica.command(&["HGET", "permits:{exports}:state", "last_token"]).text().to_owned();
-    assert_eq!(replicated, permit.token().to_string());
+    let replicated = replica.command(&packed::reading_state("permits:{exports}:state"));
+    assert_eq!(packed::field(&replicated, "last_token"), Some(permit.token()));
     permit.release().await.expect("it is held");
     is_at_rest(&semaphore).await;
 }

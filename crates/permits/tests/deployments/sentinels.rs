@@ -6,7 +6,7 @@ use permits::{Client, ConnectError, StoreError};
 use permits_testkit::history::Recorder;
 use permits_testkit::{Sentinels, Server, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, replayed};
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, packed, replayed};
 
 /// Somebody holds, somebody waits, and the server changes as `change` says, to another one. Returns what listened.
 async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
@@ -31,8 +31,8 @@ async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usi
     in_time(async {
         loop {
             let permit = semaphore.acquire().await.expect("it is free");
-            let last = set.servers()[new].command(&["HGET", "permits:{exports}:state", "last_token"]);
-            if last.text() == permit.token().to_string() {
+            let state = set.servers()[new].command(&packed::reading_state("permits:{exports}:state"));
+            if packed::field(&state, "last_token") == Some(permit.token()) {
                 return;
             }
         }

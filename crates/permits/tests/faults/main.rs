@@ -17,6 +17,8 @@ mod clients;
 mod crew;
 mod load;
 mod network;
+#[path = "../support/packed.rs"]
+mod packed;
 mod restarts;
 mod server;
 mod stage;

@@ -9,6 +9,7 @@ use permits_testkit::{Connection, Resp, Server, wait};
 
 use crate::crew::Crew;
 pub(crate) use crate::crew::{LIMIT, Worker, micros, random};
+use crate::packed;
 use crate::worker::SEMAPHORE;
 
 /// A server, what it did, and the crew that uses it.
@@ -58,10 +59,7 @@ impl Stage {
 
     /// A field of the state; 0 without one.
     pub(crate) fn state(&self, field: &str) -> u64 {
-        match self.server.command(&["HGET", &key("state"), field]) {
-            Resp::Text(number) => number.parse().unwrap_or_else(|_| panic!("{field} is {number:?}")),
-            _ => 0,
-        }
+        packed::field(&self.server.command(&packed::reading_state(&key("state"))), field).unwrap_or(0)
     }
 
     /// How many wait, by the server's word.

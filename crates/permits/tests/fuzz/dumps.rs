@@ -22,6 +22,7 @@ fn sound() -> [Pairs; 5] {
         ("last_ticket", "3"),
         ("slots_made", "2"),
         ("sequence", "9"),
+        ("earliest", "1790000015000"),
         ("server", "run0"),
         ("checked", "1790000000000000"),
         ("era_known", "0"),

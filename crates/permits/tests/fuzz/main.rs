@@ -12,6 +12,8 @@ mod dump;
 mod dumps;
 mod fake;
 mod names;
+#[path = "../support/packed.rs"]
+mod packed;
 mod replies;
 #[expect(dead_code, reason = "nothing rare must be met here")]
 #[path = "../support/run.rs"]

@@ -9,6 +9,8 @@ use permits::model::{Entry, Place, State};
 use permits::protocol::{Grant, Holder, Id};
 use permits_testkit::{Connection, Resp};
 
+use super::packed;
+
 /// The keys of one semaphore: what they hold, and when they expire.
 pub(crate) struct Dump {
     /// `None` when no key exists.
@@ -32,7 +34,7 @@ impl Dump {
 /// Reads `keys` (state, entries, queue, leases, free), or says what is wrong with them.
 pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Dump, String> {
     let [state, entries, queue, leases, free] = keys;
-    let mut asked: Vec<Vec<&str>> = vec![vec!["HGETALL", state], vec!["HGETALL", entries]];
+    let mut asked: Vec<Vec<&str>> = vec![packed::reading_state(state), packed::reading_entries(entries)];
     asked.extend([queue, leases, free].map(|key| vec!["ZRANGE", key, "0", "-1", "WITHSCORES"]));
     asked.extend(keys.iter().map(|key| vec!["PEXPIRETIME", key]));
     for command in &asked {
@@ -103,6 +105,7 @@ pub(crate) fn decode(
             .collect::<Result<_, String>>()?,
         free: free.iter().map(|(range, score)| decode_range(range, score)).collect::<Result<_, String>>()?,
     };
+    check_earliest(fields.remove("earliest"), &decoded)?;
     if fields.is_empty() { Ok(decoded) } else { Err(format!("fields of the state nobody knows: {fields:?}")) }
 }
 
@@ -139,9 +142,22 @@ fn decode_entries(
     entries.iter().map(decode).collect()
 }
 
-/// `first-last`, with the score `first`.
+/// The Lua looks for what has expired only when this says so: no lease may end before it.
+fn check_earliest(earliest: Option<&str>, state: &State) -> Result<(), String> {
+    let earliest: i64 = match earliest {
+        Some("inf") => i64::MAX,
+        Some(other) => number(other)?,
+        None => return Err("the state has no \"earliest\"".to_owned()),
+    };
+    match state.leases.iter().find(|(deadline, _)| deadline.abs() < earliest) {
+        Some(lease) => Err(format!("the lease {lease:?} ends before the earliest, {earliest}")),
+        None => Ok(()),
+    }
+}
+
+/// `first-last` or, if they are one, `first`; with the score `first`.
 fn decode_range(range: &str, score: &str) -> Result<(u64, u64), String> {
-    let (first, last) = range.split_once('-').ok_or_else(|| format!("the range {range:?}"))?;
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
     if first != score {
         return Err(format!("the range {range:?} with the score {score}"));
     }

@@ -119,6 +119,7 @@ const GROUPS: [Group; 9] = [
             ("EXISTS", &[Key]),
             ("TYPE", &[Key]),
             ("DEL", &[Key]),
+            ("HGET", &[Key, Text("")]),
             ("HMGET", &[Key, Text("")]),
             // A field without a value: refused after the rights are checked, before anything is written.
             ("HSET", &[Key, Text(""), Text(""), Text("")]),

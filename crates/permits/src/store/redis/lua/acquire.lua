@@ -5,62 +5,63 @@
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      about 8 calls a batch; O(log n) a request
 
-local queue_max = tonumber(ARGV[8])
+local queue_max, count = tonumber(ARGV[8]), #ARGV
 local holders = {}
-for i = 9, #ARGV, 5 do holders[#holders + 1] = ARGV[i] end
+for i = 9, count, 5 do holders[#holders + 1] = ARGV[i] end
 
 local refusal = declare()
 promote()
 local capacity = capacity()
 
-local known, new, extended, tickets, answers, waits = find(holders), {}, {}, {}, {}, false
-local function answer(tag, a, b)
-  local n = #answers
-  answers[n + 1], answers[n + 2], answers[n + 3] = tag, a or 0, b or 0
-  waits = waits or tag == 'waiting'
-end
+-- What is known, as the batch goes on, and the places of those that it stood in line.
+local known, places, tickets, somebody_waits = find(holders), {}, {}, false
+local reply, n = { 0, 0, 0, 0, 0, 0 }, 6
 
-for i = 9, #ARGV, 5 do
-  local holder, request = ARGV[i], ARGV[i + 1]
-  local weight, wait = tonumber(ARGV[i + 2]), ARGV[i + 4] == '1'
-  local entry = known[holder]
-  local fits = s.waiting == 0 and s.held + weight <= capacity and slot_left()
-  if entry then
-    if entry.request ~= request then
-      answer('already_held')
+for i = 9, count, 5 do
+  local holder, request, weight, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  local tag, a, b = refusal, 0, 0
+  local value = known[holder]
+  if value then
+    local token, slot, _, since_lease, since = struct.unpack(ENTRY, value)
+    if since ~= request then
+      tag = 'already_held'
     else
-      extended[#extended + 1] = entry
-      if entry.token then
-        answer('granted', entry.token, entry.slot)
+      extend(holder, since_lease, token > 0)
+      if token > 0 then
+        tag, a, b = 'granted', token, slot
       else
-        answer('waiting', entry.position or redis.call('ZRANK', queue_key, holder))
+        tag, a = 'waiting', places[holder] or redis.call('ZRANK', queue_key, holder)
       end
     end
-  elseif refusal then
-    answer(refusal)
-  elseif weight > s.limit then
-    answer('exceeds_limit')
-  elseif not fits and not wait then
-    answer('no_permits')
-  elseif not fits and s.waiting >= queue_max then
-    answer('queue_full')
-  else
-    touch_entries()
-    entry = { holder = holder, request = request, session = session, weight = weight, lease = ARGV[i + 3] }
-    known[holder], new[#new + 1], extended[#extended + 1] = entry, entry, entry
-    if fits then
-      give(entry)
-      answer('granted', entry.token, entry.slot)
+  elseif not refusal then
+    local fits = s.waiting == 0 and s.held + weight <= capacity and slot_left()
+    if weight > s.limit then
+      tag = 'exceeds_limit'
+    elseif not fits and ARGV[i + 4] == '0' then
+      tag = 'no_permits'
+    elseif not fits and s.waiting >= queue_max then
+      tag = 'queue_full'
     else
-      if s.waiting == 0 then touched[queue_key] = true end
-      s.last_ticket, entry.position, s.waiting = s.last_ticket + 1, s.waiting, s.waiting + 1
-      tickets[#tickets + 1] = s.last_ticket
-      tickets[#tickets + 1] = holder
-      answer('waiting', entry.position)
+      if s.held == 0 and s.waiting == 0 then
+        run.created[entries_key], run.created[leases_key] = true, true
+      end
+      if fits then
+        tag, a, b = 'granted', give(weight)
+      else
+        if s.waiting == 0 then run.created[queue_key] = true end
+        tag, a, places[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
+        s.last_ticket = s.last_ticket + 1
+        tickets[#tickets + 1], tickets[#tickets + 2] = s.last_ticket, holder
+      end
+      known[holder] = put(holder, fits and a or 0, b, weight, lease, request, session)
+      extend(holder, lease, fits)
     end
   end
+  somebody_waits = somebody_waits or tag == 'waiting'
+  reply[n + 1], reply[n + 2], reply[n + 3] = tag, a, b
+  n = n + 3
 end
 
-write(new, extended)
+write()
 if #tickets > 0 then redis.call('ZADD', queue_key, unpack(tickets)) end
-return finish(answers, waits)
+return finish(reply, somebody_waits)

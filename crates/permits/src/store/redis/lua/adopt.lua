@@ -7,13 +7,16 @@
 -- Cost      about 9 calls, 5 more if it grants
 
 allow_at_maxmemory()
-local entry = find({ ARGV[8] })[ARGV[8]]
-local adopted = entry and (entry.request == ARGV[9] or entry.request == ARGV[14])
-  and entry.weight == tonumber(ARGV[10]) and entry.lease == ARGV[11]
-  and entry.token == tonumber(ARGV[12]) and entry.slot == tonumber(ARGV[13])
-if adopted then
-  entry.request, entry.session = ARGV[14], session
-  write({ entry }, { entry })
+local value, adopted = find({ ARGV[8] })[ARGV[8]], 0
+if value then
+  local token, slot, weight, lease, request = struct.unpack(ENTRY, value)
+  if (request == ARGV[9] or request == ARGV[14]) and weight == tonumber(ARGV[10]) and lease == tonumber(ARGV[11])
+    and token > 0 and token == tonumber(ARGV[12]) and slot == tonumber(ARGV[13]) then
+    put(ARGV[8], token, slot, weight, lease, ARGV[14], session)
+    extend(ARGV[8], lease, true)
+    write()
+    adopted = 1
+  end
 end
 promote()
-return finish({ adopted and 1 or 0 })
+return finish({ 0, 0, 0, 0, 0, 0, adopted })

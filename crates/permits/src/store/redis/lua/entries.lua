@@ -1,82 +1,67 @@
--- Entries and leases. An entry is 'request session weight lease', and behind that 'token slot' once it holds.
+-- Entries and leases. An entry is packed: token (0 while it waits), slot, weight, lease ms, request, session.
 -- Its score in leases is its deadline, negative while it waits: so one range is all that has expired, and
 -- holders are listed without walking the waiters.
 
--- `lease` stays a text: it is only ever passed on, or looked up in `deadlines`.
-local function parse(holder, value)
-  local request, from, weight, lease, token, slot =
-    string.match(value, '([^ ]*) ([^ ]*) ([^ ]*) ([^ ]*) ?([^ ]*) ?([^ ]*)')
-  return { holder = holder, request = request, session = from, weight = tonumber(weight), lease = lease,
-    token = tonumber(token), slot = tonumber(slot) }
+local ENTRY = '<dI4I4I4ss'
+
+-- What is to be written, flat as HSET and ZADD take it; and the scores in it, as most of a batch have the same.
+local pending = { entries = {}, leases = {}, scores = {} }
+
+-- An entry to be written. Returns it packed.
+local function put(holder, token, slot, weight, lease, request, from)
+  local entries, value = pending.entries, struct.pack(ENTRY, token, slot, weight, lease, request, from)
+  local n = #entries
+  entries[n + 1], entries[n + 2] = holder, value
+  return value
 end
 
-local function encode(entry)
-  if not entry.token then
-    return string.format('%s %s %.0f %s', entry.request, entry.session, entry.weight, entry.lease)
+-- A lease from now on.
+local function extend(holder, lease, holds)
+  local key = holds and lease or -lease
+  local score = pending.scores[key]
+  if not score then
+    local ends = run.now_ms + lease
+    score = string.format('%.0f', holds and ends or -ends)
+    pending.scores[key] = score
+    s.earliest = math.min(s.earliest, ends)
   end
-  return string.format('%s %s %.0f %s %.0f %.0f', entry.request, entry.session, entry.weight, entry.lease,
-    entry.token, entry.slot)
+  local leases = pending.leases
+  local n = #leases
+  leases[n + 1], leases[n + 2] = score, holder
 end
 
--- The end of a lease from now on, as a score: most entries of a batch have the same.
-local deadlines = {}
-local function deadline(lease, holds)
-  local scores = deadlines[lease]
-  if not scores then
-    local at = now_ms + tonumber(lease)
-    scores = { string.format('%.0f', at), string.format('%.0f', -at) }
-    deadlines[lease] = scores
-  end
-  return scores[holds and 1 or 2]
+-- Writes entries and leases. Entries first: a server out of memory refuses an acquisition there, before anything is
+-- written.
+local function write()
+  local entries, leases = pending.entries, pending.leases
+  if #entries > 0 then redis.call('HSET', entries_key, unpack(entries)) end
+  if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
+  pending.entries, pending.leases = {}, {}
 end
 
--- The entries of these holders, by holder; a holder without one is missing.
+-- The packed entries of these holders, by holder; a holder without one is missing.
 local function find(holders)
   local found = {}
-  if existed and #holders > 0 then
+  if run.existed and #holders > 0 then
     for i, value in ipairs(redis.call('HMGET', entries_key, unpack(holders))) do
-      if value then found[holders[i]] = parse(holders[i], value) end
+      if value then found[holders[i]] = value end
     end
   end
   return found
 end
 
--- Marks the keys that the next entry will create.
-local function touch_entries()
-  if s.held == 0 and s.waiting == 0 then touched[entries_key], touched[leases_key] = true, true end
-end
-
--- Writes entries, and a lease from now for each of `extended`. Entries first: a server out of memory refuses an
--- acquisition there, before anything is written.
-local function write(entries, extended)
-  local encoded, scores = {}, {}
-  for _, entry in ipairs(entries) do
-    if not entry.gone then
-      encoded[#encoded + 1] = entry.holder
-      encoded[#encoded + 1] = encode(entry)
-    end
-  end
-  for _, entry in ipairs(extended) do
-    if not entry.gone then
-      scores[#scores + 1] = deadline(entry.lease, entry.token)
-      scores[#scores + 1] = entry.holder
-    end
-  end
-  if #encoded > 0 then redis.call('HSET', entries_key, unpack(encoded)) end
-  if #scores > 0 then redis.call('ZADD', leases_key, unpack(scores)) end
-end
-
--- Forgets entries: units and slots come back, places in line go.
+-- Forgets entries, listed flat with their holders: units and slots come back, places in line go.
 local function forget(entries)
+  write()
   local holders, waiters = {}, {}
-  for _, entry in ipairs(entries) do
-    holders[#holders + 1] = entry.holder
-    entry.gone = true
-    if entry.token then
-      s.held = s.held - entry.weight
-      given_back[#given_back + 1], sorted = entry.slot, false
+  for i = 1, #entries, 2 do
+    local token, slot, weight = struct.unpack(ENTRY, entries[i + 1])
+    holders[#holders + 1] = entries[i]
+    if token > 0 then
+      s.held = s.held - weight
+      slots.back[#slots.back + 1], slots.sorted = -slot, false
     else
-      waiters[#waiters + 1] = entry.holder
+      waiters[#waiters + 1] = entries[i]
     end
   end
   if #holders == 0 then return end
@@ -88,11 +73,22 @@ local function forget(entries)
   end
 end
 
+-- When the next lease ends, in ms; infinity if there is none.
+local function next_deadline()
+  local holder = redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local waiter = redis.call('ZREVRANGEBYSCORE', leases_key, 0, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return math.min(holder and tonumber(holder) or math.huge, waiter and -waiter or math.huge)
+end
+
+-- Entries whose deadline has passed leave.
 local function reap()
-  if not existed then return end
-  local holders = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, REAP_MAX)
-  reap_cut = #holders == REAP_MAX
+  local REAP_MAX = 128
+  local holders = redis.call('ZREVRANGEBYSCORE', leases_key, run.now_ms, -run.now_ms, 'LIMIT', 0, REAP_MAX)
+  run.reap_cut = #holders == REAP_MAX
   local found, expired = find(holders), {}
-  for _, holder in ipairs(holders) do expired[#expired + 1] = found[holder] end
+  for _, holder in ipairs(holders) do
+    if found[holder] then expired[#expired + 1], expired[#expired + 2] = holder, found[holder] end
+  end
   forget(expired)
+  s.earliest = next_deadline()
 end

@@ -6,6 +6,7 @@
 -- Idempotent.
 -- Cost      about 8 calls; O(listed)
 
+local INSPECT_MAX = 1000
 local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
 
 allow_at_maxmemory()
@@ -18,13 +19,17 @@ for i = 1, #leases, 2 do
 end
 local waiters = max > 0 and redis.call('ZRANGE', queue_key, 0, max - 1) or {}
 local holding, waiting = find(holders), find(waiters)
-local answers = { s.held, s.waiting, s.paused, math.max(0, s.recovering_until - now_ms), #holders }
+local reply = { 0, 0, 0, 0, 0, 0, s.held, s.waiting, s.paused, math.max(0, s.recovering_until - run.now_ms),
+  #holders }
 local function list(...)
-  for _, value in ipairs({ ... }) do answers[#answers + 1] = value end
+  for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
 end
 for _, holder in ipairs(holders) do
-  local entry = holding[holder]
-  list(holder, entry.weight, entry.token, entry.slot, math.max(0, deadlines[holder] - now_ms))
+  local token, slot, weight = struct.unpack(ENTRY, holding[holder])
+  list(holder, weight, token, slot, math.max(0, deadlines[holder] - run.now_ms))
 end
-for _, holder in ipairs(waiters) do list(holder, waiting[holder].weight) end
-return finish(answers)
+for _, holder in ipairs(waiters) do
+  local _, _, weight = struct.unpack(ENTRY, waiting[holder])
+  list(holder, weight)
+end
+return finish(reply)

@@ -6,6 +6,6 @@
 -- Cost      about 5 calls, 5 more if it grants
 
 allow_at_maxmemory()
-s.paused, changed = tonumber(ARGV[8]), true
+s.paused = tonumber(ARGV[8])
 promote()
-return finish({})
+return finish({ 0, 0, 0, 0, 0, 0 })

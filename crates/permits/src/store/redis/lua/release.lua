@@ -5,21 +5,23 @@
 -- Idempotent: who has released already, or was reaped, is unknown; a late release frees nobody else's permit.
 -- Cost      about 9 calls a batch, 5 more if it grants
 
-local holders, answers, gone = {}, {}, {}
+local holders, reply, gone = {}, { 0, 0, 0, 0, 0, 0 }, {}
 for i = 8, #ARGV, 2 do holders[#holders + 1] = ARGV[i] end
 
 local found = find(holders)
 for i = 8, #ARGV, 2 do
-  local entry = found[ARGV[i]]
-  if entry and entry.request == ARGV[i + 1] then
-    answers[#answers + 1] = entry.token and 'held' or 'waiting'
-    gone[#gone + 1] = entry
-    found[ARGV[i]] = nil
-  else
-    answers[#answers + 1] = 'unknown'
+  local holder, tag = ARGV[i], 'unknown'
+  local value = found[holder]
+  if value then
+    local token, _, _, _, request = struct.unpack(ENTRY, value)
+    if request == ARGV[i + 1] then
+      tag = token > 0 and 'held' or 'waiting'
+      gone[#gone + 1], gone[#gone + 2] = holder, value
+      found[holder] = nil
+    end
   end
+  reply[#reply + 1] = tag
 end
-if #gone == 0 then allow_at_maxmemory() end
-forget(gone)
+if #gone == 0 then allow_at_maxmemory() else forget(gone) end
 promote()
-return finish(answers)
+return finish(reply)

@@ -12,62 +12,68 @@ for i = 8, #ARGV, 6 do holders[#holders + 1] = ARGV[i] end
 
 allow_at_maxmemory()
 declare()
-local found, extended, moved, answers, waits = find(holders), {}, {}, {}, false
+local found, reply, n, somebody_waits = find(holders), { 0, 0, 0, 0, 0, 0 }, 6, false
 
 -- A holder that is not in the entries was reaped, and lost it for good, or forgotten: its token tells which.
-local function reclaim(entry)
-  local forgotten = s.era_known < entry.token and entry.token < s.era_began
-  if not forgotten or now_ms >= math.floor(s.era_began / 1000) + tonumber(entry.lease) then return 'lost' end
-  if s.held + entry.weight > s.limit or not take_slot(entry.slot) then return 'again' end
+local function reclaim(holder, request, weight, lease, token, slot)
+  local forgotten = s.era_known < token and token < s.era_began
+  if not forgotten or run.now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
+  if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
   -- Always: a later request of the batch may remove the last entry before this one is written.
-  touched[entries_key], touched[leases_key] = true, true
-  s.last_token = math.max(s.last_token, entry.token)
-  s.held = s.held + entry.weight
-  found[entry.holder], moved[#moved + 1], extended[#extended + 1] = entry, entry, entry
+  run.created[entries_key], run.created[leases_key] = true, true
+  s.last_token = math.max(s.last_token, token)
+  s.held = s.held + weight
+  found[holder] = put(holder, token, slot, weight, lease, request, session)
+  extend(holder, lease, true)
   return 'held'
 end
 
 -- A batch may name a holder twice, by an old request and a new one: `found` stays what would be read again.
-local function renew(entry, claimed)
-  if not entry then return claimed.token > 0 and reclaim(claimed) or 'lost' end
-  if entry.request ~= claimed.request then return 'lost' end
-  local waits_too_heavy = not entry.token and claimed.token == 0 and entry.weight > s.limit
-  local other_grant = entry.token and claimed.token > 0
-    and (entry.token ~= claimed.token or entry.slot ~= claimed.slot)
-  local forgot_grant = not entry.token and claimed.token > 0
-  if waits_too_heavy or other_grant or forgot_grant then
-    forget({ entry })
-    found[entry.holder] = nil
-    return forgot_grant and reclaim(claimed) or waits_too_heavy and 'exceeds_limit' or 'lost'
+local function renew(holder, request, weight, lease, claimed_token, claimed_slot)
+  local claims, value = claimed_token > 0, found[holder]
+  if not value then
+    return claims and reclaim(holder, request, weight, lease, claimed_token, claimed_slot) or 'lost'
   end
-  extended[#extended + 1] = entry
-  if not entry.token then return 'waiting' end
-  return claimed.token > 0 and 'held' or 'granted', entry.token, entry.slot
+  local token, slot, stored_weight, stored_lease, stored_request = struct.unpack(ENTRY, value)
+  if stored_request ~= request then return 'lost' end
+  local waits_too_heavy = token == 0 and not claims and stored_weight > s.limit
+  local other_grant = token > 0 and claims and (token ~= claimed_token or slot ~= claimed_slot)
+  local forgot_grant = token == 0 and claims
+  if waits_too_heavy or other_grant or forgot_grant then
+    forget({ holder, value })
+    found[holder] = nil
+    return forgot_grant and reclaim(holder, request, weight, lease, claimed_token, claimed_slot)
+      or waits_too_heavy and 'exceeds_limit' or 'lost'
+  end
+  extend(holder, stored_lease, token > 0)
+  if token == 0 then return 'waiting' end
+  return claims and 'held' or 'granted', token, slot
 end
 
 for i = 8, #ARGV, 6 do
-  local claimed = { holder = ARGV[i], request = ARGV[i + 1], session = session, weight = tonumber(ARGV[i + 2]),
-    lease = ARGV[i + 3], token = tonumber(ARGV[i + 4]), slot = tonumber(ARGV[i + 5]) }
-  local tag, token, slot = renew(found[claimed.holder], claimed)
+  local tag, token, slot = renew(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]),
+    tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]))
   local granted = tag == 'granted'
-  local n = #answers
-  answers[n + 1], answers[n + 2], answers[n + 3] = tag, granted and token or 0, granted and slot or 0
+  reply[n + 1], reply[n + 2], reply[n + 3] = tag, granted and token or 0, granted and slot or 0
+  n = n + 3
 end
-write(moved, extended)
+write()
 local promoted, refused = promote()
 
 -- Waiters are answered as they stand after the promotion.
 for i, holder in ipairs(holders) do
-  local n = 3 * i - 2
-  if answers[n] == 'waiting' then
-    local entry = promoted[holder] or found[holder]
-    if refused[holder] or not entry then
-      answers[n] = 'exceeds_limit'
-    elseif entry.token then
-      answers[n], answers[n + 1], answers[n + 2] = 'granted', entry.token, entry.slot
+  n = 4 + 3 * i
+  if reply[n] == 'waiting' then
+    local value = not refused[holder] and (promoted[holder] or found[holder])
+    local token, slot = 0, 0
+    if value then token, slot = struct.unpack(ENTRY, value) end
+    if token > 0 then
+      reply[n], reply[n + 1], reply[n + 2] = 'granted', token, slot
+    elseif value then
+      reply[n + 1], somebody_waits = redis.call('ZRANK', queue_key, holder), true
     else
-      answers[n + 1], waits = redis.call('ZRANK', queue_key, holder), true
+      reply[n] = 'exceeds_limit'
     end
   end
 end
-return finish(answers, waits)
+return finish(reply, somebody_waits)

@@ -6,10 +6,12 @@
 -- Cost      about 9 calls, 5 more if it grants
 
 allow_at_maxmemory()
-local entry = find({ ARGV[8] })[ARGV[8]]
-if entry then
-  tell(entry, string.format('revoked %s %s\t%s', entry.request, entry.holder, ARGV[9]))
-  forget({ entry })
+local value, was = find({ ARGV[8] })[ARGV[8]], 'unknown'
+if value then
+  local token, _, _, _, request, from = struct.unpack(ENTRY, value)
+  was = token > 0 and 'held' or 'waiting'
+  tell(from, string.format('revoked %s %s\t%s', request, ARGV[8], ARGV[9]))
+  forget({ ARGV[8], value })
 end
 promote()
-return finish({ not entry and 'unknown' or entry.token and 'held' or 'waiting' })
+return finish({ 0, 0, 0, 0, 0, 0, was })

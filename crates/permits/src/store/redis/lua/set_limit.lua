@@ -13,7 +13,7 @@ allow_at_maxmemory()
 local done = s.limit == limit and s.pinned == pin
 local as_expected = expected == -1 or expected == s.limit_version
 if not done and as_expected then
-  s.limit, s.pinned, s.limit_version, changed = limit, pin, s.limit_version + 1, true
+  s.limit, s.pinned, s.limit_version = limit, pin, s.limit_version + 1
 end
 promote()
-return finish({ (done or as_expected) and 1 or 0 })
+return finish({ 0, 0, 0, 0, 0, 0, (done or as_expected) and 1 or 0 })

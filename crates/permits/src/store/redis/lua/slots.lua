@@ -1,97 +1,102 @@
--- Slots. A member of free is a range, 'first-last', by its first. Slots 0 to slots_made - 1 are in use or free.
--- When nothing is held all slots are forgotten, so a mutex never touches the set.
+-- Slots. Slots 0 to slots_made - 1 are in use or free. A member of free is a range of them by its first: 'first-last',
+-- or the number alone. When nothing is held all slots are forgotten, so a mutex never touches the set.
 
-local given_back, sorted = {}, true   -- slots that this command freed; whether the highest are first
-local lowest, taken = {}, 0   -- the set's lowest ranges, as far as they were read; how many of them it took
-local range                   -- the range that it is taking from; false when there is none
-
-local LOWEST = 16   -- how many ranges are read at once
-
-local function recovering() return now_ms < s.recovering_until end
+local slots = {
+  back = {}, sorted = true,   -- those that this command freed, negative: sorted upwards, the lowest is the last
+  ranges = {}, taken = 0,     -- the set's lowest ranges, as far as they were read; how many of them were taken
+  first = nil, last = nil }   -- what is left of the range that is being taken from
 
 local function lowest_given_back()
-  if not sorted then table.sort(given_back, function(a, b) return a > b end) end
-  sorted = true
-  return given_back[#given_back]
+  if not slots.sorted then
+    table.sort(slots.back)
+    slots.sorted = true
+  end
+  local lowest = slots.back[#slots.back]
+  return lowest and -lowest
 end
 
 -- Whether there is a slot to grant. While recovering only one that this command freed will do: others may be
 -- those of holders which the store forgot, and which could then not be put back.
 local function slot_left()
-  return not recovering() or (lowest_given_back() or math.huge) < s.limit
+  return not run.recovering or (lowest_given_back() or math.huge) < s.limit
+end
+
+local function read_range(member)
+  local single = tonumber(member)
+  if single then return single, single end
+  local first, last = string.match(member, '^(%d+)-(%d+)$')
+  return tonumber(first), tonumber(last)
 end
 
 -- The lowest free slot. Nothing is written before finish: see `write`.
 local function take_lowest_slot()
+  local AT_ONCE = 32   -- ranges that are read
   local back = lowest_given_back()
-  if recovering() then return table.remove(given_back) end
-  if range == nil then
-    if taken == #lowest then
-      local more = redis.call('ZRANGE', free_key, taken, taken + LOWEST - 1)
-      for _, member in ipairs(more) do lowest[#lowest + 1] = member end
+  if run.recovering then return -table.remove(slots.back) end
+  if not slots.first then
+    if slots.taken == #slots.ranges then
+      local more = redis.call('ZRANGE', free_key, slots.taken, slots.taken + AT_ONCE - 1)
+      for _, member in ipairs(more) do slots.ranges[#slots.ranges + 1] = member end
     end
-    range = false
-    if taken < #lowest then
-      taken = taken + 1
-      local first, last = string.match(lowest[taken], '^(%d+)-(%d+)$')
-      range = { first = tonumber(first), last = tonumber(last) }
+    local member = slots.ranges[slots.taken + 1]
+    if member then
+      slots.taken = slots.taken + 1
+      slots.first, slots.last = read_range(member)
     end
   end
-  if range and not (back and back < range.first) then
-    local slot = range.first
-    range.first = slot + 1
-    if range.first > range.last then range = nil end
-    return slot
+  local first = slots.first
+  if first and not (back and back < first) then
+    slots.first = first < slots.last and first + 1 or nil
+    return first
   end
-  if back then return table.remove(given_back) end
+  if back then return -table.remove(slots.back) end
   s.slots_made = s.slots_made + 1
   return s.slots_made - 1
 end
 
+-- A range as ZADD takes it, behind those in `members`.
+local function add_range(members, first, last)
+  if first > last then return end
+  local score = string.format('%.0f', first)
+  members[#members + 1] = score
+  members[#members + 1] = first == last and score or string.format('%.0f-%.0f', first, last)
+end
+
+local function put_ranges(members)
+  if #members == 0 then return end
+  redis.call('ZADD', free_key, unpack(members))
+  run.created[free_key] = true
+end
+
 -- Takes this very slot if it is free. Only before any take_lowest_slot of the same command.
 local function take_slot(slot)
-  local function keep(first, last)
-    if first <= last then
-      redis.call('ZADD', free_key, first, string.format('%.0f-%.0f', first, last))
-      touched[free_key] = true
-    end
-  end
+  local members = {}
   if slot >= s.slots_made then
-    keep(s.slots_made, slot - 1)
+    add_range(members, s.slots_made, slot - 1)
     s.slots_made = slot + 1
+    put_ranges(members)
     return true
   end
-  for i, back in ipairs(given_back) do
-    if back == slot then return table.remove(given_back, i) end
+  for i, back in ipairs(slots.back) do
+    if -back == slot then return table.remove(slots.back, i) end
   end
   local found = redis.call('ZREVRANGEBYSCORE', free_key, slot, '-inf', 'LIMIT', 0, 1)[1]
-  local first, last = string.match(found or '', '^(%d+)-(%d+)$')
-  if not found or slot > tonumber(last) then return false end
+  if not found then return false end
+  local first, last = read_range(found)
+  if slot > last then return false end
   redis.call('ZREM', free_key, found)
-  keep(tonumber(first), slot - 1)
-  keep(slot + 1, tonumber(last))
+  add_range(members, first, slot - 1)
+  add_range(members, slot + 1, last)
+  put_ranges(members)
   return true
 end
 
 -- Writes the slots that this command gave back or split.
 local function put_slots_back()
-  if taken > 0 then redis.call('ZREM', free_key, unpack(lowest, 1, taken)) end
+  if slots.taken > 0 then redis.call('ZREM', free_key, unpack(slots.ranges, 1, slots.taken)) end
   local members = {}
-  local function keep(first, last)
-    members[#members + 1] = first
-    members[#members + 1] = string.format('%.0f-%.0f', first, last)
-  end
-  if range then keep(range.first, range.last) end
-  for _, slot in ipairs(given_back) do keep(slot, slot) end
-  given_back, lowest, taken, range = {}, {}, 0, nil
-  if #members > 0 then
-    redis.call('ZADD', free_key, unpack(members))
-    touched[free_key] = true
-  end
-end
-
-local function write_slots()
-  if s.held > 0 then return put_slots_back() end
-  if taken > 0 or s.slots_made > #given_back then redis.call('DEL', free_key) end
-  s.slots_made = 0
+  if slots.first then add_range(members, slots.first, slots.last) end
+  for _, back in ipairs(slots.back) do add_range(members, -back, -back) end
+  slots.back, slots.ranges, slots.taken, slots.first = {}, {}, 0, nil
+  put_ranges(members)
 end
