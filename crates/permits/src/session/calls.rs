@@ -1,7 +1,7 @@
 //! Which calls the engine makes: after each turn, from what its lanes have to send.
 //!
-//! Nothing is delayed to make a batch. A lane has one call to acquire and one to release in flight; what comes
-//! meanwhile goes out together in the next.
+//! Nothing is delayed to make a batch. A lane has at most two calls to acquire and two to release in flight; what
+//! comes meanwhile goes out together in the next.
 
 use std::time::Duration;
 
@@ -52,10 +52,10 @@ impl Engine {
         let mut made: Vec<(Declaration, Operation, Purpose)> = Vec::new();
         if self.connected && lane.retry_at.is_none() {
             // Releases before acquisitions: a holder that comes back at once finds its place free.
-            if !lane.releasing && !lane.releases.is_empty() {
+            if lane.releasing < CALLS_AT_ONCE && !lane.releases.is_empty() {
                 let leaving = lane.next_releases();
                 let requests = leaving.iter().map(|(_, leaving)| leaving.request()).collect();
-                lane.releasing = true;
+                lane.releasing += 1;
                 made.push((Declaration::Stored, Operation::Release(requests), Purpose::Release(leaving)));
             }
             if lane.renewing == 0 && (lane.renew_due || lane.recheck_due) {
@@ -70,10 +70,10 @@ impl Engine {
                     made.push((lane.fallback(), Operation::Renew(items), purpose));
                 }
             }
-            if !lane.acquiring
+            if lane.acquiring < CALLS_AT_ONCE
                 && let Some((declaration, requests)) = lane.next_asks(now)
             {
-                lane.acquiring = true;
+                lane.acquiring += 1;
                 let ids = requests.iter().map(|request| request.request.clone()).collect();
                 let queue_max = self.config.queue_max;
                 made.push((declaration, Operation::Acquire { queue_max, requests }, Purpose::Acquire(ids)));
@@ -128,6 +128,10 @@ fn make_renewals(lane: &mut Lane, now: Moment, made: &mut Vec<(Declaration, Oper
         made.push((declaration, Operation::Renew(part), Purpose::Renew(ids)));
     }
 }
+
+/// How many calls of a kind a lane has in flight: while the store executes one, the answers to the other are handed
+/// out and what comes of them is gathered. A third gains nothing (docs/design-notes.md).
+const CALLS_AT_ONCE: usize = 2;
 
 /// How long one call may take before its connection counts as dead. Well below a renewal interval, so that
 /// there is time for another.

@@ -23,8 +23,8 @@ pub(crate) struct Lane {
     pub(crate) releases: VecDeque<(Moment, Leaving)>,
     pub(crate) leaving: Set<Id>,
     /// Calls in flight: at most one to acquire, one to release; renewals may need several.
-    pub(crate) acquiring: bool,
-    pub(crate) releasing: bool,
+    pub(crate) acquiring: usize,
+    pub(crate) releasing: usize,
     pub(crate) renewing: usize,
     pub(crate) confirming: bool,
     /// What replicas are to be asked about.
@@ -88,8 +88,8 @@ impl Lane {
         self.entries.is_empty()
             && self.releases.is_empty()
             && self.leaving.is_empty()
-            && !self.acquiring
-            && !self.releasing
+            && self.acquiring == 0
+            && self.releasing == 0
             && self.renewing == 0
             && !self.confirming
     }

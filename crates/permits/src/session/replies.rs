@@ -36,8 +36,8 @@ impl Engine {
         let semaphore = call.command.semaphore;
         if let Some(lane) = self.touch(&semaphore) {
             match &call.purpose {
-                Purpose::Acquire(_) => lane.acquiring = false,
-                Purpose::Release(_) => lane.releasing = false,
+                Purpose::Acquire(_) => lane.acquiring -= 1,
+                Purpose::Release(_) => lane.releasing -= 1,
                 Purpose::Renew(_) => lane.renewing -= 1,
                 Purpose::Confirm { .. } => lane.confirming = false,
                 Purpose::Errand(_) => {}

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use permits::Recovery;
+use permits::protocol::{Acquired, Answers};
 use permits_testkit::history::{Recorder, Violation, replay};
 use permits_testkit::{Connection, Resp, Server, wait};
 
@@ -98,6 +99,19 @@ impl Stage {
         let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
         assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
         self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
+    }
+
+    /// The tokens in the answers to acquisitions, as the server gave them.
+    pub(crate) fn tokens_told(&self) -> Vec<u64> {
+        let answers = self.recorder.records().into_iter().filter_map(|record| match record.reply.answers {
+            Answers::Acquire(answers) => Some(answers),
+            _ => None,
+        });
+        let token = |acquired| match acquired {
+            Acquired::Granted(grant) => Some(grant.token),
+            _ => None,
+        };
+        answers.flatten().filter_map(token).collect()
     }
 
     /// Replays what the server did, and compares it with what the workers saw.

@@ -1,6 +1,6 @@
 //! The Lua scripts, and the encoding of commands and replies: the one place that knows both.
 //!
-//! A script is the shared files and one of its own behind them. The headers of the Lua files describe the
+//! A script is the shared files, with one of its own before the last. The headers of the Lua files describe the
 //! arguments and returns that this file writes and reads; a test holds the two together.
 
 #[cfg(feature = "testing")]
@@ -17,13 +17,13 @@ use crate::protocol::{
 };
 
 const CLOCK: &str = include_str!("lua/clock.lua");
-const SHARED: [&str; 5] = [
+const BEGIN: [&str; 4] = [
     include_str!("lua/begin.lua"),
     include_str!("lua/slots.lua"),
     include_str!("lua/entries.lua"),
     include_str!("lua/promote.lua"),
-    include_str!("lua/finish.lua"),
 ];
+const FINISH: &str = include_str!("lua/finish.lua");
 
 /// Tells which commands the user may not run; executes none of them.
 pub(crate) const CHECK: &str = include_str!("lua/check.lua");
@@ -65,7 +65,7 @@ impl Scripts {
     fn build(clock: &str, sharded: bool, finish: impl Fn(&str, String) -> String) -> Self {
         let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
         let script = |name: &str, own: &str| {
-            let code = format!("local PUBLISH = '{publish}'\n{clock}\n{}\n{own}", SHARED.join("\n"));
+            let code = format!("local PUBLISH = '{publish}'\n{clock}\n{}\n{own}\n{FINISH}", BEGIN.join("\n"));
             let code = finish(name, code);
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }
@@ -73,7 +73,10 @@ impl Scripts {
         Self {
             acquire: script("acquire", include_str!("lua/acquire.lua")),
             release: script("release", include_str!("lua/release.lua")),
-            renew: script("renew", include_str!("lua/renew.lua")),
+            renew: script(
+                "renew",
+                concat!(include_str!("lua/reclaim.lua"), "\n", include_str!("lua/renew.lua")),
+            ),
             adopt: script("adopt", include_str!("lua/adopt.lua")),
             set_limit: script("set_limit", include_str!("lua/set_limit.lua")),
             pause: script("pause", include_str!("lua/pause.lua")),

@@ -30,7 +30,7 @@ pub const SERVER_KEY: &str = "permits-test:server";
 
 const CLOCK: &str = "
 local told = redis.call('HMGET', 'permits-test:server', 'now_us', 'run_id', 'uptime_ms')
-local function server_clock() return tonumber(told[1]) end
+local now_us = tonumber(told[1])
 local function server_identity() return told[2], tonumber(told[3]) end
 ";
 

@@ -43,12 +43,12 @@ for i = 9, count, 5 do
       tag = 'queue_full'
     else
       if s.held == 0 and s.waiting == 0 then
-        run.created[entries_key], run.created[leases_key] = true, true
+        s.created[entries_key], s.created[leases_key] = true, true
       end
       if fits then
         tag, a, b = 'granted', give(weight)
       else
-        if s.waiting == 0 then run.created[queue_key] = true end
+        if s.waiting == 0 then s.created[queue_key] = true end
         tag, a, places[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
         s.last_ticket = s.last_ticket + 1
         tickets[#tickets + 1], tickets[#tickets + 2] = s.last_ticket, holder
@@ -64,4 +64,3 @@ end
 
 write()
 if #tickets > 0 then redis.call('ZADD', queue_key, unpack(tickets)) end
-return finish(reply, somebody_waits)

@@ -1,6 +1,6 @@
 -- Begins every command: the names of its arguments, the state, and whether a new era of the server began.
--- It follows model.rs name by name. A command is these files in order, begin · slots · entries · promote ·
--- finish, with its own text behind them.
+-- It follows model.rs name by name. A command is these files in order, begin · slots · entries · promote, its own
+-- text, and finish.
 --
 -- KEYS  1 state  2 entries  3 queue  4 leases  5 free
 -- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, 0 to look  5 recovery  6 declaration
@@ -9,80 +9,71 @@
 -- Invariant: from here to finish, `s` is the truth about the state; the other keys are as written.
 --
 -- All of it is defined anew in every call, and a function costs the more the more locals it refers to. So what one
--- command knows is in one table, `run`, as it is in the model, and what is used once stands where it is used.
+-- command knows is in one table, and what is done once stands where it is done.
 
 local state_key, entries_key, queue_key, leases_key, free_key = unpack(KEYS)
-local name, channel, session = ARGV[1], ARGV[2], ARGV[3]
-local longest_lease, recovery = tonumber(ARGV[4]), ARGV[5]
-local declaration, declared_limit = ARGV[6], tonumber(ARGV[7])
+local session, longest_lease, recovery = ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local now_ms = math.floor(now_us / 1000)
 
-local run = { now_us = server_clock(), now_ms = 0, existed = false, recovering = false, held_at_start = 0,
-  reap_cut = false, promote_cut = false,
-  kept = false,     -- whether the keys were not to expire
-  created = {} }    -- keys that may have been created
-run.now_ms = math.floor(run.now_us / 1000)
-
--- The state is one packed field, '1' for this layout: to read as many fields took longer than a whole command does.
+-- The state is one packed field, '1' for this layout: to read as many fields took longer than all else.
 -- `earliest` is what the model has no need of: no lease ends before it.
 local STATE = '<dddddddddddddddds'
-local s
+local packed = redis.call('HGET', state_key, '1')
 
--- The state, or a new one.
-local function load()
-  local packed = redis.call('HGET', state_key, '1')
-  run.existed = packed ~= false
-  s = { sequence = 0, held = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge, limit = 0,
-    limit_version = 0, pinned = 0, paused = 0, checked = run.now_us, era_known = 0, era_began = run.now_us,
-    recovering_until = 0, lease_max = 0, expires = 0, server = '', waiting = 0 }
-  if not packed then return end
+-- The state, and what this command knows besides.
+local function new_state()
+  return { sequence = 0, held = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge, limit = 0,
+    limit_version = 0, pinned = 0, paused = 0, checked = now_us, era_known = 0, era_began = now_us,
+    recovering_until = 0, lease_max = 0, expires = 0, server = '', waiting = 0, existed = false,
+    kept = false,    -- the keys were not to expire
+    created = {},    -- keys that may have been created
+    recovering = false, held_at_start = 0, reap_cut = false, promote_cut = false }
+end
+
+local s = new_state()
+if packed then
   s.sequence, s.held, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.limit, s.limit_version, s.pinned,
     s.paused, s.checked, s.era_known, s.era_began, s.recovering_until, s.lease_max, s.expires, s.server =
     struct.unpack(STATE, packed)
-end
-
--- Finds the state or starts one, and notices a new era. Returns an error if a key is not ours.
-local function begin()
-  local IDENTITY_EVERY_US, MIN_WINDOW_MS = 10000, 1000
-  load()
-  run.kept = s.pinned == 1 or s.paused == 1
-  if run.existed and not run.kept and run.now_ms >= s.expires then
+  s.existed, s.kept = true, s.pinned == 1 or s.paused == 1
+  if not s.kept and now_ms >= s.expires then
     redis.call('DEL', unpack(KEYS))
-    load()
-  elseif not run.existed and redis.call('EXISTS', entries_key, queue_key, leases_key, free_key) > 0 then
-    for i, kind in ipairs({ 'hash', 'zset', 'zset', 'zset' }) do
-      local found = redis.call('TYPE', KEYS[i + 1]).ok
-      if found ~= kind and found ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
-    end
-    redis.call('DEL', entries_key, queue_key, leases_key, free_key)
+    s = new_state()
   end
-  if run.existed then
-    s.waiting = redis.call('ZCARD', queue_key)
-    -- Fails before anything is written if this is another program's.
-    redis.call('ZCARD', leases_key)
-  end
-
-  local lease_known, now, now_ms = s.lease_max, run.now_us, run.now_ms
-  s.lease_max = math.max(lease_known, longest_lease)
-  local window = 0
-  if recovery ~= 'off' then
-    window = math.max(MIN_WINDOW_MS, recovery == 'strict' and s.lease_max or math.floor(s.lease_max / 3))
-  end
-  if not run.existed then
-    local id, uptime_ms = server_identity()
-    s.server = id
-    if uptime_ms < window then s.recovering_until = now_ms - uptime_ms + window end
-  elseif now < s.checked or now - s.checked >= IDENTITY_EVERY_US then
-    local id = server_identity()
-    s.checked = now
-    if s.server ~= id then
-      s.server, s.era_known, s.era_began, s.recovering_until = id, s.last_token, now, now_ms + window
-    end
-  end
-  if run.existed and now_ms < s.recovering_until and s.lease_max > lease_known then
-    s.recovering_until = math.max(s.recovering_until, math.floor(s.era_began / 1000) + window)
-  end
-  run.recovering = now_ms < s.recovering_until
 end
+if s.existed then
+  s.waiting = redis.call('ZCARD', queue_key)
+  -- Fails before anything is written if this is another program's.
+  redis.call('ZCARD', leases_key)
+elseif not packed and redis.call('EXISTS', entries_key, queue_key, leases_key, free_key) > 0 then
+  for i, kind in ipairs({ 'hash', 'zset', 'zset', 'zset' }) do
+    local found = redis.call('TYPE', KEYS[i + 1]).ok
+    if found ~= kind and found ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
+  end
+  redis.call('DEL', entries_key, queue_key, leases_key, free_key)
+end
+
+local IDENTITY_EVERY_US, MIN_WINDOW_MS = 10000, 1000
+local lease_known, window = s.lease_max, 0
+s.lease_max = math.max(lease_known, longest_lease)
+if recovery ~= 'off' then
+  window = math.max(MIN_WINDOW_MS, recovery == 'strict' and s.lease_max or math.floor(s.lease_max / 3))
+end
+if not s.existed then
+  local id, uptime_ms = server_identity()
+  s.server = id
+  if uptime_ms < window then s.recovering_until = now_ms - uptime_ms + window end
+elseif now_us < s.checked or now_us - s.checked >= IDENTITY_EVERY_US then
+  local id = server_identity()
+  s.checked = now_us
+  if s.server ~= id then
+    s.server, s.era_known, s.era_began, s.recovering_until = id, s.last_token, now_us, now_ms + window
+  end
+end
+if s.existed and now_ms < s.recovering_until and s.lease_max > lease_known then
+  s.recovering_until = math.max(s.recovering_until, math.floor(s.era_began / 1000) + window)
+end
+s.recovering = now_ms < s.recovering_until
 
 -- Past its memory limit a server refuses writes that may grow, unless the script has written before. This is
 -- a write that changes nothing: what frees units or keeps them must always work.

@@ -1,10 +1,8 @@
 -- The server's clock and identity. A test build puts another file in the place of this one.
 
 -- Microseconds since 1970. Read once: before 7.2 the time moves on while a script runs.
-local function server_clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
 
 -- A name that is new after each restart, and how long the server has been up at least, in milliseconds. INFO
 -- counts the seconds that began since the one of its start: a server up for a moment may be said to be up for 1.

@@ -5,12 +5,11 @@
 local ENTRY = '<dI4I4I4ss'
 
 -- What is to be written, flat as HSET and ZADD take it; and the scores in it, as most of a batch have the same.
-local pending = { entries = {}, leases = {}, scores = {} }
+local entries, leases, scores = {}, {}, {}
 
 -- An entry to be written. Returns it packed.
 local function put(holder, token, slot, weight, lease, request, from)
-  local entries, value = pending.entries, struct.pack(ENTRY, token, slot, weight, lease, request, from)
-  local n = #entries
+  local value, n = struct.pack(ENTRY, token, slot, weight, lease, request, from), #entries
   entries[n + 1], entries[n + 2] = holder, value
   return value
 end
@@ -18,31 +17,27 @@ end
 -- A lease from now on.
 local function extend(holder, lease, holds)
   local key = holds and lease or -lease
-  local score = pending.scores[key]
+  local score, n = scores[key], #leases
   if not score then
-    local ends = run.now_ms + lease
+    local ends = now_ms + lease
     score = string.format('%.0f', holds and ends or -ends)
-    pending.scores[key] = score
-    s.earliest = math.min(s.earliest, ends)
+    scores[key], s.earliest = score, math.min(s.earliest, ends)
   end
-  local leases = pending.leases
-  local n = #leases
   leases[n + 1], leases[n + 2] = score, holder
 end
 
 -- Writes entries and leases. Entries first: a server out of memory refuses an acquisition there, before anything is
 -- written.
 local function write()
-  local entries, leases = pending.entries, pending.leases
   if #entries > 0 then redis.call('HSET', entries_key, unpack(entries)) end
   if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
-  pending.entries, pending.leases = {}, {}
+  entries, leases = {}, {}
 end
 
 -- The packed entries of these holders, by holder; a holder without one is missing.
 local function find(holders)
   local found = {}
-  if run.existed and #holders > 0 then
+  if s.existed and #holders > 0 then
     for i, value in ipairs(redis.call('HMGET', entries_key, unpack(holders))) do
       if value then found[holders[i]] = value end
     end
@@ -51,17 +46,17 @@ local function find(holders)
 end
 
 -- Forgets entries, listed flat with their holders: units and slots come back, places in line go.
-local function forget(entries)
+local function forget(listed)
   write()
   local holders, waiters = {}, {}
-  for i = 1, #entries, 2 do
-    local token, slot, weight = struct.unpack(ENTRY, entries[i + 1])
-    holders[#holders + 1] = entries[i]
+  for i = 1, #listed, 2 do
+    local token, slot, weight = struct.unpack(ENTRY, listed[i + 1])
+    holders[#holders + 1] = listed[i]
     if token > 0 then
       s.held = s.held - weight
       slots.back[#slots.back + 1], slots.sorted = -slot, false
     else
-      waiters[#waiters + 1] = entries[i]
+      waiters[#waiters + 1] = listed[i]
     end
   end
   if #holders == 0 then return end
@@ -81,14 +76,17 @@ local function next_deadline()
 end
 
 -- Entries whose deadline has passed leave.
-local function reap()
+if s.existed and s.earliest <= now_ms then
   local REAP_MAX = 128
-  local holders = redis.call('ZREVRANGEBYSCORE', leases_key, run.now_ms, -run.now_ms, 'LIMIT', 0, REAP_MAX)
-  run.reap_cut = #holders == REAP_MAX
+  local holders = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, REAP_MAX)
   local found, expired = find(holders), {}
   for _, holder in ipairs(holders) do
     if found[holder] then expired[#expired + 1], expired[#expired + 2] = holder, found[holder] end
   end
   forget(expired)
-  s.earliest = next_deadline()
+  s.reap_cut, s.earliest = #holders == REAP_MAX, next_deadline()
 end
+-- What was reaped is not handed on while recovering: the store may remember a holder that has released since, and
+-- have forgotten the one that came after it.
+s.held_at_start = s.held
+if s.recovering then put_slots_back({}) end

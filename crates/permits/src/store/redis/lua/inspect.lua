@@ -19,17 +19,17 @@ for i = 1, #leases, 2 do
 end
 local waiters = max > 0 and redis.call('ZRANGE', queue_key, 0, max - 1) or {}
 local holding, waiting = find(holders), find(waiters)
-local reply = { 0, 0, 0, 0, 0, 0, s.held, s.waiting, s.paused, math.max(0, s.recovering_until - run.now_ms),
+local somebody_waits = false
+local reply = { 0, 0, 0, 0, 0, 0, s.held, s.waiting, s.paused, math.max(0, s.recovering_until - now_ms),
   #holders }
 local function list(...)
   for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
 end
 for _, holder in ipairs(holders) do
   local token, slot, weight = struct.unpack(ENTRY, holding[holder])
-  list(holder, weight, token, slot, math.max(0, deadlines[holder] - run.now_ms))
+  list(holder, weight, token, slot, math.max(0, deadlines[holder] - now_ms))
 end
 for _, holder in ipairs(waiters) do
   local _, _, weight = struct.unpack(ENTRY, waiting[holder])
   list(holder, weight)
 end
-return finish(reply)

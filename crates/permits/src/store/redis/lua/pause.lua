@@ -8,4 +8,4 @@
 allow_at_maxmemory()
 s.paused = tonumber(ARGV[8])
 promote()
-return finish({ 0, 0, 0, 0, 0, 0 })
+local reply, somebody_waits = { 0, 0, 0, 0, 0, 0 }, false

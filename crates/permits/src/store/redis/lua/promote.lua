@@ -1,15 +1,16 @@
 -- Granting: the limit, the line's head, and the news for sessions.
 
-local news = { of = {}, listeners = {} }
+local news, listeners = {}, {}
 
 -- How many units may be held after this command.
 local function capacity()
   if s.paused == 1 then return 0 end
-  return run.recovering and math.min(run.held_at_start, s.limit) or s.limit
+  return s.recovering and math.min(s.held_at_start, s.limit) or s.limit
 end
 
 -- Takes the program's word for the limit, as far as it counts. Returns why not.
 local function declare()
+  local declaration, declared_limit = ARGV[6], tonumber(ARGV[7])
   if declaration == 'stored' then return s.limit == 0 and 'no_limit' or nil end
   if declaration == 'require' and s.limit ~= 0 and s.limit ~= declared_limit then return 'limit_mismatch' end
   if s.limit == 0 or (declaration == 'declare' and s.limit ~= declared_limit and s.pinned == 0) then
@@ -19,18 +20,14 @@ end
 
 -- Grants so many units. Returns the token and the slot.
 local function give(weight)
-  s.last_token, s.held = math.max(run.now_us, s.last_token + 1), s.held + weight
+  s.last_token, s.held = math.max(now_us, s.last_token + 1), s.held + weight
   return s.last_token, take_lowest_slot()
 end
 
 -- Tells a session, in one message a session, sent when all is written.
 local function tell(to, line)
-  local lines = news.of[to]
-  if not lines then
-    lines = {}
-    news.of[to], news.listeners[#news.listeners + 1] = lines, to
-  end
-  lines[#lines + 1] = line
+  if not news[to] then news[to], listeners[#listeners + 1] = {}, to end
+  table.insert(news[to], line)
 end
 
 -- Grants the head of the line while it is alive and fits; one that can never fit any more is refused. Returns
@@ -44,7 +41,7 @@ local function promote()
   local found, holders, heavy, blocked = find(heads), {}, {}, false
   for _, holder in ipairs(heads) do
     local _, _, weight, lease, request, from = struct.unpack(ENTRY, found[holder])
-    local dead = run.reap_cut and -redis.call('ZSCORE', leases_key, holder) <= run.now_ms
+    local dead = s.reap_cut and -redis.call('ZSCORE', leases_key, holder) <= now_ms
     if not dead and weight > s.limit then
       refused[holder], heavy[#heavy + 1], heavy[#heavy + 2] = true, holder, found[holder]
       tell(from, string.format('refused %s %s', request, holder))
@@ -65,6 +62,6 @@ local function promote()
     s.waiting = s.waiting - #holders
     write()
   end
-  run.promote_cut = not blocked and s.waiting > 0 and room > 0
+  s.promote_cut = not blocked and s.waiting > 0 and room > 0
   return granted, refused
 end

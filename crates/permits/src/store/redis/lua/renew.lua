@@ -14,25 +14,11 @@ allow_at_maxmemory()
 declare()
 local found, reply, n, somebody_waits = find(holders), { 0, 0, 0, 0, 0, 0 }, 6, false
 
--- A holder that is not in the entries was reaped, and lost it for good, or forgotten: its token tells which.
-local function reclaim(holder, request, weight, lease, token, slot)
-  local forgotten = s.era_known < token and token < s.era_began
-  if not forgotten or run.now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
-  if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
-  -- Always: a later request of the batch may remove the last entry before this one is written.
-  run.created[entries_key], run.created[leases_key] = true, true
-  s.last_token = math.max(s.last_token, token)
-  s.held = s.held + weight
-  found[holder] = put(holder, token, slot, weight, lease, request, session)
-  extend(holder, lease, true)
-  return 'held'
-end
-
 -- A batch may name a holder twice, by an old request and a new one: `found` stays what would be read again.
 local function renew(holder, request, weight, lease, claimed_token, claimed_slot)
   local claims, value = claimed_token > 0, found[holder]
   if not value then
-    return claims and reclaim(holder, request, weight, lease, claimed_token, claimed_slot) or 'lost'
+    return claims and reclaim(found, holder, request, weight, lease, claimed_token, claimed_slot) or 'lost'
   end
   local token, slot, stored_weight, stored_lease, stored_request = struct.unpack(ENTRY, value)
   if stored_request ~= request then return 'lost' end
@@ -42,7 +28,7 @@ local function renew(holder, request, weight, lease, claimed_token, claimed_slot
   if waits_too_heavy or other_grant or forgot_grant then
     forget({ holder, value })
     found[holder] = nil
-    return forgot_grant and reclaim(holder, request, weight, lease, claimed_token, claimed_slot)
+    return forgot_grant and reclaim(found, holder, request, weight, lease, claimed_token, claimed_slot)
       or waits_too_heavy and 'exceeds_limit' or 'lost'
   end
   extend(holder, stored_lease, token > 0)
@@ -76,4 +62,3 @@ for i, holder in ipairs(holders) do
     end
   end
 end
-return finish(reply, somebody_waits)

@@ -6,6 +6,13 @@ local slots = {
   ranges = {}, taken = 0,     -- the set's lowest ranges, as far as they were read; how many of them were taken
   first = nil, last = nil }   -- what is left of the range that is being taken from
 
+local function read_range(member)
+  local single = tonumber(member)
+  if single then return single, single end
+  local first, last = string.match(member, '^(%d+)-(%d+)$')
+  return tonumber(first), tonumber(last)
+end
+
 local function lowest_given_back()
   if not slots.sorted then
     table.sort(slots.back)
@@ -18,21 +25,14 @@ end
 -- Whether there is a slot to grant. While recovering only one that this command freed will do: others may be
 -- those of holders which the store forgot, and which could then not be put back.
 local function slot_left()
-  return not run.recovering or (lowest_given_back() or math.huge) < s.limit
-end
-
-local function read_range(member)
-  local single = tonumber(member)
-  if single then return single, single end
-  local first, last = string.match(member, '^(%d+)-(%d+)$')
-  return tonumber(first), tonumber(last)
+  return not s.recovering or (lowest_given_back() or math.huge) < s.limit
 end
 
 -- The lowest free slot. Nothing is written before finish: see `write`.
 local function take_lowest_slot()
   local AT_ONCE = 32   -- ranges that are read
   local back = lowest_given_back()
-  if run.recovering then return -table.remove(slots.back) end
+  if s.recovering then return -table.remove(slots.back) end
   if not slots.first then
     if slots.taken == #slots.ranges then
       local more = redis.call('ZRANGE', free_key, slots.taken, slots.taken + AT_ONCE - 1)
@@ -62,41 +62,13 @@ local function add_range(members, first, last)
   members[#members + 1] = first == last and score or string.format('%.0f-%.0f', first, last)
 end
 
-local function put_ranges(members)
-  if #members == 0 then return end
-  redis.call('ZADD', free_key, unpack(members))
-  run.created[free_key] = true
-end
-
--- Takes this very slot if it is free. Only before any take_lowest_slot of the same command.
-local function take_slot(slot)
-  local members = {}
-  if slot >= s.slots_made then
-    add_range(members, s.slots_made, slot - 1)
-    s.slots_made = slot + 1
-    put_ranges(members)
-    return true
-  end
-  for i, back in ipairs(slots.back) do
-    if -back == slot then return table.remove(slots.back, i) end
-  end
-  local found = redis.call('ZREVRANGEBYSCORE', free_key, slot, '-inf', 'LIMIT', 0, 1)[1]
-  if not found then return false end
-  local first, last = read_range(found)
-  if slot > last then return false end
-  redis.call('ZREM', free_key, found)
-  add_range(members, first, slot - 1)
-  add_range(members, slot + 1, last)
-  put_ranges(members)
-  return true
-end
-
--- Writes the slots that this command gave back or split.
-local function put_slots_back()
+-- Writes ranges: those, and the slots that this command gave back or split.
+local function put_slots_back(members)
   if slots.taken > 0 then redis.call('ZREM', free_key, unpack(slots.ranges, 1, slots.taken)) end
-  local members = {}
   if slots.first then add_range(members, slots.first, slots.last) end
   for _, back in ipairs(slots.back) do add_range(members, -back, -back) end
   slots.back, slots.ranges, slots.taken, slots.first = {}, {}, 0, nil
-  put_ranges(members)
+  if #members == 0 then return end
+  redis.call('ZADD', free_key, unpack(members))
+  s.created[free_key] = true
 end

@@ -22,11 +22,8 @@ const LUA: &str = include_str!("recorded.lua");
 
 /// What a recording build adds to `clock.lua`: it remembers what the clock said.
 pub(super) const CLOCK: &str = "
-local clock, identity = server_clock, server_identity
-local function server_clock()
-  told.now = clock()
-  return told.now
-end
+told.now = now_us
+local identity = server_identity
 local function server_identity()
   if not told.run_id then told.run_id, told.uptime_ms = identity() end
   return told.run_id, told.uptime_ms
