@@ -9,7 +9,7 @@ use serde_json::Value;
 fn the_quick_comparison_measures_every_figure() {
     let into = tempfile::tempdir().expect("a directory");
     let status = Command::new(env!("CARGO_BIN_EXE_permits-lab"))
-        .args(["compare", "--quick", "--only", "permits,noop,noop-worker,incr", "--into"])
+        .args(["compare", "--quick", "--only", "permits,permits-dropped,noop,noop-worker,incr", "--into"])
         .arg(into.path())
         .status()
         .expect("it starts");
@@ -40,9 +40,13 @@ fn the_quick_comparison_measures_every_figure() {
     ] {
         assert!(permits[figure][0].is_f64(), "{figure} of permits was not measured");
     }
-    for (floor, figure) in
-        [("noop", "A.p50_us"), ("noop-worker", "A.p50_us"), ("noop", "D.p50_us"), ("incr", "B64.per_s")]
-    {
+    for (floor, figure) in [
+        ("permits-dropped", "A.p50_us"),
+        ("noop", "A.p50_us"),
+        ("noop-worker", "A.p50_us"),
+        ("noop", "D.p50_us"),
+        ("incr", "B64.per_s"),
+    ] {
         assert!(record["systems"][floor][figure][0].is_f64(), "{figure} of {floor} was not measured");
     }
     let page = std::fs::read_to_string(into.path().join("README.md")).expect("the page was written");

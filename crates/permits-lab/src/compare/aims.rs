@@ -57,6 +57,9 @@ pub(crate) fn aims(results: &Results) -> Vec<Aim> {
     aim("A", "cycle / two no-op EVALSHA, p50", over("A.p50_us", "noop"), AtMost(1.25));
     let beside = "cycle / two no-op EVALSHA in a task beside the connection's, p50";
     aim("A", beside, over("A.p50_us", "noop-worker"), AtMost(1.25));
+    let dropped = results.median("permits-dropped", "A.p50_us").zip(results.median("noop", "A.p50_us"));
+    let ratio = dropped.map(|(ours, floor)| ours / floor);
+    aim("A", "cycle that drops the permit / two no-op EVALSHA, p50", ratio, AtMost(1.25));
     let rate = "B64.per_s";
     aim("B", "rate, 64 tasks / Redisson permit-expirable", over(rate, "redisson-permits"), AtLeast(5.0));
     aim("B", "rate, 64 tasks / redis-semaphore", over(rate, "redis-semaphore"), AtLeast(8.0));

@@ -22,7 +22,7 @@ use crate::Failure;
 pub(crate) use aims::{Aim, aims};
 pub(crate) use results::Results;
 pub(crate) use system::find;
-use system::{SYSTEMS, System};
+use system::{Kind, SYSTEMS, System};
 pub(crate) use workloads::{Bench, Scale, hand_offs};
 
 /// What is asked for on the command line.
@@ -81,7 +81,7 @@ pub(crate) fn measure(bench: &mut Bench, systems: &[System]) -> Result<(), Failu
                 bench.run(system)?;
             }
         }
-        if systems.iter().any(|system| system.is_floor) {
+        if systems.iter().any(|system| system.kind == Kind::Floor) {
             server_alone(bench)?;
         }
     }
@@ -90,7 +90,7 @@ pub(crate) fn measure(bench: &mut Bench, systems: &[System]) -> Result<(), Failu
 
 /// Permits and the floors.
 pub(crate) fn own() -> Vec<System> {
-    SYSTEMS.iter().filter(|system| system.is_floor || system.name == "permits").cloned().collect()
+    SYSTEMS.iter().filter(|system| system.kind != Kind::Peer).cloned().collect()
 }
 
 /// What redis-benchmark, which is written in C, gets out of the server with a script that does nothing.

@@ -202,12 +202,14 @@ fn verdicts(page: &mut String, aims: &[Aim]) {
 
 fn one_table(page: &mut String, table: &Table, systems: &[System], results: &Results) {
     let (mut rows, mut reasons) = (String::new(), String::new());
-    let all = systems.iter().map(|system| (system.name, system.title, system.is_floor));
-    for (name, title, is_floor) in all.chain([("redis-benchmark", "the same by redis-benchmark (C)", true)]) {
+    let all = systems.iter().map(|system| (system.name, system.title, system.takes_part(table.workload)));
+    for (name, title, takes_part) in
+        all.chain([("redis-benchmark", "the same by redis-benchmark (C)", false)])
+    {
         let cells: Vec<_> =
             table.columns.iter().map(|(figure, _, by)| (results.get(name, figure), *by)).collect();
-        // A floor is shown where it is one.
-        if is_floor && cells.iter().all(|(spread, _)| spread.is_none()) {
+        // What takes part in little is shown where it does.
+        if !takes_part && cells.iter().all(|(spread, _)| spread.is_none()) {
             continue;
         }
         let cells =

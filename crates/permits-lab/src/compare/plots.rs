@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use crate::Failure;
 use crate::compare::results::{Results, Spread};
-use crate::compare::system::System;
+use crate::compare::system::{Kind, System};
 
 /// Ours, the peers, the floors.
 const OURS: RGBColor = RGBColor(31, 119, 180);
@@ -56,12 +56,10 @@ fn draw_bars(path: &Path, title: &str, bars: &[(&System, Spread)], by: f64) -> R
     for (row, (system, spread)) in bars.iter().enumerate() {
         let top = 42 + BAR * row as i32;
         let (left, middle) = (NAMES, top + BAR / 2 - 3);
-        let colour = if system.name == "permits" {
-            OURS
-        } else if system.is_floor {
-            FLOOR
-        } else {
-            PEER
+        let colour = match system.kind {
+            Kind::Ours => OURS,
+            Kind::Peer => PEER,
+            Kind::Floor => FLOOR,
         };
         area.draw(&Text::new(system.title, (10, top + 4), ("sans-serif", 13)))?;
         area.draw(&Rectangle::new([(left, top), (x(spread.median), top + BAR - 6)], colour.filled()))?;
@@ -106,7 +104,7 @@ fn draw_lines(path: &Path, results: &Results, systems: &[System], lines: &[usize
     chart.configure_mesh().light_line_style(TRANSPARENT).draw()?;
     for (number, (system, points)) in series.iter().enumerate() {
         let colour =
-            if system.name == "permits" { OURS.to_rgba() } else { Palette99::pick(number + 1).to_rgba() };
+            if system.kind == Kind::Ours { OURS.to_rgba() } else { Palette99::pick(number + 1).to_rgba() };
         chart
             .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)).point_size(3))?
             .label(system.title)

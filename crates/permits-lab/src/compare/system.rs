@@ -22,21 +22,34 @@ pub(crate) struct System {
     pub(crate) name: &'static str,
     /// What it is.
     pub(crate) title: &'static str,
-    /// Whether it is a floor, which has no semaphore.
-    pub(crate) is_floor: bool,
+    pub(crate) kind: Kind,
+}
+
+/// What a system is to the comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ours,
+    Peer,
+    /// It has no semaphore: what none can go below.
+    Floor,
+}
+
+const fn system(name: &'static str, title: &'static str, kind: Kind) -> System {
+    System { name, title, kind }
 }
 
 /// All, in the order in which they take turns and are shown.
-pub(crate) static SYSTEMS: [System; 9] = [
-    System { name: "permits", title: "permits (Rust)", is_floor: false },
-    System { name: "redisson-permits", title: "Redisson RPermitExpirableSemaphore (Java)", is_floor: false },
-    System { name: "redisson-semaphore", title: "Redisson RSemaphore (Java)", is_floor: false },
-    System { name: "redis-semaphore", title: "redis-semaphore (Node.js)", is_floor: false },
-    System { name: "rueidislock", title: "rueidislock (Go)", is_floor: false },
-    System { name: "distributed-lock-redis", title: "distributed-lock-redis (Rust)", is_floor: false },
-    System { name: "noop", title: "two no-op scripts, PUBLISH (crate redis)", is_floor: true },
-    System { name: "noop-worker", title: "the same, in a task beside its connection's", is_floor: true },
-    System { name: "incr", title: "two INCR scripts (crate redis)", is_floor: true },
+pub(crate) static SYSTEMS: [System; 10] = [
+    system("permits", "permits (Rust)", Kind::Ours),
+    system("permits-dropped", "permits, released by dropping them", Kind::Ours),
+    system("redisson-permits", "Redisson RPermitExpirableSemaphore (Java)", Kind::Peer),
+    system("redisson-semaphore", "Redisson RSemaphore (Java)", Kind::Peer),
+    system("redis-semaphore", "redis-semaphore (Node.js)", Kind::Peer),
+    system("rueidislock", "rueidislock (Go)", Kind::Peer),
+    system("distributed-lock-redis", "distributed-lock-redis (Rust)", Kind::Peer),
+    system("noop", "two no-op scripts, PUBLISH (crate redis)", Kind::Floor),
+    system("noop-worker", "the same, in a task beside its connection's", Kind::Floor),
+    system("incr", "two INCR scripts (crate redis)", Kind::Floor),
 ];
 
 /// The one of that name.
@@ -47,7 +60,7 @@ pub(crate) fn find(name: &str) -> Result<&'static System, Failure> {
 impl System {
     /// How one of its processes is started; if it cannot be, why.
     fn command(&self) -> Result<Command, String> {
-        if matches!(self.name, "permits" | "noop" | "noop-worker" | "incr") {
+        if self.kind != Kind::Peer {
             let mut command = Command::new(lab().map_err(|error| error.to_string())?);
             command.args(["driver", self.name]);
             return Ok(command);
@@ -70,7 +83,8 @@ impl System {
     pub(crate) fn takes_part(&self, workload: &str) -> bool {
         match self.name {
             "noop" => matches!(workload, "A" | "D"),
-            "noop-worker" | "incr" => workload == "A",
+            // The alternative to a release is a matter of A and B alone.
+            "permits-dropped" | "noop-worker" | "incr" => workload == "A",
             _ => true,
         }
     }

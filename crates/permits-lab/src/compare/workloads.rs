@@ -98,7 +98,7 @@ impl Bench {
         for (letter, workload) in SEMAPHORES.iter().filter(|(letter, _)| system.takes_part(letter)) {
             self.once(system, letter, workload)?;
         }
-        if !system.is_floor {
+        if system.takes_part("F") {
             for &length in self.scale.lines {
                 self.once(system, &format!("F{length}"), |bench, system| bench.line(system, length))?;
             }
@@ -137,7 +137,7 @@ impl Bench {
             process.ask(&format!("cycle warm-up-{tasks} {tasks} {tasks} {warm_up}"))?;
             self.many_tasks(system, &mut process, tasks)?;
         }
-        if system.is_floor {
+        if !system.takes_part("H") {
             return Ok(());
         }
         let before = self.meter.memory()?;

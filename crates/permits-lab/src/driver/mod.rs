@@ -23,7 +23,8 @@ pub(crate) fn run(kind: &str, url: &str, lease_ms: &str) -> Result<(), Failure> 
     let lease_ms: u64 = lease_ms.parse()?;
     runtime.block_on(async {
         match kind {
-            "permits" => permits::serve(url, Duration::from_millis(lease_ms)).await,
+            "permits" => permits::serve(url, Duration::from_millis(lease_ms), false).await,
+            "permits-dropped" => permits::serve(url, Duration::from_millis(lease_ms), true).await,
             "noop" => raw::serve(url, NO_OP).await,
             "incr" => raw::serve(url, INCREMENT).await,
             // Main hands every request to a thread of the runtime. A task of its own often shares a thread with the

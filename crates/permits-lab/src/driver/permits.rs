@@ -18,17 +18,20 @@ struct Driver {
     /// Zero: the default of the library.
     lease: Duration,
     client: Client,
+    /// A cycle drops its permit, which releases it without waiting.
+    drops: bool,
     hoard: Vec<Permit>,
     queue: JoinSet<Result<(), Failure>>,
     grants: Arc<AtomicU64>,
 }
 
-pub(super) async fn serve(url: &str, lease: Duration) -> Result<(), Failure> {
+pub(super) async fn serve(url: &str, lease: Duration, drops: bool) -> Result<(), Failure> {
     let client = connect(url, lease).await?;
     let mut driver = Driver {
         url: url.to_owned(),
         lease,
         client,
+        drops,
         hoard: Vec::new(),
         queue: JoinSet::new(),
         grants: Arc::default(),
@@ -53,7 +56,8 @@ impl Driver {
             ["start", name, limit] => self.start(name, limit.parse()?).await,
             ["cycle", name, limit, tasks, seconds] => {
                 let semaphore = self.client.semaphore(name, limit.parse()?);
-                let one = move || cycle(semaphore.clone());
+                let drops = self.drops;
+                let one = move || cycle(semaphore.clone(), drops);
                 cycles(tasks.parse()?, seconds.parse()?, one).await
             }
             ["turn", name, count] => self.turn(name, count.parse()?).await,
@@ -99,7 +103,7 @@ impl Driver {
         let mut taken = Vec::new();
         for number in 0..count {
             let one = Instant::now();
-            cycle(self.client.semaphore(format!("{name}:{number}"), 4)).await?;
+            cycle(self.client.semaphore(format!("{name}:{number}"), 4), self.drops).await?;
             taken.push(micros(one.elapsed()));
         }
         Ok(summary(taken, began.elapsed()))
@@ -136,8 +140,13 @@ impl Driver {
     }
 }
 
-async fn cycle(semaphore: Semaphore) -> Result<(), Failure> {
-    Ok(semaphore.acquire().await?.release().await?)
+async fn cycle(semaphore: Semaphore, drops: bool) -> Result<(), Failure> {
+    let permit = semaphore.acquire().await?;
+    if drops {
+        drop(permit);
+        return Ok(());
+    }
+    Ok(permit.release().await?)
 }
 
 /// Tasks that take, hold and give back, and note when, with the token: it tells the order of the grants.
