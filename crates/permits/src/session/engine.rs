@@ -5,7 +5,7 @@
 //!
 //! What it keeps, for each semaphore, in a [`Lane`]:
 //!
-//! - **Natural batching.** One call to acquire and one to release are in flight at a time. What arrives
+//! - **Natural batching.** Two calls to acquire and two to release are in flight at a time at most. What arrives
 //!   meanwhile goes out together in the next; nothing is delayed to make a batch.
 //! - **One fate.** An acquisition is in one [`Stage`]. While a call about it is in flight and its outcome is
 //!   not known, it is not released; cancelled then, it is released as soon as the outcome is.
