@@ -65,6 +65,11 @@ impl Fake {
         lock(&self.shared.nonsense).push(nonsense);
     }
 
+    /// How many connections there have been.
+    pub(crate) fn connections(&self) -> usize {
+        lock(&self.shared.connections).as_ref().map_or(0, Vec::len)
+    }
+
     /// Behaves from now on. Returns how often it has not.
     pub(crate) fn behave(&self) -> usize {
         lock(&self.shared.nonsense).clear();

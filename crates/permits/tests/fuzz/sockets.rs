@@ -104,6 +104,28 @@ fn a_client_survives_nonsense_and_goes_on() {
     assert!(fake.behave() > 0, "nothing was said");
 }
 
+/// It may have been the reply to something else, and then so would be all that follow.
+#[test]
+fn after_a_reply_that_makes_no_sense_the_connection_is_another_one() {
+    let runtime = runtime();
+    let fake = Fake::start(false);
+    let client = runtime.block_on(connect(&fake));
+    let exports = client.semaphore("exports", 3);
+    assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
+    let before = fake.connections();
+    fake.say(Nonsense { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
+    let again = runtime.block_on(async {
+        for _ in 0..20 {
+            if use_once(&exports).await? {
+                return Ok(());
+            }
+        }
+        Err("it does not go on".to_owned())
+    });
+    assert_eq!(again, Ok(()));
+    assert!(fake.connections() > before, "{before} connections before and after");
+}
+
 /// What a client makes of nonsense while it connects.
 async fn connecting(url: String) -> Result<(), String> {
     let client = Client::builder(url).lease(Duration::from_millis(900)).store_timeout(Duration::from_secs(1));

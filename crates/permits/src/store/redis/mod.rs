@@ -182,9 +182,12 @@ impl Calling<'_> {
         match result {
             Ok((value, confirmed)) => {
                 supervisor.served();
-                let malformed = |malformed: Malformed| StoreError::Malformed { reason: malformed.0 };
-                let reply = scripts::decode(value, &self.command.operation).map_err(malformed);
-                Ok((reply.map_err(Failure::Store)?, confirmed))
+                let malformed = |Malformed(reason)| {
+                    // It may be the reply to another call, and so may all that follow.
+                    supervisor.broken(epoch, reason.clone());
+                    Failure::Store(StoreError::Malformed { reason })
+                };
+                Ok((scripts::decode(value, &self.command.operation).map_err(malformed)?, confirmed))
             }
             Err(error) => {
                 if errors::needs_reconnect(&error) {
