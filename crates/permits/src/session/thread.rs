@@ -40,15 +40,16 @@ pub(crate) fn start(
     Ok(answer)
 }
 
-/// Runs a future to its end on a thread and a runtime of its own.
-pub(crate) fn on_its_own<F: Future<Output = ()>>(
+/// Runs a future to its end on a thread and a runtime of its own. As a task of it, for what a runtime blocks on itself
+/// is woken by a system call even by its own tasks.
+pub(crate) fn on_its_own<F: Future<Output = ()> + Send + 'static>(
     make: impl FnOnce() -> F + Send + 'static,
 ) -> Result<(), ConnectError> {
     let failed = |error: std::io::Error| ConnectError::Thread { reason: error.to_string() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     std::thread::Builder::new()
         .name("permits".into())
-        .spawn(move || runtime.block_on(make()))
+        .spawn(move || runtime.block_on(async { tokio::spawn(make()).await }))
         .map_err(failed)?;
     Ok(())
 }
@@ -85,8 +86,16 @@ async fn feed(
 ) {
     let mut in_flight = InFlight::new();
     let mut open = true;
+    let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     while !engine.is_finished() {
         let sleep = engine.next_time().map(|at| at.since(Moment::now()).min(LONGEST_SLEEP));
+        if let Some(sleep) = sleep {
+            let at = tokio::time::Instant::now() + sleep;
+            // Too early does no harm, and is cheaper than to set it for every message.
+            if alarm.is_elapsed() || at < alarm.deadline() {
+                alarm.as_mut().reset(at);
+            }
+        }
         tokio::select! {
             biased;
             Some((call, result)) = in_flight.next() => {
@@ -111,7 +120,7 @@ async fn feed(
                     }
                 }
             }
-            () = tokio::time::sleep(sleep.unwrap_or(Duration::MAX)), if sleep.is_some() => {
+            () = &mut alarm, if sleep.is_some() => {
                 engine.on_time(Moment::now());
             }
         }
