@@ -134,7 +134,7 @@ fn about(plan: &Plan, bench: &Bench) -> Value {
     json!({
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "processor": cpu.unwrap_or_default(),
-        "kernel": kernel.trim(),
+        "kernel": kernel.trim().split('-').next(),
         "server": bench.server.info("redis_version"),
         "rounds": plan.scale.rounds,
         "versions": versions,
