@@ -10,6 +10,10 @@ use super::lane::Lane;
 use crate::clock::Moment;
 use crate::protocol::{Command, Declaration, MAX_BATCH, Name, Operation};
 
+/// How many calls of a kind a lane has in flight: while the store executes one, the answers to the other are handed
+/// out and what comes of them is gathered. A third gains nothing (docs/design-notes.md).
+const CALLS_AT_ONCE: usize = 2;
+
 impl Engine {
     /// The calls to make now.
     pub(crate) fn calls(&mut self, now: Moment) -> Vec<Call> {
@@ -128,10 +132,6 @@ fn make_renewals(lane: &mut Lane, now: Moment, made: &mut Vec<(Declaration, Oper
         made.push((declaration, Operation::Renew(part), Purpose::Renew(ids)));
     }
 }
-
-/// How many calls of a kind a lane has in flight: while the store executes one, the answers to the other are handed
-/// out and what comes of them is gathered. A third gains nothing (docs/design-notes.md).
-const CALLS_AT_ONCE: usize = 2;
 
 /// How long one call may take before its connection counts as dead. Well below a renewal interval, so that
 /// there is time for another.

@@ -22,7 +22,7 @@ pub(crate) struct Lane {
     /// What is to be released, in order; and whatever is, until the store has answered.
     pub(crate) releases: VecDeque<(Moment, Leaving)>,
     pub(crate) leaving: Set<Id>,
-    /// Calls in flight: at most one to acquire, one to release; renewals may need several.
+    /// Calls in flight: some to acquire, some to release (see `calls`); renewals may need several.
     pub(crate) acquiring: usize,
     pub(crate) releasing: usize,
     pub(crate) renewing: usize,

@@ -1,6 +1,6 @@
 -- Begins every command: the names of its arguments, the state, and whether a new era of the server began.
 -- It follows model.rs name by name. A command is these files in order, begin · slots · entries · promote, its own
--- text, and finish.
+-- text (of renew, behind reclaim), and finish.
 --
 -- KEYS  1 state  2 entries  3 queue  4 leases  5 free
 -- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, 0 to look  5 recovery  6 declaration
