@@ -89,7 +89,7 @@ fn one_unit_too_many_is_found() {
 fn a_newcomer_that_overtakes_is_found() {
     let mut story = full();
     // One unit is free for a moment: the line's head is heavy.
-    story.send(Operation::SetLimit { limit: Some(3), expected_version: None });
+    story.send(story::set_limit(3));
     story.send(story::acquire("heavy", "heavy", 2, true));
     story.release("a");
     let grant = Grant { token: story.now_us + 1000, slot: 0 };
@@ -236,7 +236,7 @@ fn too_heavy() -> Story {
     let mut story = Story::new();
     story.acquire("a");
     story.send(story::acquire("heavy", "heavy", 2, true));
-    story.send(Operation::SetLimit { limit: Some(1), expected_version: None });
+    story.send(story::set_limit(1));
     assert_eq!(story.renew("heavy", None), Renewed::ExceedsLimit);
     story
 }

@@ -27,8 +27,8 @@ use crate::error::{
 use crate::examine::Examination;
 use crate::handle::Handle;
 use crate::model::INSPECT_MAX;
-use crate::protocol::{Invalid, Operation};
-use crate::semaphore::{AcquireOptions, Inspection, answered, limit_set, revoked};
+use crate::protocol::{Invalid, LimitChange, Operation};
+use crate::semaphore::{AcquireOptions, Inspection, answered, revoked};
 use crate::session::core::Standing;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 
@@ -150,7 +150,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
-        limit_set(self.inner.start_setting_limit(Some(limit), None)?.blocking_recv(), None)
+        self.change_limit(LimitChange::Set(limit), None).map(|(_, version)| version)
     }
 
     /// As [`crate::Semaphore::set_limit_at`].
@@ -158,7 +158,15 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
-        limit_set(self.inner.start_setting_limit(Some(limit), Some(version))?.blocking_recv(), Some(version))
+        self.change_limit(LimitChange::Set(limit), Some(version)).map(|(_, version)| version)
+    }
+
+    /// As [`crate::Semaphore::adjust_limit`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
+        self.change_limit(LimitChange::Adjust(number), None).map(|(limit, _)| limit)
     }
 
     /// As [`crate::Semaphore::unpin`].
@@ -166,7 +174,12 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn unpin(&self) -> Result<u64, AdminError> {
-        limit_set(self.inner.start_setting_limit(None, None)?.blocking_recv(), None)
+        self.change_limit(LimitChange::Unpin, None).map(|(_, version)| version)
+    }
+
+    fn change_limit(&self, change: LimitChange, expected: Option<u64>) -> Result<(u32, u64), AdminError> {
+        let answer = self.inner.start_changing_limit(change, expected)?.blocking_recv();
+        self.inner.limit_changed(answer, expected)
     }
 
     /// As [`crate::Semaphore::pause`].

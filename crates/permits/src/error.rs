@@ -49,6 +49,15 @@ pub enum AcquireError {
     /// Not now: the units are taken, or others wait for them.
     #[error("no permits are free now")]
     NoPermits,
+    /// Not now: the units are free, and the store holds them back: it started or lost its state a moment ago, and those
+    /// who held before have this long to come back.
+    #[error(
+        "no permits are granted for another {remaining:?}: the store started or lost its state a moment ago"
+    )]
+    Recovering {
+        /// How long this lasts.
+        remaining: Duration,
+    },
     /// Not now: the wait limit has passed. The place in line is given up.
     #[error("no permit within {waited:?}")]
     TimedOut {
@@ -122,6 +131,7 @@ impl AcquireError {
         matches!(
             self,
             Self::NoPermits
+                | Self::Recovering { .. }
                 | Self::TimedOut { .. }
                 | Self::QueueFull { .. }
                 | Self::AlreadyHeld { .. }
@@ -204,6 +214,18 @@ pub enum AdminError {
         expected: u64,
         /// The version in force.
         version: u64,
+        /// The limit in force.
+        limit: u32,
+    },
+    /// There is no limit to adjust.
+    #[error("semaphore {semaphore:?} has no limit yet: set one")]
+    NoLimit {
+        /// The semaphore.
+        semaphore: String,
+    },
+    /// The adjusted limit would be below 1 or above 2^32 − 1.
+    #[error("the limit is {limit}: adjusted so, it would not be between 1 and 4294967295")]
+    LimitOutOfRange {
         /// The limit in force.
         limit: u32,
     },

@@ -7,7 +7,7 @@
 //!
 //! Every command runs the same course:
 //!
-//! 1. **begin**: find the state or start one, and notice a new era of the server;
+//! 1. **begin**: find the state or start one, and notice a new era: of the server, or after a loss of state;
 //! 2. **reap**: entries whose deadline has passed leave;
 //! 3. **decide**: what the command asks for;
 //! 4. **promote**: grant the head of the line while it fits, strictly in order;
@@ -20,13 +20,13 @@ mod state;
 use std::collections::BTreeSet;
 
 use crate::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, InspectedHolder,
-    InspectedWaiter, Inspection, MAX_BATCH, News, Operation, Refusal, Release, Released, Renew, Renewed,
-    Reply,
+    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder,
+    InspectedWaiter, Inspection, LimitChange, LimitChanged, MAX_BATCH, News, Operation, Refusal, Release,
+    Released, Renew, Renewed, Reply,
 };
 
 use self::state::signed;
-pub use self::state::{Entry, Place, State};
+pub use self::state::{CHANGES_MAX, Change, ChangeAnswer, Damage, Entry, Part, Place, State};
 
 /// The most expired entries that one command reaps.
 pub const REAP_MAX: usize = 128;
@@ -60,9 +60,11 @@ pub fn apply(state: &mut Option<State>, server: &Server<'_>, command: &Command) 
         Operation::Release(requests) => run.release(requests),
         Operation::Renew(requests) => run.renew(requests),
         Operation::Adopt(adopt) => run.adopt(adopt),
-        Operation::SetLimit { limit, expected_version } => run.set_limit(*limit, *expected_version),
+        Operation::SetLimit { request, change, expected_version } => {
+            run.set_limit(request, *change, *expected_version)
+        }
         Operation::Pause(paused) => run.pause(*paused),
-        Operation::Revoke { holder, reason } => run.revoke(holder, reason),
+        Operation::Revoke { request, holder, reason } => run.revoke(request, holder, reason),
         Operation::Inspect { max } => run.inspect(*max),
     };
     let (left, reply, events) = run.finish(answers);
@@ -85,6 +87,10 @@ struct Run<'a> {
     reap_cut: bool,
     /// Whether the promotion stopped at its bound.
     promote_cut: bool,
+    /// Whether the command extends the life of the state.
+    extends: bool,
+    /// The limit that the declaration has replaced.
+    replaced_limit: Option<u32>,
     events: Vec<Event>,
 }
 
@@ -93,12 +99,25 @@ impl<'a> Run<'a> {
         let now_us = server.now_us;
         let now_ms = now_us / 1000;
         let state = state.filter(|state| !state.is_expired(now_ms));
+        let damage = state.as_ref().and_then(|state| state.damage);
+        let state = state.and_then(State::found);
         let existed = state.is_some();
         let mut state = state.unwrap_or_else(|| State::new(server));
+        let extends = !command.only_looks() || damage == Some(Damage::StateLost);
         let lease_known = state.lease_max_ms;
-        state.lease_max_ms = lease_known.max(command.longest_lease_ms());
-        let window_ms = command.recovery.window_ms(state.lease_max_ms);
-        if !existed {
+        let lease_max_ms = lease_known.max(command.longest_lease_ms());
+        if extends {
+            state.lease_max_ms = lease_max_ms;
+        }
+        let window_ms = command.recovery.window_ms(lease_max_ms);
+        if damage.is_some() {
+            // Its holders are alive, and may come back as after a restart that kept nothing.
+            state.server = server.run_id.to_owned();
+            state.checked_us = now_us;
+            state.era_known = 0;
+            state.era_began_us = now_us;
+            state.recovering_until_ms = state.recovering_until_ms.max(now_ms + window_ms);
+        } else if !existed {
             // A young server may have forgotten holders; an old one without state has none to forget,
             // unless it was flushed: that over-grant is bounded by the reclaim.
             if server.uptime_ms < window_ms {
@@ -118,7 +137,7 @@ impl<'a> Run<'a> {
         }
         Self {
             state,
-            existed,
+            existed: existed || damage.is_some(),
             command,
             now_us,
             now_ms,
@@ -126,6 +145,8 @@ impl<'a> Run<'a> {
             given_back: BTreeSet::new(),
             reap_cut: false,
             promote_cut: false,
+            extends,
+            replaced_limit: None,
             events: Vec::new(),
         }
     }
@@ -156,27 +177,27 @@ impl<'a> Run<'a> {
         self.now_ms < self.state.recovering_until_ms
     }
 
-    /// How many units may be held after this command.
-    fn capacity(&self) -> u64 {
+    /// How many units may be held after this command, under `limit`.
+    fn capacity(&self, limit: u32) -> u64 {
         if self.state.paused {
             0
         } else if self.is_recovering() {
-            self.held_at_start.min(self.state.limit.into())
+            self.held_at_start.min(limit.into())
         } else {
-            self.state.limit.into()
+            limit.into()
         }
     }
 
-    /// Whether so many units can be granted now.
-    fn fits(&self, weight: u32) -> bool {
-        self.state.held + u64::from(weight) <= self.capacity() && self.next_slot().is_some()
+    /// Whether `weight` units can be granted now, under `limit`.
+    fn fits(&self, limit: u32, weight: u32) -> bool {
+        self.state.held + u64::from(weight) <= self.capacity(limit) && self.next_slot(limit).is_some()
     }
 
     /// The slot of the next grant: the lowest free one. While recovering, only one that was given back now: any
     /// other may be that of a holder which the store forgot, and which could then not be put back.
-    fn next_slot(&self) -> Option<u64> {
+    fn next_slot(&self, limit: u32) -> Option<u64> {
         if self.is_recovering() {
-            self.given_back.first().copied().filter(|slot| *slot < self.state.limit.into())
+            self.given_back.first().copied().filter(|slot| *slot < limit.into())
         } else {
             Some(self.state.lowest_slot())
         }
@@ -185,7 +206,8 @@ impl<'a> Run<'a> {
     /// Grants the head of the line while it is alive and fits. A heavy head is not overtaken; one that can
     /// never fit any more is refused.
     fn promote(&mut self) {
-        let capacity = self.capacity();
+        let limit = self.state.limit;
+        let capacity = self.capacity(limit);
         if capacity <= self.state.held {
             return;
         }
@@ -197,10 +219,10 @@ impl<'a> Run<'a> {
             if self.reap_cut && -entry.deadline <= signed(self.now_ms) {
                 return;
             }
-            if entry.weight > self.state.limit {
+            if entry.weight > limit {
                 self.tell(&holder, News::Refused);
                 self.forget(&holder);
-            } else if self.fits(entry.weight) {
+            } else if self.fits(limit, entry.weight) {
                 self.state.queue.remove(&ticket);
                 let grant = self.grant(&holder);
                 self.tell(&holder, News::Granted(grant));
@@ -215,7 +237,7 @@ impl<'a> Run<'a> {
     fn grant(&mut self, holder: &Holder) -> Grant {
         let token = self.now_us.max(self.state.last_token + 1);
         self.state.last_token = token;
-        let slot = self.next_slot().expect("it fits");
+        let slot = self.next_slot(self.state.limit).expect("it fits");
         self.take_slot(slot);
         let slot = u32::try_from(slot).expect("slots granted are below the limit, which is a u32");
         let grant = Grant { token, slot };
@@ -246,34 +268,75 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Takes the program's word for the limit, as far as it counts.
-    fn declare(&mut self) -> Result<(), Refusal> {
-        let state = &mut self.state;
-        let (declared, counts) = match self.command.declaration {
-            Declaration::Stored if state.limit == 0 => return Err(Refusal::NoLimit),
+    /// The limit that the command's declaration puts in the place of the stored one, if it does.
+    fn declared(&self) -> Result<Option<u32>, Refusal> {
+        let state = &self.state;
+        match self.command.declaration {
+            Declaration::Stored if state.limit == 0 => Err(Refusal::NoLimit),
             Declaration::Require(limit) if state.limit != 0 && state.limit != limit => {
-                return Err(Refusal::LimitMismatch);
+                Err(Refusal::LimitMismatch)
             }
-            Declaration::Stored => return Ok(()),
-            Declaration::Declare(limit) => (limit, state.limit != limit && !state.pinned),
-            Declaration::Fallback(limit) | Declaration::Require(limit) => (limit, state.limit == 0),
-        };
-        if counts {
-            state.limit = declared;
-            state.limit_version += 1;
+            Declaration::Stored => Ok(None),
+            Declaration::Declare(limit) => Ok((state.limit != limit && !state.pinned).then_some(limit)),
+            Declaration::Fallback(limit) | Declaration::Require(limit) => {
+                Ok((state.limit == 0).then_some(limit))
+            }
         }
-        Ok(())
+    }
+
+    fn replace_limit(&mut self, limit: u32) {
+        self.replaced_limit = Some(self.state.limit).filter(|replaced| *replaced > 0);
+        self.state.limit = limit;
+        self.state.limit_version += 1;
     }
 
     fn acquire(&mut self, queue_max: u32, requests: &[Acquire]) -> Answers {
-        let declared = self.declare();
+        let declared = self.declared();
+        // A request that is refused changes nothing: a declaration counts if it lets one of the requests in.
+        let counts = |limit: &u32| {
+            requests.iter().any(|request| match self.state.entries.get(&request.holder) {
+                Some(entry) => entry.request == request.request,
+                None => self.refusal(*limit, queue_max, request).is_none(),
+            })
+        };
+        let in_vain = match declared {
+            Ok(Some(limit)) if counts(&limit) => {
+                self.replace_limit(limit);
+                None
+            }
+            Ok(limit) => limit,
+            Err(_) => None,
+        };
         self.promote();
-        Answers::Acquire(
-            requests.iter().map(|request| self.acquire_one(queue_max, declared, request)).collect(),
-        )
+        let answers = requests.iter().map(|request| match (declared, in_vain) {
+            (Err(refusal), _) => self.acquire_one(request, |_| Some(refusal)),
+            (_, Some(limit)) => self.acquire_one(request, |run| {
+                Some(run.refusal(limit, queue_max, request).unwrap_or(Refusal::NoPermits))
+            }),
+            _ => self.acquire_one(request, |run| run.refusal(run.state.limit, queue_max, request)),
+        });
+        Answers::Acquire(answers.collect())
     }
 
-    fn acquire_one(&mut self, queue_max: u32, declared: Result<(), Refusal>, request: &Acquire) -> Acquired {
+    /// Why a request of a new holder can be neither granted nor queued under `limit`, if it can not.
+    fn refusal(&self, limit: u32, queue_max: u32, request: &Acquire) -> Option<Refusal> {
+        let waiting = self.state.queue.len() as u64;
+        if request.weight > limit {
+            Some(Refusal::ExceedsLimit)
+        } else if waiting == 0 && self.fits(limit, request.weight) {
+            None
+        } else if !request.wait {
+            let is_free = self.state.held + u64::from(request.weight) <= limit.into();
+            let held_back = self.is_recovering() && waiting == 0 && is_free && !self.state.paused;
+            Some(if held_back { Refusal::Recovering } else { Refusal::NoPermits })
+        } else if waiting >= u64::from(queue_max) {
+            Some(Refusal::QueueFull)
+        } else {
+            None
+        }
+    }
+
+    fn acquire_one(&mut self, request: &Acquire, refusal: impl FnOnce(&Self) -> Option<Refusal>) -> Acquired {
         if let Some(entry) = self.state.entries.get(&request.holder) {
             if entry.request != request.request {
                 return Acquired::Refused(Refusal::AlreadyHeld);
@@ -285,25 +348,17 @@ impl<'a> Run<'a> {
                 Place::Waiting(ticket) => Acquired::Waiting { position: self.state.position(ticket) },
             };
         }
-        if let Err(refusal) = declared {
+        if let Some(refusal) = refusal(self) {
             return Acquired::Refused(refusal);
         }
-        if request.weight > self.state.limit {
-            return Acquired::Refused(Refusal::ExceedsLimit);
-        }
         let waiting = self.state.queue.len() as u64;
-        let fits = waiting == 0 && self.fits(request.weight);
-        if !fits && !request.wait {
-            return Acquired::Refused(Refusal::NoPermits);
-        }
-        if !fits && waiting >= u64::from(queue_max) {
-            return Acquired::Refused(Refusal::QueueFull);
-        }
-        let ticket = self.state.last_ticket + 1;
+        let fits = waiting == 0 && self.fits(self.state.limit, request.weight);
+        // A ticket is the time at which it was given, as a token is.
+        let ticket = self.now_us.max(self.state.last_ticket + 1);
         let place = Place::Waiting(ticket);
-        let Acquire { holder, request, weight, lease_ms, .. } = request.clone();
-        let entry =
-            Entry { request, session: self.command.session.clone(), weight, lease_ms, deadline: 0, place };
+        let Acquire { holder, request, weight, lease_ms, label, .. } = request.clone();
+        let session = self.command.session.clone();
+        let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
         self.state.entries.insert(holder.clone(), entry);
         if fits {
             Acquired::Granted(self.grant(&holder))
@@ -326,8 +381,10 @@ impl<'a> Run<'a> {
     }
 
     fn renew(&mut self, requests: &[Renew]) -> Answers {
-        // Declared only so that a forgotten limit does not keep forgotten holders out.
-        let _ = self.declare();
+        // A forgotten limit must not keep forgotten holders out.
+        if let Ok(Some(limit)) = self.declared() {
+            self.replace_limit(limit);
+        }
         let mut answers: Vec<Renewed> = requests.iter().map(|renew| self.renew_one(renew)).collect();
         self.promote();
         // Waiters are answered as they stand after the promotion.
@@ -396,10 +453,9 @@ impl<'a> Run<'a> {
         }
         let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
-        let Renew { holder, request, weight, lease_ms, .. } = renew.clone();
-        let place = Place::Holding(grant);
-        let entry =
-            Entry { request, session: self.command.session.clone(), weight, lease_ms, deadline: 0, place };
+        let Renew { holder, request, weight, lease_ms, label, .. } = renew.clone();
+        let (session, place) = (self.command.session.clone(), Place::Holding(grant));
+        let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
@@ -425,18 +481,43 @@ impl<'a> Run<'a> {
         Answers::Adopt(adopted)
     }
 
-    fn set_limit(&mut self, limit: Option<u32>, expected_version: Option<u64>) -> Answers {
+    fn set_limit(&mut self, request: &Id, change: LimitChange, expected_version: Option<u64>) -> Answers {
+        let changed = match self.state.change_made(request) {
+            Some(ChangeAnswer::Limit(changed)) => changed,
+            _ => {
+                let version = self.state.limit_version;
+                let changed = self.change_limit(change, expected_version);
+                if self.state.limit_version != version {
+                    self.state.remember_change(request, ChangeAnswer::Limit(changed));
+                }
+                changed
+            }
+        };
+        self.promote();
+        Answers::SetLimit(changed)
+    }
+
+    fn change_limit(&mut self, change: LimitChange, expected_version: Option<u64>) -> LimitChanged {
         let state = &mut self.state;
-        let wanted = limit.unwrap_or(state.limit);
-        let done = state.limit == wanted && state.pinned == limit.is_some();
-        let expected = expected_version.is_none_or(|version| version == state.limit_version);
-        if !done && expected {
-            state.limit = wanted;
-            state.pinned = limit.is_some();
+        if expected_version.is_some_and(|version| version != state.limit_version) {
+            return LimitChanged::OtherVersion;
+        }
+        let (limit, pinned) = match change {
+            LimitChange::Set(limit) => (limit, true),
+            LimitChange::Unpin => (state.limit, false),
+            LimitChange::Adjust(_) if state.limit == 0 => return LimitChanged::NoLimit,
+            LimitChange::Adjust(number) => match u32::try_from(number.saturating_add(state.limit.into())) {
+                Ok(limit) if limit > 0 => (limit, true),
+                _ => return LimitChanged::OutOfRange,
+            },
+        };
+        let is_so = (state.limit, state.pinned) == (limit, pinned);
+        if !is_so || expected_version.is_some() {
             state.limit_version += 1;
         }
-        self.promote();
-        Answers::SetLimit(done || expected)
+        state.limit = limit;
+        state.pinned = pinned;
+        LimitChanged::Done { limit, version: state.limit_version }
     }
 
     fn pause(&mut self, paused: bool) -> Answers {
@@ -445,12 +526,17 @@ impl<'a> Run<'a> {
         Answers::Pause
     }
 
-    fn revoke(&mut self, holder: &Holder, reason: &std::sync::Arc<str>) -> Answers {
-        let mut was = Released::Unknown;
-        if self.state.entries.contains_key(holder) {
-            self.tell(holder, News::Revoked(reason.clone()));
-            was = self.forget(holder);
-        }
+    fn revoke(&mut self, request: &Id, holder: &Holder, reason: &std::sync::Arc<str>) -> Answers {
+        let was = match self.state.change_made(request) {
+            Some(ChangeAnswer::Revoked(was)) => was,
+            _ if self.state.entries.contains_key(holder) => {
+                self.tell(holder, News::Revoked(reason.clone()));
+                let was = self.forget(holder);
+                self.state.remember_change(request, ChangeAnswer::Revoked(was));
+                was
+            }
+            _ => Released::Unknown,
+        };
         self.promote();
         Answers::Revoke(was)
     }
@@ -469,17 +555,17 @@ impl<'a> Run<'a> {
                     weight: entry.weight,
                     grant,
                     lease_remaining_ms,
+                    label: entry.label.clone(),
                 })
             });
-        let waiters = state.queue.values().take(max).map(|holder| {
-            let weight = state.entries[holder].weight;
-            InspectedWaiter { holder: holder.clone(), weight }
+        let waiters = state.queue.iter().take(max).map(|(ticket, holder)| {
+            let Entry { weight, label, .. } = &state.entries[holder];
+            InspectedWaiter { holder: holder.clone(), weight: *weight, ticket: *ticket, label: label.clone() }
         });
         Answers::Inspect(Inspection {
             held: state.held,
             waiting: state.queue.len() as u64,
             paused: state.paused,
-            recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
             holders: holders.collect(),
             waiters: waiters.collect(),
         })
@@ -491,7 +577,7 @@ impl<'a> Run<'a> {
             state.slots_made = 0;
             state.free.clear();
         }
-        if self.command.longest_lease_ms() > 0 && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
+        if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
         let stays = self.existed || !state.entries.is_empty() || state.pinned || state.paused;
@@ -509,6 +595,8 @@ impl<'a> Run<'a> {
             limit: state.limit,
             limit_version: state.limit_version,
             pinned: state.pinned,
+            recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
+            replaced_limit: self.replaced_limit,
             answers,
         };
         (stays.then_some(self.state), reply, self.events)

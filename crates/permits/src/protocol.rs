@@ -12,15 +12,19 @@ mod names;
 use std::sync::Arc;
 
 pub use self::names::{
-    Holder, Id, Invalid, MAX_LEASE_MS, MIN_LEASE_MS, Name, check_lease, check_prefix, check_reason,
+    Holder, Id, Invalid, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, check_lease, check_prefix, check_reason,
 };
 
 /// The most requests that one command may carry. Longer batches are sent in parts.
 pub const MAX_BATCH: usize = 500;
 
 /// The shortest recovery window, in milliseconds. A store that has lost its state knows no longer lease than that
-/// of the first who comes; holders with longer ones must have time to reconnect all the same.
+/// of the first command; holders with longer leases must have time to reconnect as well.
 pub const MIN_WINDOW_MS: u64 = 1000;
+
+/// The longest window of [`Recovery::Interval`], in milliseconds. The window covers reconnecting, which takes a
+/// connected holder a fraction of a second however long its lease is.
+pub const MAX_INTERVAL_WINDOW_MS: u64 = 5000;
 
 /// How long a new era holds back free capacity, for holders that the store may have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,8 +32,8 @@ pub const MIN_WINDOW_MS: u64 = 1000;
 pub enum Recovery {
     /// Not at all: after a restart that lost state, more than the limit may be held for up to a lease.
     Off,
-    /// One renewal interval (a third of the longest lease that the store has seen), at least 1 s: every connected
-    /// holder has renewed by then, for it tries to reconnect twice a second at least, and renews at once.
+    /// A third of the longest lease that the store has seen, at least 1 s and at most 5 s: a connected holder tries to
+    /// reconnect twice a second at least, and renews at once.
     #[default]
     Interval,
     /// The longest lease that the store has seen, at least 1 s: also a holder that cannot reach the store has
@@ -42,7 +46,7 @@ impl Recovery {
     pub fn window_ms(self, lease_max_ms: u64) -> u64 {
         match self {
             Self::Off => 0,
-            Self::Interval => MIN_WINDOW_MS.max(lease_max_ms / 3),
+            Self::Interval => (lease_max_ms / 3).clamp(MIN_WINDOW_MS, MAX_INTERVAL_WINDOW_MS),
             Self::Strict => MIN_WINDOW_MS.max(lease_max_ms),
         }
     }
@@ -79,14 +83,17 @@ pub struct Command {
 }
 
 impl Command {
-    /// The longest lease that the command speaks of, in milliseconds. Whoever only looks speaks of none: that keeps
-    /// no semaphore alive, and makes no recovery window longer.
+    /// Whether the command only looks: it keeps no semaphore alive, and makes no recovery window longer.
+    pub fn only_looks(&self) -> bool {
+        matches!(self.operation, Operation::Inspect { .. })
+    }
+
+    /// The longest lease that the command speaks of, in milliseconds.
     pub fn longest_lease_ms(&self) -> u64 {
         let requested = match &self.operation {
             Operation::Acquire { requests, .. } => requests.iter().map(|request| request.lease_ms).max(),
             Operation::Renew(requests) => requests.iter().map(|renew| renew.lease_ms).max(),
             Operation::Adopt(adopt) => Some(adopt.lease_ms),
-            Operation::Inspect { .. } => return 0,
             _ => None,
         };
         self.lease_ms.max(requested.unwrap_or(0))
@@ -109,17 +116,21 @@ pub enum Operation {
     Renew(Vec<Renew>),
     /// Give a permit to this session, under a new request id: whoever had it can do nothing with it any more.
     Adopt(Adopt),
-    /// Set and pin the limit (`Some`), or let programs declare it again (`None`).
+    /// Change the limit, or lift its pin.
     SetLimit {
-        /// The new limit.
-        limit: Option<u32>,
-        /// Refuse unless the limit's version is this one.
+        /// Names this change: sent again, it has one effect and one answer.
+        request: Id,
+        /// The change.
+        change: LimitChange,
+        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any case.
         expected_version: Option<u64>,
     },
     /// Stop (`true`) or resume (`false`) granting.
     Pause(bool),
     /// Take a holder's place or permit away.
     Revoke {
+        /// Names this revocation: sent again, it has one effect and one answer.
+        request: Id,
         /// Whose.
         holder: Holder,
         /// Why: printable text, handed to the holder.
@@ -130,6 +141,17 @@ pub enum Operation {
         /// At most so many holders, and so many waiters.
         max: u32,
     },
+}
+
+/// A change of the limit by an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitChange {
+    /// Set and pin this limit. Without an expected version it is done already where it is so already.
+    Set(u32),
+    /// Add this number to the limit, and pin the sum.
+    Adjust(i64),
+    /// Let programs declare the limit again.
+    Unpin,
 }
 
 /// A request for units.
@@ -145,6 +167,8 @@ pub struct Acquire {
     pub lease_ms: u64,
     /// Stand in line if it cannot be granted at once.
     pub wait: bool,
+    /// A note for people.
+    pub label: Label,
 }
 
 /// A request to forget an entry.
@@ -169,6 +193,8 @@ pub struct Renew {
     pub lease_ms: u64,
     /// What the session holds, if it holds: with it, a permit that the store forgot can be put back.
     pub grant: Option<Grant>,
+    /// Its label, to be put back with it.
+    pub label: Label,
 }
 
 /// A request to take over a permit that another session lets go of.
@@ -213,6 +239,10 @@ pub struct Reply {
     pub limit_version: u64,
     /// Whether an operator pinned the limit.
     pub pinned: bool,
+    /// How long free capacity is still held back, in milliseconds; 0 when not recovering.
+    pub recovering_ms: u64,
+    /// The limit that the command's declaration has replaced, if it has replaced one.
+    pub replaced_limit: Option<u32>,
     /// The answers, in the order of the requests.
     pub answers: Answers,
 }
@@ -228,14 +258,33 @@ pub enum Answers {
     Renew(Vec<Renewed>),
     /// To [`Operation::Adopt`]: whether there was such a permit.
     Adopt(bool),
-    /// To [`Operation::SetLimit`]: whether it was done. If not, the version was another.
-    SetLimit(bool),
+    /// To [`Operation::SetLimit`].
+    SetLimit(LimitChanged),
     /// To [`Operation::Pause`].
     Pause,
     /// To [`Operation::Revoke`].
     Revoke(Released),
     /// To [`Operation::Inspect`].
     Inspect(Inspection),
+}
+
+/// The answer to a [`LimitChange`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub enum LimitChanged {
+    /// It was done, now or by an earlier call of the same request. The limit and its version after it.
+    Done {
+        /// The limit; 0 if none is stored.
+        limit: u32,
+        /// Its version.
+        version: u64,
+    },
+    /// The version is another.
+    OtherVersion,
+    /// There is no limit to adjust.
+    NoLimit,
+    /// The sum is no limit: below 1, or above 2^32 − 1.
+    OutOfRange,
 }
 
 /// The answer to one [`Acquire`].
@@ -255,8 +304,10 @@ pub enum Acquired {
 /// Why an [`Acquire`] was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not now: units are taken, others wait, the semaphore is paused, or the store recovers.
+    /// Not now: units are taken, others wait, or the semaphore is paused.
     NoPermits,
+    /// Not now: the units are free, and the store holds them back because it recovers.
+    Recovering,
     /// Never: it asks for more than the limit.
     ExceedsLimit,
     /// This holder holds or waits already, by another request.
@@ -271,6 +322,7 @@ pub enum Refusal {
 
 /// The answer to one [`Release`]: what the entry was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum Released {
     /// It held; its units are free.
     Held,
@@ -337,8 +389,6 @@ pub struct Inspection {
     pub waiting: u64,
     /// Whether granting is stopped.
     pub paused: bool,
-    /// How long free capacity is still held back, in milliseconds; 0 when not recovering.
-    pub recovering_ms: u64,
     /// Holders, by the end of their lease, soonest first.
     pub holders: Vec<InspectedHolder>,
     /// Waiters, first in line first.
@@ -356,6 +406,8 @@ pub struct InspectedHolder {
     pub grant: Grant,
     /// How long its lease still runs, in milliseconds.
     pub lease_remaining_ms: u64,
+    /// Its label.
+    pub label: Label,
 }
 
 /// A waiter, listed.
@@ -365,4 +417,8 @@ pub struct InspectedWaiter {
     pub holder: Holder,
     /// The units it asks for.
     pub weight: u32,
+    /// Its place in line. A ticket is the time at which it was given, as a token is.
+    pub ticket: u64,
+    /// Its label.
+    pub label: Label,
 }

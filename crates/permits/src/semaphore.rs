@@ -11,7 +11,8 @@ use crate::error::{AcquireError, AdminError};
 use crate::model::INSPECT_MAX;
 use crate::permit::Permit;
 use crate::protocol::{
-    Answers, Holder, Invalid, Name, Operation, Released, Reply, check_lease, check_reason,
+    Answers, Holder, Invalid, Label, LimitChange, LimitChanged, Name, Operation, Released, Reply,
+    check_lease, check_reason,
 };
 use crate::session::message::{Message, Opening, Wait};
 use crate::session::{Pending, Session, Wanted};
@@ -48,6 +49,7 @@ pub struct Semaphore {
 pub struct AcquireOptions {
     weight: u32,
     holder: Option<String>,
+    label: Option<String>,
     wait: Wait,
     lease: Option<Duration>,
     renew: bool,
@@ -62,7 +64,7 @@ impl Default for AcquireOptions {
 impl AcquireOptions {
     /// One unit, a holder of its own, waiting without limit, the client's lease, renewed in the background.
     pub fn new() -> Self {
-        Self { weight: 1, holder: None, wait: Wait::Forever, lease: None, renew: true }
+        Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, renew: true }
     }
 
     /// How many units: at least 1, at most the limit.
@@ -77,6 +79,14 @@ impl AcquireOptions {
     #[must_use]
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
+        self
+    }
+
+    /// A note for people, shown beside the holder by [`Semaphore::inspect`]: at most 120 bytes of printable UTF-8. Many
+    /// holders may have the same. None unless set.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
         self
     }
 
@@ -172,6 +182,7 @@ impl Semaphore {
         }
         let wanted = Wanted {
             holder: options.holder.map(|holder| Holder::new(&holder)).transpose()?,
+            label: Label::new(options.label.as_deref().unwrap_or_default())?,
             weight: options.weight,
             lease: options.lease,
             wait: options.wait,
@@ -193,16 +204,35 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub async fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
-        limit_set(self.start_setting_limit(Some(limit), None)?.await, None)
+        self.limit_changed(self.start_changing_limit(LimitChange::Set(limit), None)?.await, None)
+            .map(|(_, version)| version)
     }
 
     /// Like [`Semaphore::set_limit`], but only if the limit is still at `version`, as [`Semaphore::inspect`]
-    /// showed it.
+    /// showed it. Of several changes at one version one succeeds, also if they set the same limit.
     ///
     /// # Errors
-    /// [`AdminError::VersionMismatch`] if it is not.
+    /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered as the first
+    /// one was, unless 32 other changes of this semaphore have come between.
     pub async fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
-        limit_set(self.start_setting_limit(Some(limit), Some(version))?.await, Some(version))
+        let expected = Some(version);
+        let answer = self.start_changing_limit(LimitChange::Set(limit), expected)?.await;
+        self.limit_changed(answer, expected).map(|(_, version)| version)
+    }
+
+    /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit. Calls of
+    /// several sessions add up.
+    ///
+    /// # Errors
+    /// [`AdminError::NoLimit`] if no limit is stored, [`AdminError::LimitOutOfRange`] if the sum is below 1 or above
+    /// 2^32 − 1. A call whose reply was lost is sent again and counts once, unless 32 other changes of this semaphore
+    /// have come between.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub async fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
+        let answer = self.start_changing_limit(LimitChange::Adjust(number), None)?.await;
+        self.limit_changed(answer, None).map(|(limit, _)| limit)
     }
 
     /// Lets programs declare the limit again. The limit stays until one does. Returns its new version.
@@ -210,18 +240,37 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn unpin(&self) -> Result<u64, AdminError> {
-        limit_set(self.start_setting_limit(None, None)?.await, None)
+        self.limit_changed(self.start_changing_limit(LimitChange::Unpin, None)?.await, None)
+            .map(|(_, version)| version)
     }
 
-    pub(crate) fn start_setting_limit(
+    pub(crate) fn start_changing_limit(
         &self,
-        limit: Option<u32>,
+        change: LimitChange,
         expected_version: Option<u64>,
     ) -> Result<Answering, AdminError> {
-        if limit == Some(0) {
+        if change == LimitChange::Set(0) {
             Err(Invalid::ZeroLimit)?;
         }
-        self.administer(Operation::SetLimit { limit, expected_version })
+        let request = self.session.new_request();
+        self.administer(Operation::SetLimit { request, change, expected_version })
+    }
+
+    /// The limit and its version after a change.
+    pub(crate) fn limit_changed(
+        &self,
+        answer: Answered,
+        expected: Option<u64>,
+    ) -> Result<(u32, u64), AdminError> {
+        let Reply { answers, limit, limit_version: version, .. } = answered(answer)?;
+        match answers {
+            Answers::SetLimit(LimitChanged::Done { limit, version }) => Ok((limit, version)),
+            Answers::SetLimit(LimitChanged::NoLimit) => {
+                Err(AdminError::NoLimit { semaphore: self.name.clone()?.to_string() })
+            }
+            Answers::SetLimit(LimitChanged::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
+            _ => Err(AdminError::VersionMismatch { expected: expected.unwrap_or_default(), version, limit }),
+        }
     }
 
     /// Stops granting. Holders keep what they hold; waiters wait. It stays so until [`Semaphore::resume`].
@@ -241,7 +290,8 @@ impl Semaphore {
     }
 
     /// Takes a holder's permit or place in line away, and tells it why (at most 1,000 bytes). Returns whether
-    /// there was anything to take.
+    /// there was anything to take. A call whose reply was lost is sent again and answered as the first one was, unless 32
+    /// other changes of this semaphore have come between.
     ///
     /// The holder hears it at once if it is connected, and otherwise at its next renewal. Until it has heard
     /// it, it may go on working while another is granted its units: revoke who does not answer, or accept that.
@@ -254,7 +304,8 @@ impl Semaphore {
 
     pub(crate) fn start_revoking(&self, holder: &str, reason: &str) -> Result<Answering, AdminError> {
         let (holder, reason) = (Holder::new(holder)?, check_reason(reason)?);
-        self.administer(Operation::Revoke { holder, reason })
+        let request = self.session.new_request();
+        self.administer(Operation::Revoke { request, holder, reason })
     }
 
     /// Who holds and who waits: at most 1,000 of each.
@@ -295,11 +346,14 @@ impl Semaphore {
             token: holder.grant.token,
             lease_remaining: Duration::from_millis(holder.lease_remaining_ms),
             age: Duration::from_micros(reply.now_us.saturating_sub(holder.grant.token)),
+            label: text(&holder.label),
         });
         let waiters = listed.waiters.into_iter().enumerate().map(|(position, waiter)| WaiterInfo {
             holder: waiter.holder.to_string(),
             weight: waiter.weight,
             position: position as u64,
+            age: Duration::from_micros(reply.now_us.saturating_sub(waiter.ticket)),
+            label: text(&waiter.label),
         });
         Ok(Inspection {
             name,
@@ -309,11 +363,16 @@ impl Semaphore {
             paused: listed.paused,
             held: listed.held,
             waiting: listed.waiting,
-            recovering: Duration::from_millis(listed.recovering_ms),
+            recovering: Duration::from_millis(reply.recovering_ms),
             holders: holders.collect(),
             waiters: waiters.collect(),
         })
     }
+}
+
+/// A label as people see it.
+fn text(label: &Label) -> Option<String> {
+    Some(label.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// An answer on its way, and arrived. If the channel has closed the client has.
@@ -322,16 +381,6 @@ pub(crate) type Answered = Result<Result<Reply, AdminError>, oneshot::error::Rec
 
 pub(crate) fn answered(answer: Answered) -> Result<Reply, AdminError> {
     answer.unwrap_or(Err(AdminError::Closed))
-}
-
-pub(crate) fn limit_set(answer: Answered, expected: Option<u64>) -> Result<u64, AdminError> {
-    let Reply { answers, limit, limit_version: version, .. } = answered(answer)?;
-    match (answers, expected) {
-        (Answers::SetLimit(false), Some(expected)) => {
-            Err(AdminError::VersionMismatch { expected, version, limit })
-        }
-        _ => Ok(version),
-    }
 }
 
 pub(crate) fn revoked(answer: Answered) -> Result<bool, AdminError> {
@@ -381,6 +430,8 @@ pub struct HolderInfo {
     /// How long ago it was granted, by the store's clock. A token is the time of its grant, or a little more where
     /// the clock has not moved on since the grant before; so this is never too long, unless that clock was set.
     pub age: Duration,
+    /// Its label, if it was given one.
+    pub label: Option<String>,
 }
 
 /// A waiter, in an [`Inspection`].
@@ -393,4 +444,9 @@ pub struct WaiterInfo {
     pub weight: u32,
     /// How many stand before it.
     pub position: u64,
+    /// For how long it has waited, by the store's clock: exact as the age of a holder is. Counted anew if its place in
+    /// line was lost.
+    pub age: Duration,
+    /// Its label, if it was given one.
+    pub label: Option<String>,
 }

@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use permits::model::{self, State};
-use permits::protocol::{Command, Event, Reply};
+use permits::protocol::{Command, Event, LimitChange, Reply};
 use permits::store::Signal;
 use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
 use permits_testkit::{Connection, Server};
@@ -33,6 +33,7 @@ use support::dump;
 use support::run::cases_until;
 use support::steps::{
     Action, Claiming, Elapse, Fault, History, Naming, SESSIONS, Step, Version, crowded_histories, histories,
+    parts,
 };
 use support::world::World;
 
@@ -108,7 +109,12 @@ impl Redis {
         world.pass(step, state);
         match step.fault {
             Some(Fault::RestartEmpty { .. } | Fault::Flush) => self.call(&["FLUSHALL"])?,
-            Some(Fault::EvictState) => self.call(&["DEL", &keys_of(PREFIX, &world.name)[0]])?,
+            Some(Fault::LoseKeys(bits)) => {
+                let keys = keys_of(PREFIX, &world.name);
+                for part in parts(bits) {
+                    self.call(&["DEL", &keys[part as usize]])?;
+                }
+            }
             Some(Fault::ForgetScripts) => self.call(&["SCRIPT", "FLUSH"])?,
             Some(Fault::Restart | Fault::Uptime { .. }) | None => {}
         }
@@ -234,7 +240,7 @@ fn written(steps: Vec<Step>, met: &[&'static str]) {
 }
 
 fn limit(limit: u32) -> Step {
-    Step::plain(Action::SetLimit { limit: Some(limit), version: Version::Any })
+    Step::plain(Action::SetLimit { change: LimitChange::Set(limit), version: Version::Any, again: false })
 }
 
 fn crowd(count: usize) -> Step {

@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use permits::model::{self, Server as Told, State};
+use permits::model::{self, Part, Server as Told, State};
 use permits::protocol::{
-    Acquire, Adopt, Answers, Command, Declaration, Grant, Holder, Id, Name, Operation, Recovery, Release,
-    Renew, Renewed, Reply,
+    Acquire, Adopt, Answers, Command, Declaration, Grant, Holder, Id, Label, LimitChange, Name, Operation,
+    Recovery, Release, Renew, Renewed, Reply,
 };
 use permits::store::StoreError;
 use permits::store::redis::rights;
@@ -28,7 +28,8 @@ use support::dump;
 
 const COMMANDS: [&str; 8] =
     ["acquire", "adopt", "inspect", "pause", "release", "renew", "revoke", "set_limit"];
-const SHARED: [&str; 7] = ["begin", "clock", "entries", "finish", "promote", "reclaim", "slots"];
+const SHARED: [&str; 9] =
+    ["begin", "changes", "clock", "entries", "finish", "judge", "promote", "reclaim", "slots"];
 
 /// Executed when a connection is made.
 const CHECK: &str = "check";
@@ -235,6 +236,14 @@ impl Both {
         both
     }
 
+    /// From an empty server again, later.
+    fn again(&mut self) {
+        let now_us = self.now_us + 100_000_000;
+        self.call(&["FLUSHALL"]);
+        self.state = None;
+        self.set_time(now_us);
+    }
+
     fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
         let told = ["now_us", &now_us.to_string(), "run_id", "run", "uptime_ms", "1000000000"];
@@ -272,12 +281,16 @@ impl Both {
     /// A and B hold, C and D wait, and the slot of another one is free.
     fn full() -> Self {
         let mut both = Self::start();
-        both.same(&acquire(&["x", "a", "b"]));
-        both.same(&release("x"));
-        both.same(&Operation::SetLimit { limit: Some(2), expected_version: None });
-        both.same(&Operation::SetLimit { limit: None, expected_version: None });
-        both.same(&acquire(&["c", "d"]));
+        both.fill();
         both
+    }
+
+    fn fill(&mut self) {
+        self.same(&acquire(&["x", "a", "b"]));
+        self.same(&release("x"));
+        self.same(&change_limit("l1", LimitChange::Set(2)));
+        self.same(&change_limit("l2", LimitChange::Unpin));
+        self.same(&acquire(&["c", "d"]));
     }
 
     fn fill_memory(&mut self) {
@@ -313,14 +326,19 @@ fn command(operation: &Operation) -> Command {
 }
 
 fn acquire(holders: &[&str]) -> Operation {
+    acquire_among(holders, 10)
+}
+
+fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
     let requests = holders.iter().map(|name| Acquire {
         holder: holder(name),
         request: id(name),
         weight: 1,
         lease_ms: 3_000,
         wait: true,
+        label: Label::new("night %s").expect("it is valid"),
     });
-    Operation::Acquire { queue_max: 10, requests: requests.collect() }
+    Operation::Acquire { queue_max, requests: requests.collect() }
 }
 
 fn release(name: &str) -> Operation {
@@ -334,7 +352,12 @@ fn renew(name: &str, grant: Option<Grant>) -> Operation {
         weight: 1,
         lease_ms: 3_000,
         grant,
+        label: Label::default(),
     }])
+}
+
+fn change_limit(request: &str, change: LimitChange) -> Operation {
+    Operation::SetLimit { request: id(request), change, expected_version: None }
 }
 
 /// One of each.
@@ -351,9 +374,9 @@ fn every_operation() -> [Operation; 8] {
             grant: Grant { token: 1, slot: 0 },
             new_request: id("c"),
         }),
-        Operation::SetLimit { limit: Some(3), expected_version: None },
+        change_limit("l3", LimitChange::Adjust(2)),
         Operation::Pause(true),
-        Operation::Revoke { holder: holder("a"), reason: "".into() },
+        Operation::Revoke { request: id("r1"), holder: holder("a"), reason: "".into() },
         Operation::Inspect { max: 10 },
     ]
 }
@@ -437,10 +460,10 @@ fn without_memory_what_is_there_is_kept_freed_and_handed_on() {
     both.same(&renew("c", None));
     assert_eq!(both.same(&release("a")), Answers::Release(vec![permits::protocol::Released::Held]));
     both.same(&Operation::Pause(true));
-    both.same(&Operation::Revoke { holder: holder("b"), reason: "late".into() });
+    both.same(&Operation::Revoke { request: id("r2"), holder: holder("b"), reason: "late".into() });
     both.same(&Operation::Pause(false));
-    both.same(&Operation::SetLimit { limit: Some(1), expected_version: None });
-    both.same(&Operation::SetLimit { limit: None, expected_version: None });
+    both.same(&change_limit("l3", LimitChange::Set(1)));
+    both.same(&change_limit("l4", LimitChange::Unpin));
     both.same(&Operation::Inspect { max: 10 });
     // Leases end as ever.
     both.free_memory();
@@ -463,13 +486,64 @@ fn without_memory_a_forgotten_permit_is_put_back() {
     assert_eq!(both.same(&renew("b", Some(grant))), Answers::Renew(vec![Renewed::Held]));
 }
 
+/// Every subset of the parts of a semaphore, but none of them.
+fn subsets() -> impl Iterator<Item = Vec<Part>> {
+    let parts = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+    (1..1 << parts.len()).map(move |bits: usize| {
+        let chosen = parts.iter().enumerate().filter(|(number, _)| bits & (1 << number) != 0);
+        chosen.map(|(_, part)| *part).collect()
+    })
+}
+
+impl Both {
+    /// These keys vanish: evicted, or deleted by hand.
+    fn lose(&mut self, parts: &[Part]) {
+        for part in parts {
+            let key = self.keys[*part as usize].clone();
+            self.call(&["DEL", &key]);
+        }
+        self.state = self.state.take().and_then(|state| state.lose(parts));
+    }
+}
+
 #[test]
-fn keys_left_over_without_a_state_are_cleared_away() {
-    for operation in every_operation() {
-        let mut both = Both::full();
-        let state = both.keys[0].clone();
-        both.call(&["DEL", &state]);
-        both.state = None;
-        both.same(&operation);
+fn any_subset_of_the_keys_may_vanish_before_any_command() {
+    let mut both = Both::start();
+    for parts in subsets() {
+        for operation in every_operation() {
+            for is_full in [false, true] {
+                both.again();
+                if is_full {
+                    both.fill();
+                }
+                both.lose(&parts);
+                both.same(&operation);
+                both.same(&renew("b", None));
+                both.same(&acquire(&["e"]));
+            }
+        }
+    }
+}
+
+#[test]
+fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
+    let names: Vec<String> = (0..300).map(|number| format!("h{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut both = Both::start();
+    for parts in subsets() {
+        both.again();
+        both.same(&change_limit("l1", LimitChange::Set(200)));
+        both.same(&acquire_among(&names, 1_000));
+        both.same(&release("h7"));
+        both.lose(&parts);
+        let held = both.state.as_ref().is_some_and(|state| state.damage.is_none());
+        let Answers::Inspect(seen) = both.same(&Operation::Inspect { max: 10 }) else { unreachable!() };
+        assert_eq!(seen.held, if held { 200 } else { 0 }, "{parts:?}");
+        both.same(&renew("h1", None));
+        both.same(&acquire_among(&names, 1_000));
+        both.set_time(both.now_us + 4_000_000);
+        both.same(&Operation::Renew(Vec::new()));
+        both.same(&Operation::Renew(Vec::new()));
+        both.same(&Operation::Renew(Vec::new()));
     }
 }

@@ -208,6 +208,8 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
             let left = releases.iter().zip(answers).filter(|(_, was)| **was != Released::Unknown);
             left.map(|(release, _)| (&release.holder, Some(&release.request))).collect()
         }
+        // One that is repeated says what the first one did.
+        (Operation::Revoke { request, .. }, _) if step.was_made(request) => return Ok(()),
         (Operation::Revoke { holder, .. }, Answers::Revoke(_)) => vec![(holder, None)],
         _ => return Ok(()),
     };
@@ -247,8 +249,8 @@ pub fn conserved(state: &State) -> Result<(), String> {
     state.unsound().map_or(Ok(()), Err)
 }
 
-/// P11: what a program declares never changes a limit that an operator pinned, and the version tells of every
-/// change.
+/// P11: what a program declares never changes a limit that an operator pinned, nor does a request that is refused; and
+/// the version tells of every change.
 fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
@@ -256,7 +258,10 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
     if before.pinned && !operator && !is_same {
         return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
     }
-    if is_same != (before.limit_version == after.limit_version) {
+    // A change at a version makes a new one, whatever it sets.
+    let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
+    let is_same_version = before.limit_version == after.limit_version;
+    if is_same != is_same_version && !(is_same && at_version) {
         return Err(format!("version {} became {}", before.limit_version, after.limit_version));
     }
     let declared = match step.command.declaration {
@@ -267,6 +272,12 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
     };
     if !operator && before.limit != after.limit && Some(after.limit) != declared {
         return Err(format!("nobody asked for a limit of {}", after.limit));
+    }
+    if let Answers::Acquire(answers) = &step.reply.answers
+        && answers.iter().all(|answer| matches!(answer, Acquired::Refused(_)))
+        && !is_same
+    {
+        return Err(format!("all were refused, and the limit became {}", after.limit));
     }
     Ok(())
 }

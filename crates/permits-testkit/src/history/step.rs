@@ -86,6 +86,13 @@ impl Step {
         fresh
     }
 
+    /// Whether an operator's change was made by an earlier command.
+    pub(super) fn was_made(&self, request: &Id) -> bool {
+        self.before
+            .as_ref()
+            .is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
+    }
+
     /// What the command names: these entries may change by its word.
     pub(super) fn named(&self) -> BTreeSet<(Holder, Id)> {
         match &self.command.operation {

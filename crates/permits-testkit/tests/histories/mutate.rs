@@ -1,7 +1,8 @@
 //! Every way to change what one command answered and told. None of them is neutral: no model gives two answers.
 
 use permits::protocol::{
-    Acquired, Answers, Event, Grant, Holder, Id, Inspection, News, Refusal, Released, Renewed, Reply,
+    Acquired, Answers, Event, Grant, Holder, Id, Inspection, Label, LimitChanged, News, Refusal, Released,
+    Renewed, Reply,
 };
 use permits_testkit::history::Record;
 
@@ -24,6 +25,14 @@ fn replies(reply: &Reply) -> Vec<(String, Reply)> {
         ("limit", Reply { limit: reply.limit + 1, ..reply.clone() }),
         ("limit version", Reply { limit_version: reply.limit_version + 1, ..reply.clone() }),
         ("pinned", Reply { pinned: !reply.pinned, ..reply.clone() }),
+        ("recovering", Reply { recovering_ms: reply.recovering_ms + 1, ..reply.clone() }),
+        (
+            "replaced",
+            Reply {
+                replaced_limit: Some(reply.replaced_limit.map_or(1, |limit| limit + 1)),
+                ..reply.clone()
+            },
+        ),
         ("recheck", Reply { recheck_ms: Some(reply.recheck_ms.map_or(5, |ms| ms + 1)), ..reply.clone() }),
     ];
     if reply.sequence > 0 {
@@ -44,8 +53,10 @@ fn answers(answers: &Answers) -> Vec<Answers> {
         Answers::Release(answers) => each(answers, released).into_iter().map(Answers::Release).collect(),
         Answers::Renew(answers) => each(answers, renewed).into_iter().map(Answers::Renew).collect(),
         Answers::Adopt(done) => vec![Answers::Adopt(!done), Answers::Pause],
-        Answers::SetLimit(done) => vec![Answers::SetLimit(!done), Answers::Pause],
-        Answers::Pause => vec![Answers::SetLimit(true)],
+        Answers::SetLimit(changed) => {
+            changes(*changed).into_iter().map(Answers::SetLimit).chain([Answers::Pause]).collect()
+        }
+        Answers::Pause => vec![Answers::SetLimit(LimitChanged::OtherVersion)],
         Answers::Revoke(was) => released(was).into_iter().map(Answers::Revoke).collect(),
         Answers::Inspect(seen) => inspections(seen).into_iter().map(Answers::Inspect).collect(),
     }
@@ -79,6 +90,7 @@ fn grants(Grant { token, slot }: Grant) -> [Grant; 3] {
 fn acquired(answer: &Acquired) -> Vec<Acquired> {
     let refusals = [
         Refusal::NoPermits,
+        Refusal::Recovering,
         Refusal::ExceedsLimit,
         Refusal::AlreadyHeld,
         Refusal::QueueFull,
@@ -95,6 +107,20 @@ fn acquired(answer: &Acquired) -> Vec<Acquired> {
     }
     others.retain(|other| other != answer);
     others
+}
+
+fn changes(answer: LimitChanged) -> Vec<LimitChanged> {
+    let mut others = vec![LimitChanged::OtherVersion, LimitChanged::NoLimit, LimitChanged::OutOfRange];
+    if let LimitChanged::Done { limit, version } = answer {
+        others.push(LimitChanged::Done { limit: limit + 1, version });
+        others.push(LimitChanged::Done { limit, version: version + 1 });
+    }
+    others.retain(|other| *other != answer);
+    others
+}
+
+fn other_label(label: &Label) -> Label {
+    Label::new(if label.as_str().is_empty() { "another" } else { "" }).expect("it is valid")
 }
 
 fn released(answer: &Released) -> Vec<Released> {
@@ -126,22 +152,24 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
         Inspection { held: seen.held + 1, ..seen.clone() },
         Inspection { waiting: seen.waiting + 1, ..seen.clone() },
         Inspection { paused: !seen.paused, ..seen.clone() },
-        Inspection { recovering_ms: seen.recovering_ms + 1, ..seen.clone() },
     ];
     let holders = each(&seen.holders, |holder| {
-        let mut all = vec![holder.clone(); 3];
+        let mut all = vec![holder.clone(); 4];
         all[0].holder = stranger();
         all[1].weight += 1;
         all[2].lease_remaining_ms += 1;
+        all[3].label = other_label(&holder.label);
         all.extend(
             grants(holder.grant).map(|grant| permits::protocol::InspectedHolder { grant, ..holder.clone() }),
         );
         all
     });
     let waiters = each(&seen.waiters, |waiter| {
-        let mut all = vec![waiter.clone(); 2];
+        let mut all = vec![waiter.clone(); 4];
         all[0].holder = stranger();
         all[1].weight += 1;
+        all[2].ticket += 1;
+        all[3].label = other_label(&waiter.label);
         all
     });
     all.extend(holders.into_iter().map(|holders| Inspection { holders, ..seen.clone() }));

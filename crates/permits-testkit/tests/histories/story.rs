@@ -3,8 +3,8 @@
 
 use permits::model::{Server, State, apply};
 use permits::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation,
-    Recovery, Release, Renew, Renewed, Reply,
+    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange,
+    Name, News, Operation, Recovery, Release, Renew, Renewed, Reply,
 };
 use permits_testkit::history::Record;
 
@@ -101,12 +101,33 @@ pub(crate) fn id(text: &str) -> Id {
 
 pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Operation {
     let (holder, request, lease_ms) = (holder(name), id(request), LEASE_MS);
-    Operation::Acquire { queue_max: 2, requests: vec![Acquire { holder, request, weight, lease_ms, wait }] }
+    Operation::Acquire {
+        queue_max: 2,
+        requests: vec![Acquire { holder, request, weight, lease_ms, wait, label: label(name) }],
+    }
+}
+
+/// A label for one of two holders.
+fn label(name: &str) -> Label {
+    Label::new(if name.len().is_multiple_of(2) { "by night" } else { "" }).expect("it is valid")
+}
+
+/// A change of the limit that has not been made before.
+pub(crate) fn set_limit(limit: u32) -> Operation {
+    let (request, change) = (id(&format!("limit-{limit}")), LimitChange::Set(limit));
+    Operation::SetLimit { request, change, expected_version: None }
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
     let (holder, request) = (holder(name), id(request));
-    Operation::Renew(vec![Renew { holder, request, weight: 1, lease_ms: LEASE_MS, grant }])
+    Operation::Renew(vec![Renew {
+        holder,
+        request,
+        weight: 1,
+        lease_ms: LEASE_MS,
+        grant,
+        label: label(name),
+    }])
 }
 
 /// A random history of so many commands, over flushes, and restarts with
@@ -149,11 +170,20 @@ pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
                 new_request: id(&name),
             }),
             16..19 => Operation::SetLimit {
-                limit: Some(random.u32(1..4)).filter(|_| random.bool()),
+                request: id(&format!("limit-{}", random.u32(0..50))),
+                change: match random.u8(0..4) {
+                    0 => LimitChange::Unpin,
+                    1 => LimitChange::Adjust(random.i64(-2..3)),
+                    _ => LimitChange::Set(random.u32(1..4)),
+                },
                 expected_version: (random.u8(0..3) == 0).then(|| random.u64(0..9)),
             },
             19 => Operation::Pause(random.u8(0..3) == 0),
-            20 => Operation::Revoke { holder: holder(&name), reason: "late".into() },
+            20 => Operation::Revoke {
+                request: id(&format!("revoke-{}", random.u32(0..50))),
+                holder: holder(&name),
+                reason: "late".into(),
+            },
             _ => Operation::Inspect { max: 9 },
         };
         let (reply, events) = story.send(operation);

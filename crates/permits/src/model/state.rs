@@ -6,7 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Server;
-use crate::protocol::{Grant, Holder, Id, MAX_LEASE_MS, Released};
+use crate::protocol::{Grant, Holder, Id, Label, LimitChanged, MAX_LEASE_MS, Released};
+
+/// How many changes by operators are remembered, so that one that is sent again has one effect and one answer.
+pub const CHANGES_MAX: usize = 32;
 
 /// All that a store knows of one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub struct State {
     pub held: u64,
     /// The highest token granted.
     pub last_token: u64,
-    /// The last place given in line.
+    /// The last ticket given.
     pub last_ticket: u64,
     /// Slots `0..slots_made` are in use or in `free`.
     pub slots_made: u64,
@@ -53,6 +56,56 @@ pub struct State {
     pub leases: BTreeSet<(i64, Holder)>,
     /// Slots given back, as ranges: first → last.
     pub free: BTreeMap<u64, u64>,
+    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`].
+    #[cfg_attr(feature = "local", serde(default))]
+    pub changes: Vec<Change>,
+    /// A part of what the store knew has vanished, which the next command notices.
+    #[cfg_attr(feature = "local", serde(skip))]
+    pub damage: Option<Damage>,
+}
+
+/// A change by an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct Change {
+    /// Its request.
+    pub request: Id,
+    /// Its answer.
+    pub answer: ChangeAnswer,
+}
+
+/// The answer to a change that had an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub enum ChangeAnswer {
+    /// To a change of the limit.
+    Limit(LimitChanged),
+    /// To a revocation.
+    Revoked(Released),
+}
+
+/// The parts in which a store may keep a state, each of which may vanish alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// All but the others.
+    State,
+    /// The entries.
+    Entries,
+    /// The line.
+    Queue,
+    /// The deadlines.
+    Leases,
+    /// The slots given back.
+    Free,
+}
+
+/// A loss of some parts of a state, not of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// What is left says that there was a state, and nothing else.
+    StateLost,
+    /// Only what stands in [`Part::State`] can be relied on.
+    OtherLost,
 }
 
 /// One who holds or waits.
@@ -63,6 +116,9 @@ pub struct Entry {
     pub request: Id,
     /// The session that hears of it.
     pub session: Id,
+    /// A note for people.
+    #[cfg_attr(feature = "local", serde(default))]
+    pub label: Label,
     /// Units.
     pub weight: u32,
     /// How long a renewal lasts, in milliseconds.
@@ -106,10 +162,56 @@ impl State {
             queue: BTreeMap::new(),
             leases: BTreeSet::new(),
             free: BTreeMap::new(),
+            changes: Vec::new(),
+            damage: None,
         }
     }
 
-    /// Forgets everybody: for a store that knows that none of them can be alive.
+    /// What is left after `parts` have vanished: the next command treats it as a loss of state.
+    pub fn lose(mut self, parts: &[Part]) -> Option<Self> {
+        let exists = |part: Part| match part {
+            Part::State => self.damage != Some(Damage::StateLost),
+            Part::Entries | Part::Leases => !self.entries.is_empty(),
+            Part::Queue => !self.queue.is_empty(),
+            Part::Free => !self.free.is_empty(),
+        };
+        let all = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+        let (lost, left): (Vec<Part>, Vec<Part>) =
+            all.into_iter().filter(|part| exists(*part)).partition(|part| parts.contains(part));
+        if left.is_empty() {
+            return None;
+        }
+        if lost.contains(&Part::State) {
+            self.damage = Some(Damage::StateLost);
+        } else if !lost.is_empty() {
+            self.damage = self.damage.or(Some(Damage::OtherLost));
+        }
+        Some(self)
+    }
+
+    /// What a command finds of it: no more than has not vanished.
+    pub fn found(mut self) -> Option<Self> {
+        match self.damage.take() {
+            Some(Damage::StateLost) => return None,
+            Some(Damage::OtherLost) => self.end_all(),
+            None => {}
+        }
+        Some(self)
+    }
+
+    /// The answer to a change that was made before, if that is remembered.
+    pub(super) fn change_made(&self, request: &Id) -> Option<ChangeAnswer> {
+        self.changes.iter().find(|change| change.request == *request).map(|change| change.answer)
+    }
+
+    pub(super) fn remember_change(&mut self, request: &Id, answer: ChangeAnswer) {
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.remove(0);
+        }
+        self.changes.push(Change { request: request.clone(), answer });
+    }
+
+    /// Forgets every entry: for a store that knows that none of them can be alive.
     pub fn end_all(&mut self) {
         self.held = 0;
         self.slots_made = 0;
@@ -196,7 +298,7 @@ impl State {
 
     /// Whether nobody has used it for so long that it is forgotten.
     pub fn is_expired(&self, now_ms: u64) -> bool {
-        !self.pinned && !self.paused && now_ms >= self.expires_ms
+        self.damage != Some(Damage::StateLost) && !self.pinned && !self.paused && now_ms >= self.expires_ms
     }
 
     pub(super) fn remove(&mut self, holder: &Holder) -> Released {

@@ -179,6 +179,39 @@ impl fmt::Display for Holder {
     }
 }
 
+/// A note beside a holder, shown where holders are listed: at most 120 bytes of printable UTF-8; empty for none. Many
+/// holders may have the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct Label(Arc<str>);
+
+impl Label {
+    /// The longest label, in bytes.
+    pub const MAX_BYTES: usize = 120;
+
+    /// Checks `text` and makes it a label.
+    ///
+    /// # Errors
+    /// [`Invalid`] if it is too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        check_text("the label", text, Self::MAX_BYTES).map(Self)
+    }
+
+    /// The label as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Label {
+    fn default() -> Self {
+        Self("".into())
+    }
+}
+
 /// An identifier made by this library (of a session, of one acquisition): 1 to 64 of `[A-Za-z0-9._-]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]

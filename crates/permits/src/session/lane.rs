@@ -138,6 +138,7 @@ impl Lane {
                 weight: ask.weight,
                 lease_ms: millis(ask.lease),
                 wait: ask.wait != Wait::No,
+                label: ask.label.clone(),
             });
         }
         batch
@@ -220,6 +221,7 @@ impl Entry {
                 Stage::Unconfirmed(grant) => Some(*grant),
                 _ => None,
             },
+            label: self.ask.label.clone(),
         }
     }
 

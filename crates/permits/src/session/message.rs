@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::held::Held;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, ReleaseError, RenewError};
 use crate::handle::Handle;
-use crate::protocol::{Holder, Id, Name, Operation, Reply};
+use crate::protocol::{Holder, Id, Label, Name, Operation, Reply};
 
 /// Where an answer goes. The caller may be gone: sending then fails, and what was sent comes back.
 pub(crate) type Answer<T, E> = oneshot::Sender<Result<T, E>>;
@@ -41,6 +41,7 @@ pub(crate) struct Ask {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
     pub(crate) request: Id,
+    pub(crate) label: Label,
     pub(crate) weight: u32,
     pub(crate) lease: Duration,
     pub(crate) wait: Wait,

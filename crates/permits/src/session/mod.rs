@@ -35,7 +35,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::held::Held;
 use self::message::{Ask, Message, Opening, Wait};
 use crate::error::AcquireError;
-use crate::protocol::{Holder, Id, Name, Recovery};
+use crate::protocol::{Holder, Id, Label, Name, Recovery};
 
 /// A map whose order is the same in every run, so that a simulation can be repeated. Its keys are made here or
 /// named by the program, so nobody can choose them to collide.
@@ -110,6 +110,7 @@ impl Session {
             semaphore: semaphore.clone(),
             holder,
             request: request.clone(),
+            label: wanted.label,
             weight: wanted.weight,
             lease: wanted.lease.unwrap_or(self.shared.config.lease),
             wait: wanted.wait,
@@ -125,6 +126,7 @@ impl Session {
 /// What somebody wants to acquire, checked.
 pub(crate) struct Wanted {
     pub(crate) holder: Option<Holder>,
+    pub(crate) label: Label,
     pub(crate) weight: u32,
     pub(crate) lease: Option<Duration>,
     pub(crate) wait: Wait,

@@ -13,7 +13,7 @@ use super::lane::{Entry, Stage};
 use super::message::{Answer, Ask, Leaving, Opening, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost, ReleaseError, RenewError};
-use crate::protocol::{Acquired, Adopt, Answers, Id, Name, Refusal, Released, Renewed, Reply};
+use crate::protocol::{Acquired, Adopt, Answers, Id, Label, Name, Refusal, Released, Renewed, Reply};
 use crate::store::StoreError;
 
 /// The first and the last delay before a lane whose call failed sends another.
@@ -60,10 +60,14 @@ impl Engine {
             Err(_) => {}
         }
         match (call.purpose, result) {
-            (Purpose::Acquire(ids), Ok(Reply { answers: Answers::Acquire(answers), limit, now_us, .. })) => {
+            (
+                Purpose::Acquire(ids),
+                Ok(Reply { answers: Answers::Acquire(answers), limit, recovering_ms, now_us, .. }),
+            ) => {
                 let told = Told { sent_at: call.sent_at, now_us };
+                let recovering = Duration::from_millis(recovering_ms);
                 for (request, acquired) in ids.iter().zip(answers) {
-                    self.on_acquired(&semaphore, request, acquired, limit, told, now);
+                    self.on_acquired(&semaphore, request, acquired, (limit, recovering), told, now);
                 }
             }
             (Purpose::Release(items), Ok(Reply { answers: Answers::Release(answers), .. })) => {
@@ -103,6 +107,9 @@ impl Engine {
         if reply.limit > 0 {
             lane.limit = Some(reply.limit);
         }
+        if let Some(from) = reply.replaced_limit {
+            tracing::warn!(%semaphore, from, to = reply.limit, "the limit declared here has replaced the stored one");
+        }
         match reply.recheck_ms {
             Some(0) => lane.recheck_due = true,
             Some(milliseconds) => {
@@ -118,7 +125,7 @@ impl Engine {
         semaphore: &Name,
         request: &Id,
         acquired: Acquired,
-        limit: u32,
+        (limit, recovering): (u32, Duration),
         told: Told,
         now: Moment,
     ) {
@@ -133,7 +140,7 @@ impl Engine {
             (Stage::Held(_) | Stage::Unconfirmed(_) | Stage::Pending | Stage::Waiting, _) => {}
             (Stage::Asked { .. }, Acquired::Refused(refusal)) => {
                 if let Some(entry) = self.remove(semaphore, request) {
-                    let error = self.refusal(refusal, &entry, limit);
+                    let error = self.refusal(refusal, &entry, limit, recovering);
                     answer(entry.ask, Err(error));
                 }
             }
@@ -155,11 +162,17 @@ impl Engine {
         }
     }
 
-    fn refusal(&self, refusal: Refusal, entry: &Entry, limit: u32) -> AcquireError {
+    fn refusal(&self, refusal: Refusal, entry: &Entry, limit: u32, recovering: Duration) -> AcquireError {
         let semaphore = entry.ask.semaphore.to_string();
         match refusal {
             Refusal::NoPermits => AcquireError::NoPermits,
-            Refusal::ExceedsLimit => AcquireError::ExceedsLimit { weight: entry.ask.weight, limit },
+            Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
+            Refusal::ExceedsLimit => {
+                let weight = entry.ask.weight;
+                // Below the limit in force, it exceeds the limit declared with it, which a refusal does not store.
+                let declared = entry.ask.opening.limit.filter(|_| weight <= limit);
+                AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(limit) }
+            }
             Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: entry.ask.holder.to_string() },
             Refusal::QueueFull => AcquireError::QueueFull { max: self.config.queue_max },
             Refusal::NoLimit => AcquireError::NoLimit { semaphore },
@@ -298,6 +311,7 @@ impl Engine {
             semaphore: semaphore.clone(),
             holder,
             request: request.clone(),
+            label: Label::default(),
             weight,
             lease: Duration::from_millis(lease_ms),
             wait: Wait::No,

@@ -21,7 +21,8 @@ use crate::error::{AcquireError, AdoptError};
 use crate::handle::Handle;
 use crate::model::{self, Place, Server, State};
 use crate::protocol::{
-    Acquired, Answers, Command, Event, Grant, Id, Name, News, Operation, Recovery, Released, Renewed, Reply,
+    Acquired, Answers, Command, Event, Grant, Id, Label, Name, News, Operation, Recovery, Released, Renewed,
+    Reply,
 };
 use crate::store::{Signal, StoreError};
 
@@ -313,8 +314,12 @@ impl World {
                     self.seen.granted += 1;
                     client.held.push(held);
                 }
-                Some(Err(AcquireError::NoPermits | AcquireError::TimedOut { .. } | AcquireError::Closed)) => {
-                }
+                Some(Err(
+                    AcquireError::NoPermits
+                    | AcquireError::Recovering { .. }
+                    | AcquireError::TimedOut { .. }
+                    | AcquireError::Closed,
+                )) => {}
                 Some(Err(other)) => panic!("an acquisition failed: {other}"),
                 None => client.pending.push(pending),
             }
@@ -344,7 +349,15 @@ impl World {
                     require: false,
                     declared: AtomicBool::new(false),
                 });
-                let wanted = Wanted { holder: None, weight, lease: None, wait, renew: true, opening };
+                let wanted = Wanted {
+                    holder: None,
+                    label: Label::default(),
+                    weight,
+                    lease: None,
+                    wait,
+                    renew: true,
+                    opening,
+                };
                 let name = Name::new("simulated").expect("valid");
                 client.pending.push(client.session.acquire(name, wanted));
             }
@@ -594,6 +607,8 @@ fn an_adoption_answered_while_closing_is_given_back() {
         limit: 1,
         limit_version: 1,
         pinned: false,
+        recovering_ms: 0,
+        replaced_limit: None,
         answers: Answers::Adopt(true),
     };
     client.engine.on_return(call, Ok(reply.clone()), now);
@@ -620,6 +635,7 @@ fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
     let mut now = world.now;
     let opening = Opening { limit: Some(1), require: false, declared: AtomicBool::new(false) };
     let wanted = Wanted {
+        label: Label::default(),
         holder: None,
         weight: 1,
         lease: None,
@@ -643,6 +659,8 @@ fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
             limit: 1,
             limit_version: 1,
             pinned: false,
+            recovering_ms: 0,
+            replaced_limit: None,
             answers,
         })
     };

@@ -16,8 +16,8 @@ use super::{Address, Opening, SIGNALS, Signal, Store, StoreError};
 use crate::client::new_session_id;
 use crate::examine::Finding;
 use crate::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation,
-    Recovery, Release, Released, Renew, Renewed,
+    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange,
+    LimitChanged, Name, News, Operation, Recovery, Release, Released, Renew, Renewed,
 };
 
 /// The lease of the trial's permits. Its state expires four times later.
@@ -124,11 +124,12 @@ impl Trial {
             new_request: id("c"),
         };
         self.expect("adopting", Operation::Adopt(adopt), Answers::Adopt(true)).await?;
-        let revoke = Operation::Revoke { holder: holder("second"), reason: "".into() };
+        let revoke = Operation::Revoke { request: id("d"), holder: holder("second"), reason: "".into() };
         self.expect("revoking", revoke, Answers::Revoke(Released::Held)).await?;
         self.hear("hearing of a revocation").await?;
-        let limit = Operation::SetLimit { limit: Some(2), expected_version: Some(0) };
-        self.expect("setting the limit", limit, Answers::SetLimit(false)).await?;
+        let limit =
+            Operation::SetLimit { request: id("e"), change: LimitChange::Set(2), expected_version: Some(0) };
+        self.expect("setting the limit", limit, Answers::SetLimit(LimitChanged::OtherVersion)).await?;
         self.expect("resuming", Operation::Pause(false), Answers::Pause).await?;
         Ok(woken)
     }
@@ -153,6 +154,7 @@ impl Trial {
             weight: 1,
             lease_ms: millis(LEASE),
             wait: true,
+            label: Label::default(),
         };
         match self.execute(Operation::Acquire { queue_max: 10, requests: vec![acquire] }).await? {
             Answers::Acquire(acquired) if acquired.len() == 1 => Ok(acquired[0].clone()),
@@ -238,7 +240,14 @@ fn unexpected(answer: &impl std::fmt::Debug) -> StoreError {
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> Renew {
-    Renew { holder: holder(name), request: id(request), weight: 1, lease_ms: millis(LEASE), grant }
+    Renew {
+        holder: holder(name),
+        request: id(request),
+        weight: 1,
+        lease_ms: millis(LEASE),
+        grant,
+        label: Label::default(),
+    }
 }
 
 fn release(name: &str, request: &str) -> Release {

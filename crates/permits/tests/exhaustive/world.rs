@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use permits::model::{Server, State};
 use permits::protocol::{
-    Acquire, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation, Release, Renew,
+    Acquire, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange, Name, News,
+    Operation, Release, Renew,
 };
 use permits_testkit::history::step::Step;
 
@@ -181,7 +182,8 @@ impl World {
             Action::SetLimit => {
                 self.left.limits -= 1;
                 self.limit = scope.other_limit;
-                let limit = Operation::SetLimit { limit: Some(self.limit), expected_version: None };
+                let (request, change) = (request(0, 0), LimitChange::Set(self.limit));
+                let limit = Operation::SetLimit { request, change, expected_version: None };
                 self.send(scope, 0, Declaration::Stored, limit);
             }
         }
@@ -246,12 +248,13 @@ impl World {
         let fallback = Declaration::Fallback(scope.limit);
         let (declaration, operation) = match kind {
             Kind::Acquire => {
-                let requests = vec![Acquire { holder, request, weight, lease_ms, wait: true }];
+                let label = Label::default();
+                let requests = vec![Acquire { holder, request, weight, lease_ms, wait: true, label }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {
-                let grant = call.grant;
-                (fallback, Operation::Renew(vec![Renew { holder, request, weight, lease_ms, grant }]))
+                let (grant, label) = (call.grant, Label::default());
+                (fallback, Operation::Renew(vec![Renew { holder, request, weight, lease_ms, grant, label }]))
             }
             Kind::Release => (Declaration::Stored, Operation::Release(vec![Release { holder, request }])),
         };

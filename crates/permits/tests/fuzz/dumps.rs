@@ -18,6 +18,8 @@ fn sound() -> [Pairs; 5] {
         ("pinned", "0"),
         ("paused", "0"),
         ("held", "1"),
+        ("holders", "1"),
+        ("waiting", "1"),
         ("last_token", "1790000000000000"),
         ("last_ticket", "3"),
         ("slots_made", "2"),
@@ -30,8 +32,9 @@ fn sound() -> [Pairs; 5] {
         ("recovering_until", "0"),
         ("lease_max", "15000"),
         ("expires", "1790000060000"),
+        ("changes", "s.9 2 1\n"),
     ];
-    let entries = [("web-3", "s.1 s 1 15000 1790000000000000 1"), ("web-4", "s.2 s 2 15000")];
+    let entries = [("web-3", "s.1 s 1 15000 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 ")];
     let parts: [&[(&str, &str)]; 5] = [
         &state,
         &entries,

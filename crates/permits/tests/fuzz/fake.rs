@@ -141,16 +141,16 @@ impl Shared {
 /// The reply to an operation, which is told by its arguments: all is granted, held, and released.
 fn execute(arguments: &[String]) -> String {
     let answers: Vec<String> = match arguments {
-        [first, rest @ ..] if first.parse::<u32>().is_ok() && rest.len().is_multiple_of(5) => {
-            vec![format!("{}:7\r\n:0\r\n", bulk("granted")); rest.len() / 5]
+        [first, rest @ ..] if first.parse::<u32>().is_ok() && rest.len().is_multiple_of(6) => {
+            vec![format!("{}:7\r\n:0\r\n", bulk("granted")); rest.len() / 6]
         }
-        all if all.len().is_multiple_of(6) && !all.is_empty() => {
-            vec![format!("{}:0\r\n:0\r\n", bulk("held")); all.len() / 6]
+        all if all.len().is_multiple_of(7) && !all.is_empty() => {
+            vec![format!("{}:0\r\n:0\r\n", bulk("held")); all.len() / 7]
         }
         all => vec![bulk("held"); all.len() / 2],
     };
     let parts: usize = answers.iter().map(|answer| if answer.contains(':') { 3 } else { 1 }).sum();
-    format!("*{}\r\n:5\r\n:1\r\n:-1\r\n:3\r\n:1\r\n:0\r\n{}", 6 + parts, answers.concat())
+    format!("*{}\r\n:5\r\n:1\r\n:-1\r\n:3\r\n:1\r\n:0\r\n:0\r\n:0\r\n{}", 8 + parts, answers.concat())
 }
 
 pub(crate) fn bulk(text: &str) -> String {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use permits::protocol::{Acquire, Adopt, Grant, Holder, Id, Name, Operation, Release, Renew};
+use permits::protocol::{
+    Acquire, Adopt, Grant, Holder, Id, Label, LimitChange, Name, Operation, Release, Renew,
+};
 use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_slots};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,6 +81,10 @@ fn words() -> impl Strategy<Value = Vec<u8>> {
         "again",
         "unknown",
         "no_permits",
+        "recovering",
+        "done",
+        "other_version",
+        "out_of_range",
         "exceeds_limit",
         "already_held",
         "queue_full",
@@ -167,9 +173,23 @@ fn id() -> Id {
 fn operations(count: usize) -> Vec<Operation> {
     let holder = Holder::new("web-3").expect("it is valid");
     let (request, grant) = (id(), Grant { token: 7, slot: 0 });
-    let acquire = Acquire { holder: holder.clone(), request: id(), weight: 1, lease_ms: 100, wait: true };
+    let acquire = Acquire {
+        holder: holder.clone(),
+        request: id(),
+        weight: 1,
+        lease_ms: 100,
+        wait: true,
+        label: Label::default(),
+    };
     let release = Release { holder: holder.clone(), request: id() };
-    let renew = Renew { holder: holder.clone(), request: id(), weight: 1, lease_ms: 100, grant: None };
+    let renew = Renew {
+        holder: holder.clone(),
+        request: id(),
+        weight: 1,
+        lease_ms: 100,
+        grant: None,
+        label: Label::default(),
+    };
     let adopt = Adopt {
         holder: holder.clone(),
         request: id(),
@@ -183,9 +203,9 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::Release(vec![release; count]),
         Operation::Renew(vec![renew; count]),
         Operation::Adopt(adopt),
-        Operation::SetLimit { limit: Some(1), expected_version: None },
+        Operation::SetLimit { request: id(), change: LimitChange::Set(1), expected_version: None },
         Operation::Pause(true),
-        Operation::Revoke { holder, reason: Arc::from("why") },
+        Operation::Revoke { request: id(), holder, reason: Arc::from("why") },
         Operation::Inspect { max: 9 },
     ]
 }
@@ -223,7 +243,7 @@ fn any_value_is_a_reply_or_an_error() {
 /// So the tests above get behind the first check.
 #[test]
 fn a_sound_reply_is_understood() {
-    let mut items: Vec<Sent> = [5, 1, -1, 3, 1, 0].map(Sent::Int).into();
+    let mut items: Vec<Sent> = [5, 1, -1, 3, 1, 0, 0, 0].map(Sent::Int).into();
     items.extend([Sent::Bulk(b"granted".into()), Sent::Int(7), Sent::Int(2)]);
     let reply = decode_reply(&Sent::Array(items).bytes(), &operations(1)[0], &name()).expect("it is sound");
     assert_eq!((reply.now_us, reply.limit), (5, 3));

@@ -48,7 +48,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 fn nonsense(to: &'static [&'static str]) -> impl Strategy<Value = Nonsense> {
-    let sound = "*9\r\n:5\r\n:1\r\n:-1\r\n:3\r\n:1\r\n:0\r\n$7\r\ngranted\r\n:7\r\n:0\r\n";
+    let sound = "*11\r\n:5\r\n:1\r\n:-1\r\n:3\r\n:1\r\n:0\r\n:0\r\n:0\r\n$7\r\ngranted\r\n:7\r\n:0\r\n";
     let message =
         format!(">3\r\n{}{}{}", bulk("message"), bulk("c"), bulk("1 exports\ngranted s.1 7 0 web-3"));
     let bytes = prop_oneof![

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use permits::model::{self, Server, State};
 use permits::protocol::{
-    Acquire, Command, Declaration, Holder, Id, Name, Operation, Recovery, Release, Renew,
+    Acquire, Command, Declaration, Holder, Id, Label, LimitChange, Name, Operation, Recovery, Release, Renew,
 };
 use permits::{Client, ConnectError};
 use proptest::collection::vec;
@@ -47,16 +47,22 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
         weight: 1,
         lease_ms: 15_000,
         wait: true,
+        label: Label::new("night").expect("it is valid"),
     };
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }
+}
+
+fn set_limit(limit: u32) -> Operation {
+    let request = id(&format!("s.{limit}"));
+    Operation::SetLimit { request, change: LimitChange::Set(limit), expected_version: None }
 }
 
 /// Two hold, two wait, and a slot is free.
 fn sound() -> String {
     let mut state = None;
-    send(&mut state, NOW_US, Operation::SetLimit { limit: Some(3), expected_version: None });
+    send(&mut state, NOW_US, set_limit(3));
     send(&mut state, NOW_US, acquire(0..3));
-    send(&mut state, NOW_US, Operation::SetLimit { limit: Some(2), expected_version: None });
+    send(&mut state, NOW_US, set_limit(2));
     send(&mut state, NOW_US, acquire(3..5));
     send(&mut state, NOW_US, Operation::Release(vec![Release { holder: holder(0), request: id("s.1") }]));
     serde_json::to_string(&state.expect("it is used")).expect("it can be written")
@@ -70,6 +76,7 @@ fn use_all(state: &State) {
         weight: 1,
         lease_ms: 15_000,
         grant: None,
+        label: Label::default(),
     };
     let release = |number| Release { holder: holder(number), request: id("s.1") };
     let operations = [
@@ -77,9 +84,9 @@ fn use_all(state: &State) {
         acquire(1..7),
         Operation::Renew((0..7).map(renew).collect()),
         Operation::Release((0..7).map(release).collect()),
-        Operation::SetLimit { limit: Some(5), expected_version: None },
+        set_limit(5),
         Operation::Pause(false),
-        Operation::Revoke { holder: holder(3), reason: "why".into() },
+        Operation::Revoke { request: id("s.9"), holder: holder(3), reason: "why".into() },
         Operation::Inspect { max: 100 },
     ];
     for operation in operations {

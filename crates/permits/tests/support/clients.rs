@@ -6,7 +6,7 @@
 
 use permits::model::{self, Server, State};
 use permits::protocol::{
-    Acquire, Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, Name, News, Operation,
+    Acquire, Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, Name, News, Operation,
     Recovery, Release, Renew, Renewed,
 };
 use proptest::collection::vec;
@@ -146,8 +146,14 @@ impl Clients<'_> {
     fn acquire(&mut self, who: usize, weight: u32) {
         self.made += 1;
         let request = Id::new(&format!("r{}", self.made)).expect("it is plain");
-        let asked =
-            Acquire { holder: holder(who), request: request.clone(), weight, lease_ms: LEASE_MS, wait: true };
+        let asked = Acquire {
+            holder: holder(who),
+            request: request.clone(),
+            weight,
+            lease_ms: LEASE_MS,
+            wait: true,
+            label: Label::default(),
+        };
         let client = &mut self.clients[who];
         *client = Client { belief: Belief::Waits, request, weight, renewed_ms: self.now_ms };
         let answers = self.send(who, Operation::Acquire { queue_max: 100, requests: vec![asked] });
@@ -170,7 +176,14 @@ impl Clients<'_> {
     fn renew(&mut self, who: usize) {
         let Client { belief, request, weight, .. } = self.clients[who].clone();
         let grant = if let Belief::Holds { grant, .. } = belief { Some(grant) } else { None };
-        let renewal = Renew { holder: holder(who), request, weight, lease_ms: LEASE_MS, grant };
+        let renewal = Renew {
+            holder: holder(who),
+            request,
+            weight,
+            lease_ms: LEASE_MS,
+            grant,
+            label: Label::default(),
+        };
         let known = self.state.as_ref().is_some_and(|state| state.entries.contains_key(&holder(who)));
         let Answers::Renew(answers) = self.send(who, Operation::Renew(vec![renewal])) else { unreachable!() };
         match (&answers[0], grant) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{REAP_MAX, State};
+use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
-    Acquired, Answers, Command, Event, News, Operation, Refusal, Released, Renewed, Reply,
+    Acquired, Answers, Command, Declaration, Event, Id, LimitChanged, News, Operation, Refusal, Released,
+    Renewed, Reply,
 };
 
 /// How often each thing happened.
@@ -20,6 +21,7 @@ pub(crate) const SMALL: &[&str] = &[
     "acquire: known, granted",
     "acquire: known, waiting",
     "acquire: no_permits",
+    "acquire: recovering",
     "acquire: exceeds_limit",
     "acquire: already_held",
     "acquire: queue_full",
@@ -39,7 +41,15 @@ pub(crate) const SMALL: &[&str] = &[
     "adopt: done",
     "adopt: no such permit",
     "set_limit: done",
+    "set_limit: done before",
     "set_limit: another version",
+    "set_limit: no limit",
+    "set_limit: out of range",
+    "revoke: done before",
+    "limit replaced",
+    "declared in vain",
+    "keys lost, not the state",
+    "keys lost, the state too",
     "pause",
     "resume",
     "revoke: held",
@@ -75,6 +85,10 @@ impl Coverage {
         self.add(before.is_some_and(|state| state.is_expired(now_ms)), "idle state expired");
         let before = before.filter(|state| !state.is_expired(now_ms));
         self.note_answers(before, command, reply);
+        self.add(reply.replaced_limit.is_some(), "limit replaced");
+        self.add(declared_in_vain(before, command, reply), "declared in vain");
+        self.add(damaged(before) == Some(Damage::OtherLost), "keys lost, not the state");
+        self.add(damaged(before) == Some(Damage::StateLost), "keys lost, the state too");
         for event in events {
             self.count(match event.news {
                 News::Granted(_) => "news: granted",
@@ -112,6 +126,7 @@ impl Coverage {
                         (Acquired::Granted(_), true) => "acquire: known, granted",
                         (Acquired::Waiting { .. }, true) => "acquire: known, waiting",
                         (Acquired::Refused(Refusal::NoPermits), _) => "acquire: no_permits",
+                        (Acquired::Refused(Refusal::Recovering), _) => "acquire: recovering",
                         (Acquired::Refused(Refusal::ExceedsLimit), _) => "acquire: exceeds_limit",
                         (Acquired::Refused(Refusal::AlreadyHeld), _) => "acquire: already_held",
                         (Acquired::Refused(Refusal::QueueFull), _) => "acquire: queue_full",
@@ -132,9 +147,11 @@ impl Coverage {
             (Operation::Renew(_), Answers::Renew(answers)) => self.note_renewals(before, command, answers),
             (_, Answers::Adopt(true)) => self.count("adopt: done"),
             (_, Answers::Adopt(false)) => self.count("adopt: no such permit"),
-            (_, Answers::SetLimit(true)) => self.count("set_limit: done"),
-            (_, Answers::SetLimit(false)) => self.count("set_limit: another version"),
+            (_, Answers::SetLimit(changed)) => self.note_change(before, command, *changed),
             (Operation::Pause(paused), _) => self.count(if *paused { "pause" } else { "resume" }),
+            (Operation::Revoke { request, .. }, Answers::Revoke(_)) if is_made(before, request) => {
+                self.count("revoke: done before");
+            }
             (_, Answers::Revoke(was)) => self.count(match was {
                 Released::Held => "revoke: held",
                 Released::Waiting => "revoke: waiting",
@@ -143,6 +160,17 @@ impl Coverage {
             (_, Answers::Inspect(_)) => self.count("inspect"),
             (operation, answers) => panic!("{answers:?} is no answer to {operation:?}"),
         }
+    }
+
+    fn note_change(&mut self, before: Option<&State>, command: &Command, changed: LimitChanged) {
+        let Operation::SetLimit { request, .. } = &command.operation else { return };
+        self.count(match changed {
+            LimitChanged::Done { .. } if is_made(before, request) => "set_limit: done before",
+            LimitChanged::Done { .. } => "set_limit: done",
+            LimitChanged::OtherVersion => "set_limit: another version",
+            LimitChanged::NoLimit => "set_limit: no limit",
+            LimitChanged::OutOfRange => "set_limit: out of range",
+        });
     }
 
     fn note_renewals(&mut self, before: Option<&State>, command: &Command, answers: &[Renewed]) {
@@ -201,6 +229,22 @@ impl Coverage {
         let missing = self.missing(wanted);
         assert!(missing.is_empty(), "never happened: {missing:?}; what did: {:#?}", self.counts);
     }
+}
+
+/// Whether a change was made before.
+fn is_made(before: Option<&State>, request: &Id) -> bool {
+    before.is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
+}
+
+/// A program declared another limit, and none of its requests was let in.
+fn declared_in_vain(before: Option<&State>, command: &Command, reply: &Reply) -> bool {
+    let (Declaration::Declare(limit), Some(before)) = (command.declaration, before) else { return false };
+    let Operation::Acquire { requests, .. } = &command.operation else { return false };
+    !requests.is_empty() && !before.pinned && before.limit != limit && reply.limit == before.limit
+}
+
+fn damaged(state: Option<&State>) -> Option<Damage> {
+    state.and_then(|state| state.damage)
 }
 
 fn expired(state: &State, now_ms: u64) -> usize {

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use permits::model::{Entry, Place, State};
-use permits::protocol::{Grant, Holder, Id};
+use permits::model::{Change, ChangeAnswer, Entry, Place, State};
+use permits::protocol::{Grant, Holder, Id, Label, LimitChanged, Released};
 use permits_testkit::{Connection, Resp};
 
 use super::packed;
@@ -76,6 +76,7 @@ pub(crate) fn decode(
     let mut fields: BTreeMap<&str, &str> = state.iter().copied().collect();
     let mut text = |name: &str| fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"));
     let server = text("server")?.to_owned();
+    let changes = text("changes")?;
     let mut field = |name: &str| number::<u64>(text(name)?);
     let decoded = State {
         limit: u32::try_from(field("limit")?).map_err(|error| error.to_string())?,
@@ -104,7 +105,10 @@ pub(crate) fn decode(
             .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
         free: free.iter().map(|(range, score)| decode_range(range, score)).collect::<Result<_, String>>()?,
+        changes: decode_changes(changes)?,
+        damage: None,
     };
+    check_counts(&mut fields, &decoded)?;
     check_earliest(fields.remove("earliest"), &decoded)?;
     if fields.is_empty() { Ok(decoded) } else { Err(format!("fields of the state nobody knows: {fields:?}")) }
 }
@@ -117,7 +121,10 @@ fn decode_entries(
     let tickets: BTreeMap<&str, &str> = queue.iter().copied().collect();
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
-        let parts: Vec<&str> = value.split(' ').collect();
+        // The label comes last, and may have spaces.
+        let words = if tickets.contains_key(name) { 5 } else { 7 };
+        let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
+        let label = parts.pop().unwrap_or_default();
         let (request, session, weight, lease, place) = match (&parts[..], tickets.get(name)) {
             (&[request, session, weight, lease], Some(ticket)) => {
                 (request, session, weight, lease, Place::Waiting(number(ticket)?))
@@ -132,6 +139,7 @@ fn decode_entries(
         let entry = Entry {
             request: id(request)?,
             session: id(session)?,
+            label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
             weight: number(weight)?,
             lease_ms: number(lease)?,
             deadline: number(deadline)?,
@@ -140,6 +148,38 @@ fn decode_entries(
         Ok((holder(name)?, entry))
     };
     entries.iter().map(decode).collect()
+}
+
+/// A line a change: its request, and two words of its answer.
+fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
+    let change = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let &[request, one, other] = &words[..] else { return Err(format!("the change {line:?}")) };
+        let answer = match one {
+            "held" => ChangeAnswer::Revoked(Released::Held),
+            "waiting" => ChangeAnswer::Revoked(Released::Waiting),
+            limit => {
+                let (limit, version) = (number(limit)?, number(other)?);
+                ChangeAnswer::Limit(LimitChanged::Done { limit, version })
+            }
+        };
+        Ok(Change { request: id(request)?, answer })
+    };
+    text.lines().map(change).collect()
+}
+
+/// What the Lua counts apart from the model.
+fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), String> {
+    let waiting = state.queue.len();
+    for (name, wanted) in
+        [("holders", state.entries.len() - waiting.min(state.entries.len())), ("waiting", waiting)]
+    {
+        let found = fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"))?;
+        if number::<usize>(found)? != wanted {
+            return Err(format!("{found} {name} are counted, and there are {wanted}"));
+        }
+    }
+    Ok(())
 }
 
 /// The Lua looks for what has expired only when this says so: no lease may end before it.

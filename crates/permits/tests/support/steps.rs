@@ -4,7 +4,8 @@
 //! `world` finds out which one that is. So a history stays meaningful when proptest takes steps out of it to
 //! find the shortest one that fails.
 
-use permits::protocol::{Declaration, Recovery};
+use permits::model::Part;
+use permits::protocol::{Declaration, LimitChange, Recovery};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -15,6 +16,15 @@ pub(crate) const SESSIONS: usize = 3;
 
 /// Names of semaphores, each with something that an encoding may stumble over.
 pub(crate) const NAMES: [&str; 4] = ["exports", "a b\u{e9}", "{x}:%7B", "}{"];
+
+/// The parts of a semaphore that may vanish alone, in the order of its keys.
+pub(crate) const PARTS: [Part; 5] = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+
+/// Which of [`PARTS`] these bits mean.
+pub(crate) fn parts(bits: u8) -> Vec<Part> {
+    let chosen = PARTS.iter().enumerate().filter(|(number, _)| bits & (1 << number) != 0);
+    chosen.map(|(_, part)| *part).collect()
+}
 
 /// Few holders, so that they meet.
 pub(crate) const HOLDERS: [&str; 6] = ["web-1", "web-2", "a b", " c ", "\u{fc}%s-1", "{7}"];
@@ -86,8 +96,8 @@ pub(crate) enum Fault {
     RestartEmpty { uptime_ms: u64 },
     /// Its data goes, and it does not restart.
     Flush,
-    /// The hash of the state alone is evicted.
-    EvictState,
+    /// Some of its keys vanish: bit by bit of [`PARTS`].
+    LoseKeys(u8),
     /// It forgets its scripts.
     ForgetScripts,
     /// It has been up for so long.
@@ -128,11 +138,16 @@ pub(crate) enum Action {
     /// Another session takes over, with what it knows of the permit or something else.
     Adopt(Naming, Claiming),
     SetLimit {
-        limit: Option<u32>,
+        change: LimitChange,
         version: Version,
+        again: bool,
     },
     Pause(bool),
-    Revoke(Naming),
+    /// A revocation; the last one once more, if `again`.
+    Revoke {
+        naming: Naming,
+        again: bool,
+    },
     Inspect {
         max: u32,
     },
@@ -274,7 +289,7 @@ fn faults() -> impl Strategy<Value = Fault> {
         3 => Just(Fault::Restart),
         4 => uptimes().prop_map(|uptime_ms| Fault::RestartEmpty { uptime_ms }),
         3 => Just(Fault::Flush),
-        1 => Just(Fault::EvictState),
+        3 => (1_u8..32).prop_map(Fault::LoseKeys),
         1 => Just(Fault::ForgetScripts),
         1 => uptimes().prop_map(|uptime_ms| Fault::Uptime { uptime_ms }),
     ]
@@ -293,7 +308,7 @@ fn actions() -> BoxedStrategy<Action> {
         4 => set_limit(small_limit().boxed()),
         2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Action::Pause),
         2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
-        2 => naming().prop_map(Action::Revoke),
+        2 => (naming(), prop::bool::weighted(0.3)).prop_map(|(naming, again)| Action::Revoke { naming, again }),
         1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
     ]
     .boxed()
@@ -317,7 +332,17 @@ fn crowded_actions() -> BoxedStrategy<Action> {
 
 fn set_limit(limits: BoxedStrategy<u32>) -> impl Strategy<Value = Action> {
     let version = prop_oneof![3 => Just(Version::Any), 1 => Just(Version::Right), 1 => Just(Version::Wrong)];
-    (option::weighted(0.6, limits), version).prop_map(|(limit, version)| Action::SetLimit { limit, version })
+    let change = prop_oneof![
+        6 => limits.prop_map(LimitChange::Set),
+        3 => Just(LimitChange::Unpin),
+        2 => (-4_i64..5).prop_map(LimitChange::Adjust),
+        1 => Just(LimitChange::Adjust(u32::MAX.into())),
+    ];
+    (change, version, prop::bool::weighted(0.2)).prop_map(|(change, version, again)| Action::SetLimit {
+        change,
+        version,
+        again,
+    })
 }
 
 fn ask() -> impl Strategy<Value = Ask> {

@@ -6,11 +6,13 @@
 
 use permits::model::{Server, State};
 use permits::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Event, Grant, Holder, Id, MAX_BATCH, Name, News, Operation,
-    Release, Renew, Renewed, Reply,
+    Acquire, Acquired, Adopt, Answers, Command, Event, Grant, Holder, Id, Label, MAX_BATCH, Name, News,
+    Operation, Release, Renew, Renewed, Reply,
 };
 
-use super::steps::{Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, Step, Version};
+use super::steps::{
+    Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, Step, Version, parts,
+};
 
 /// 2100-01-01: so late that the expiry of real keys, by the real clock, never interferes.
 const EPOCH_US: u64 = 4_102_444_800_000_000;
@@ -39,6 +41,8 @@ pub(crate) struct World {
     made: u64,
     known: Vec<Known>,
     ended: Vec<Known>,
+    /// The requests of changes by operators: of limits, and of revocations.
+    changes: [Vec<Id>; 2],
 }
 
 impl World {
@@ -52,6 +56,7 @@ impl World {
             made: 0,
             known: Vec::new(),
             ended: Vec::new(),
+            changes: Default::default(),
         }
     }
 
@@ -70,7 +75,7 @@ impl World {
     /// Lets the time of `step` pass and its fault happen; the model's state goes with it.
     pub(crate) fn pass(&mut self, step: &Step, state: &mut Option<State>) {
         self.elapse(&step.elapse, state.as_ref());
-        if matches!(step.fault, Some(Fault::RestartEmpty { .. } | Fault::Flush | Fault::EvictState)) {
+        if matches!(step.fault, Some(Fault::RestartEmpty { .. } | Fault::Flush | Fault::LoseKeys(_))) {
             // A grant takes a server more than the microsecond by which it advances the token.
             self.now_us = self.now_us.max(state.as_ref().map_or(0, |state| state.last_token + 1));
         }
@@ -81,7 +86,10 @@ impl World {
                 self.restart(uptime_ms);
                 *state = None;
             }
-            Some(Fault::Flush | Fault::EvictState) => *state = None,
+            Some(Fault::Flush) => *state = None,
+            Some(Fault::LoseKeys(bits)) => {
+                *state = state.take().and_then(|state| state.lose(&parts(bits)));
+            }
             Some(Fault::Uptime { uptime_ms }) => self.booted_us = self.now_us - uptime_ms * 1000,
         }
     }
@@ -167,24 +175,27 @@ impl World {
                 Operation::Renew(own.take(MAX_BATCH).map(renew).collect())
             }
             Action::Adopt(naming, claiming) => {
-                let Renew { holder, request, weight, lease_ms, grant } = self.renewal(naming, claiming);
+                let Renew { holder, request, weight, lease_ms, grant, .. } = self.renewal(naming, claiming);
                 let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
                 let new_request = self.fresh();
                 Operation::Adopt(Adopt { holder, request, weight, lease_ms, grant, new_request })
             }
-            Action::SetLimit { limit, version } => {
+            Action::SetLimit { change, version, again } => {
                 let right = state.map_or(0, |state| state.limit_version);
                 let expected_version = match version {
                     Version::Any => None,
                     Version::Right => Some(right),
                     Version::Wrong => Some(right + 1),
                 };
-                Operation::SetLimit { limit: *limit, expected_version }
+                let request = self.change(0, *again);
+                Operation::SetLimit { request, change: *change, expected_version }
             }
             Action::Pause(paused) => Operation::Pause(*paused),
-            Action::Revoke(naming) => {
-                Operation::Revoke { holder: self.named(naming).holder, reason: "it is late, 100 %s".into() }
-            }
+            Action::Revoke { naming, again } => Operation::Revoke {
+                request: self.change(1, *again),
+                holder: self.named(naming).holder,
+                reason: "it is late, 100 %s".into(),
+            },
             Action::Inspect { max } => Operation::Inspect { max: *max },
         }
     }
@@ -197,7 +208,7 @@ impl World {
             }
             Ask::Again { pick, wait } => {
                 let Known { holder, request, weight, lease_ms, .. } = self.named(&Naming::Known(pick));
-                Acquire { holder, request, weight, lease_ms, wait }
+                Acquire { holder, request, weight, lease_ms, wait, label: label(0) }
             }
         }
     }
@@ -206,16 +217,28 @@ impl World {
     fn acquire(&mut self, session: usize, holder: &str, weight: u32, lease_ms: u64, wait: bool) -> Acquire {
         let holder = Holder::new(holder).expect("holders are valid");
         let request = self.fresh();
+        let label = label(self.made);
         if self.known.len() < REMEMBERED {
             let (holder, request) = (holder.clone(), request.clone());
             self.known.push(Known { session, holder, request, weight, lease_ms, grant: None });
         }
-        Acquire { holder, request, weight, lease_ms, wait }
+        Acquire { holder, request, weight, lease_ms, wait, label }
     }
 
     fn fresh(&mut self) -> Id {
         self.made += 1;
         Id::new(&format!("r.{}_x-", self.made)).expect("it is plain")
+    }
+
+    /// The request of a change by an operator: a new one, or that of an earlier change.
+    fn change(&mut self, kind: usize, again: bool) -> Id {
+        if !again || self.changes[kind].is_empty() {
+            let request = self.fresh();
+            self.changes[kind].push(request);
+        }
+        let made = &self.changes[kind];
+        let back = if again { self.made as usize % made.len().min(40) } else { 0 };
+        made[made.len() - 1 - back].clone()
     }
 
     fn named(&mut self, naming: &Naming) -> Known {
@@ -303,7 +326,7 @@ impl World {
     }
 
     fn learn_renewed(&mut self, session: usize, renewal: &Renew, answer: &Renewed) {
-        let Renew { holder, request, weight, lease_ms, grant } = renewal.clone();
+        let Renew { holder, request, weight, lease_ms, grant, .. } = renewal.clone();
         match answer {
             Renewed::Lost | Renewed::ExceedsLimit => self.end(&holder, &request),
             Renewed::Again => {}
@@ -339,5 +362,10 @@ impl World {
 
 fn renew(known: &Known) -> Renew {
     let Known { holder, request, weight, lease_ms, grant, .. } = known.clone();
-    Renew { holder, request, weight, lease_ms, grant }
+    Renew { holder, request, weight, lease_ms, grant, label: label(1) }
+}
+
+/// A label, or none.
+fn label(number: u64) -> Label {
+    Label::new(if number.is_multiple_of(2) { "" } else { "night run %s, 50 %" }).expect("it is valid")
 }

@@ -179,6 +179,7 @@ mod tests {
             weight: 1,
             lease_ms: 1000,
             grant: None,
+            label: crate::protocol::Label::default(),
         };
         watch.note(&command(Operation::Renew(vec![renew])), &Answers::Renew(vec![answer]));
     }

@@ -124,6 +124,7 @@ const GROUPS: [Group; 9] = [
             // A field without a value: refused after the rights are checked, before anything is written.
             ("HSET", &[Key, Text(""), Text(""), Text("")]),
             ("HDEL", &[Key, Text("")]),
+            ("HLEN", &[Key]),
             // A score that is no number: likewise.
             ("ZADD", &[Key, Text("none"), Text("")]),
             ("ZREM", &[Key, Text("")]),

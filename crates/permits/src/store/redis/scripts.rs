@@ -13,7 +13,8 @@ use redis::{Cmd, Value};
 use super::keys;
 use crate::protocol::{
     Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder, InspectedWaiter,
-    Inspection, Name, News, Operation, Recovery, Refusal, Released, Renewed, Reply,
+    Inspection, Label, LimitChange, LimitChanged, Name, News, Operation, Recovery, Refusal, Released,
+    Renewed, Reply,
 };
 
 const CLOCK: &str = include_str!("lua/clock.lua");
@@ -23,6 +24,7 @@ const BEGIN: [&str; 4] = [
     include_str!("lua/entries.lua"),
     include_str!("lua/promote.lua"),
 ];
+const CHANGES: &str = include_str!("lua/changes.lua");
 const FINISH: &str = include_str!("lua/finish.lua");
 
 /// Tells which commands the user may not run; executes none of them.
@@ -71,16 +73,19 @@ impl Scripts {
             Script { code, hash }
         };
         Self {
-            acquire: script("acquire", include_str!("lua/acquire.lua")),
+            acquire: script(
+                "acquire",
+                concat!(include_str!("lua/judge.lua"), "\n", include_str!("lua/acquire.lua")),
+            ),
             release: script("release", include_str!("lua/release.lua")),
             renew: script(
                 "renew",
                 concat!(include_str!("lua/reclaim.lua"), "\n", include_str!("lua/renew.lua")),
             ),
             adopt: script("adopt", include_str!("lua/adopt.lua")),
-            set_limit: script("set_limit", include_str!("lua/set_limit.lua")),
+            set_limit: script("set_limit", &[CHANGES, include_str!("lua/set_limit.lua")].concat()),
             pause: script("pause", include_str!("lua/pause.lua")),
-            revoke: script("revoke", include_str!("lua/revoke.lua")),
+            revoke: script("revoke", &[CHANGES, include_str!("lua/revoke.lua")].concat()),
             inspect: script("inspect", include_str!("lua/inspect.lua")),
         }
     }
@@ -112,6 +117,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
         Recovery::Interval => "interval",
         Recovery::Strict => "strict",
     };
+    let lease = command.longest_lease_ms().cast_signed() * if command.only_looks() { -1 } else { 1 };
     let (declaration, limit) = match command.declaration {
         Declaration::Stored => ("stored", 0),
         Declaration::Declare(limit) => ("declare", limit),
@@ -121,7 +127,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
     cmd.arg(command.semaphore.as_str())
         .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
         .arg(command.session.as_str())
-        .arg(command.longest_lease_ms())
+        .arg(lease)
         .arg(recovery)
         .arg(declaration)
         .arg(limit);
@@ -138,7 +144,8 @@ fn encode_operation(cmd: &mut Cmd, operation: &Operation) {
                     .arg(request.request.as_str())
                     .arg(request.weight)
                     .arg(request.lease_ms)
-                    .arg(u8::from(request.wait));
+                    .arg(u8::from(request.wait))
+                    .arg(request.label.as_str());
             }
         }
         Operation::Release(requests) => {
@@ -154,7 +161,8 @@ fn encode_operation(cmd: &mut Cmd, operation: &Operation) {
                     .arg(renew.weight)
                     .arg(renew.lease_ms)
                     .arg(token)
-                    .arg(slot);
+                    .arg(slot)
+                    .arg(renew.label.as_str());
             }
         }
         Operation::Adopt(adopt) => {
@@ -166,8 +174,13 @@ fn encode_operation(cmd: &mut Cmd, operation: &Operation) {
                 .arg(adopt.grant.slot)
                 .arg(adopt.new_request.as_str());
         }
-        Operation::SetLimit { limit, expected_version } => {
-            cmd.arg(limit.unwrap_or(0));
+        Operation::SetLimit { request, change, expected_version } => {
+            let (kind, number) = match *change {
+                LimitChange::Set(limit) => ("set", limit.into()),
+                LimitChange::Adjust(number) => ("adjust", number),
+                LimitChange::Unpin => ("unpin", 0),
+            };
+            cmd.arg(request.as_str()).arg(kind).arg(number);
             match expected_version {
                 Some(version) => cmd.arg(version),
                 None => cmd.arg(-1),
@@ -176,8 +189,8 @@ fn encode_operation(cmd: &mut Cmd, operation: &Operation) {
         Operation::Pause(paused) => {
             cmd.arg(u8::from(*paused));
         }
-        Operation::Revoke { holder, reason } => {
-            cmd.arg(holder.as_str()).arg(&**reason);
+        Operation::Revoke { request, holder, reason } => {
+            cmd.arg(request.as_str()).arg(holder.as_str()).arg(&**reason);
         }
         Operation::Inspect { max } => {
             cmd.arg(max);
@@ -197,6 +210,7 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
     let mut fields = Fields(values.into_iter());
     let (now_us, sequence, recheck) = (fields.number()?, fields.number()?, fields.integer()?);
     let (limit, limit_version, pinned) = (fields.number()?, fields.number()?, fields.flag()?);
+    let (recovering_ms, replaced) = (fields.number()?, fields.number()?);
     let answers = match operation {
         Operation::Acquire { requests, .. } => {
             Answers::Acquire(fields.each(requests.len(), Fields::acquired)?)
@@ -204,7 +218,7 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
         Operation::Release(requests) => Answers::Release(fields.each(requests.len(), Fields::released)?),
         Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), Fields::renewed)?),
         Operation::Adopt(_) => Answers::Adopt(fields.flag()?),
-        Operation::SetLimit { .. } => Answers::SetLimit(fields.flag()?),
+        Operation::SetLimit { .. } => Answers::SetLimit(fields.limit_changed()?),
         Operation::Pause(_) => Answers::Pause,
         Operation::Revoke { .. } => Answers::Revoke(fields.released()?),
         Operation::Inspect { .. } => Answers::Inspect(fields.inspection()?),
@@ -213,7 +227,18 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
         Some(more) => Err(Malformed(format!("more than expected: {more:?}"))),
         None => {
             let recheck_ms = u64::try_from(recheck).ok();
-            Ok(Reply { now_us, sequence, recheck_ms, limit, limit_version, pinned, answers })
+            let replaced_limit = Some(replaced).filter(|limit| *limit > 0);
+            Ok(Reply {
+                now_us,
+                sequence,
+                recheck_ms,
+                limit,
+                limit_version,
+                pinned,
+                recovering_ms,
+                replaced_limit,
+                answers,
+            })
         }
     }
 }
@@ -277,6 +302,7 @@ impl Fields {
         Ok(match tag.as_str() {
             "waiting" => Acquired::Waiting { position },
             "no_permits" => Acquired::Refused(Refusal::NoPermits),
+            "recovering" => Acquired::Refused(Refusal::Recovering),
             "exceeds_limit" => Acquired::Refused(Refusal::ExceedsLimit),
             "already_held" => Acquired::Refused(Refusal::AlreadyHeld),
             "queue_full" => Acquired::Refused(Refusal::QueueFull),
@@ -311,21 +337,42 @@ impl Fields {
         })
     }
 
+    fn limit_changed(&mut self) -> Decoded<LimitChanged> {
+        let (tag, limit, version) = (self.text()?, self.number()?, self.number()?);
+        match tag.as_str() {
+            "done" => Ok(LimitChanged::Done { limit, version }),
+            "other_version" => Ok(LimitChanged::OtherVersion),
+            "no_limit" => Ok(LimitChanged::NoLimit),
+            "out_of_range" => Ok(LimitChanged::OutOfRange),
+            other => Err(Malformed(format!("unknown answer to set_limit: {other:?}"))),
+        }
+    }
+
+    fn label(&mut self) -> Decoded<Label> {
+        Label::new(&self.text()?).map_err(|invalid| Malformed(invalid.to_string()))
+    }
+
     fn inspection(&mut self) -> Decoded<Inspection> {
         let (held, waiting, paused) = (self.number()?, self.number()?, self.flag()?);
-        let (recovering_ms, holders) = (self.number()?, self.number()?);
+        let holders = self.number()?;
         let holders = self.each(holders, |fields| {
             Ok(InspectedHolder {
                 holder: fields.holder()?,
                 weight: fields.number()?,
                 grant: fields.grant()?,
                 lease_remaining_ms: fields.number()?,
+                label: fields.label()?,
             })
         })?;
-        let waiters = self.each(self.0.len() / 2, |fields| {
-            Ok(InspectedWaiter { holder: fields.holder()?, weight: fields.number()? })
+        let waiters = self.each(self.0.len() / 4, |fields| {
+            Ok(InspectedWaiter {
+                holder: fields.holder()?,
+                weight: fields.number()?,
+                ticket: fields.number()?,
+                label: fields.label()?,
+            })
         })?;
-        Ok(Inspection { held, waiting, paused, recovering_ms, holders, waiters })
+        Ok(Inspection { held, waiting, paused, holders, waiters })
     }
 }
 

@@ -1,23 +1,23 @@
--- acquire: grants each request in order, or stands it in line, or refuses it. A newcomer never overtakes.
+-- acquire: grants each request in order, or stands it in line, or refuses it. A newcomer never overtakes. A declared
+-- limit counts if it lets one of the requests in: a request that is refused changes nothing.
 -- KEYS      as in begin.lua
--- ARGV      8 the most waiters; then 5 a request: holder, request, weight, lease ms, 1 to wait or 0
+-- ARGV      8 the most waiters; then 6 a request: holder, request, weight, lease ms, 1 to wait or 0, label
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
--- Cost      about 8 calls a batch; O(log n) a request
+-- Cost      about 7 calls a batch; O(log n) a request
 
-local queue_max, count = tonumber(ARGV[8]), #ARGV
 local holders = {}
-for i = 9, count, 5 do holders[#holders + 1] = ARGV[i] end
+for i = 9, #ARGV, 6 do holders[#holders + 1] = ARGV[i] end
 
-local refusal = declare()
+local limit, refusal = declare(holders)
 promote()
-local capacity = capacity()
 
 -- What is known, as the batch goes on, and the places of those that it stood in line.
-local known, places, tickets, somebody_waits = find(holders), {}, {}, false
-local reply, n = { 0, 0, 0, 0, 0, 0 }, 6
+local places, tickets, somebody_waits = {}, {}, false
+local known = find(holders)
+local reply, n = { 0, 0, 0, 0, 0, 0, 0, 0 }, 8
 
-for i = 9, count, 5 do
+for i = 9, #ARGV, 6 do
   local holder, request, weight, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local tag, a, b = refusal, 0, 0
   local value = known[holder]
@@ -34,15 +34,11 @@ for i = 9, count, 5 do
       end
     end
   elseif not refusal then
-    local fits = s.waiting == 0 and s.held + weight <= capacity and slot_left()
-    if weight > s.limit then
-      tag = 'exceeds_limit'
-    elseif not fits and ARGV[i + 4] == '0' then
-      tag = 'no_permits'
-    elseif not fits and s.waiting >= queue_max then
-      tag = 'queue_full'
+    local fits, reason = judge(limit or s.limit, weight, ARGV[i + 4] == '1')
+    if limit or reason then
+      tag = reason or 'no_permits'
     else
-      if s.held == 0 and s.waiting == 0 then
+      if s.holders == 0 and s.waiting == 0 then
         s.created[entries_key], s.created[leases_key] = true, true
       end
       if fits then
@@ -50,10 +46,10 @@ for i = 9, count, 5 do
       else
         if s.waiting == 0 then s.created[queue_key] = true end
         tag, a, places[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
-        s.last_ticket = s.last_ticket + 1
-        tickets[#tickets + 1], tickets[#tickets + 2] = s.last_ticket, holder
+        s.last_ticket = math.max(now_us, s.last_ticket + 1)
+        tickets[#tickets + 1], tickets[#tickets + 2] = string.format('%.0f', s.last_ticket), holder
       end
-      known[holder] = put(holder, fits and a or 0, b, weight, lease, request, session)
+      known[holder] = put(holder, fits and a or 0, b, weight, lease, request, session, ARGV[i + 5])
       extend(holder, lease, fits)
     end
   end
@@ -62,5 +58,6 @@ for i = 9, count, 5 do
   n = n + 3
 end
 
-write()
+-- First: without a line nothing has looked at this key, which may be another program's.
 if #tickets > 0 then redis.call('ZADD', queue_key, unpack(tickets)) end
+write()

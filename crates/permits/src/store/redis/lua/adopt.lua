@@ -9,14 +9,14 @@
 allow_at_maxmemory()
 local value, adopted = find({ ARGV[8] })[ARGV[8]], 0
 if value then
-  local token, slot, weight, lease, request = struct.unpack(ENTRY, value)
+  local token, slot, weight, lease, request, _, label = struct.unpack(ENTRY, value)
   if (request == ARGV[9] or request == ARGV[14]) and weight == tonumber(ARGV[10]) and lease == tonumber(ARGV[11])
     and token > 0 and token == tonumber(ARGV[12]) and slot == tonumber(ARGV[13]) then
-    put(ARGV[8], token, slot, weight, lease, ARGV[14], session)
+    put(ARGV[8], token, slot, weight, lease, ARGV[14], session, label)
     extend(ARGV[8], lease, true)
     write()
     adopted = 1
   end
 end
 promote()
-local reply, somebody_waits = { 0, 0, 0, 0, 0, 0, adopted }, false
+local reply, somebody_waits = { 0, 0, 0, 0, 0, 0, 0, 0, adopted }, false

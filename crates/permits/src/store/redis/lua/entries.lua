@@ -1,15 +1,15 @@
--- Entries and leases. An entry is packed: token (0 while it waits), slot, weight, lease ms, request, session.
+-- Entries and leases. An entry is packed: token (0 while it waits), slot, weight, lease ms, request, session, label.
 -- Its score in leases is its deadline, negative while it waits: so one range is all that has expired, and
 -- holders are listed without walking the waiters.
 
-local ENTRY = '<dI4I4I4ss'
+local ENTRY = '<dI4I4I4sss'
 
 -- What is to be written, flat as HSET and ZADD take it; and the scores in it, as most of a batch have the same.
 local entries, leases, scores = {}, {}, {}
 
 -- An entry to be written. Returns it packed.
-local function put(holder, token, slot, weight, lease, request, from)
-  local value, n = struct.pack(ENTRY, token, slot, weight, lease, request, from), #entries
+local function put(holder, token, slot, weight, lease, request, from, label)
+  local value, n = struct.pack(ENTRY, token, slot, weight, lease, request, from, label), #entries
   entries[n + 1], entries[n + 2] = holder, value
   return value
 end
@@ -53,7 +53,7 @@ local function forget(listed)
     local token, slot, weight = struct.unpack(ENTRY, listed[i + 1])
     holders[#holders + 1] = listed[i]
     if token > 0 then
-      s.held = s.held - weight
+      s.held, s.holders = s.held - weight, s.holders - 1
       slots.back[#slots.back + 1], slots.sorted = -slot, false
     else
       waiters[#waiters + 1] = listed[i]

@@ -1,8 +1,9 @@
--- Ends every command, which has left `reply` with its answers from the seventh place on, and `somebody_waits`: writes
+-- Ends every command, which has left `reply` with its answers from the ninth place on, and `somebody_waits`: writes
 -- the state, sends the news, and returns
--- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, answers… }
+-- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the declaration has
+--   replaced or 0, answers… }
 
-local stays = s.existed or s.held > 0 or s.waiting > 0 or s.pinned == 1 or s.paused == 1
+local stays = s.existed or s.lost or s.held > 0 or s.waiting > 0 or s.pinned == 1 or s.paused == 1
 s.sequence = stays and s.sequence + 1 or 0
 
 if s.held > 0 then
@@ -14,11 +15,12 @@ end
 
 if stays then
   local keep = s.pinned == 1 or s.paused == 1
-  local extended = longest_lease > 0 and s.expires < now_ms + 2 * s.lease_max
+  local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  redis.call('HSET', state_key, '1', struct.pack(STATE, s.sequence, s.held, s.last_token, s.last_ticket,
-    s.slots_made, s.earliest, s.limit, s.limit_version, s.pinned, s.paused, s.checked, s.era_known, s.era_began,
-    s.recovering_until, s.lease_max, s.expires, s.server))
+  redis.call('HSET', state_key, '1', struct.pack(STATE, s.sequence, s.held, s.holders,
+    s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.limit, s.limit_version, s.pinned, s.paused,
+    s.checked, s.era_known, s.era_began, s.recovering_until, s.lease_max, s.expires, s.server))
+  if s.changes then redis.call('HSET', state_key, 'changes', s.changes) end
   if keep then
     for _, key in ipairs(s.kept and {} or KEYS) do redis.call('PERSIST', key) end
   elseif extended or s.kept or not s.existed then
@@ -33,8 +35,8 @@ for _, to in ipairs(listeners) do
   redis.call(PUBLISH, ARGV[2] .. to, message)
 end
 
-reply[1], reply[2], reply[3], reply[4], reply[5], reply[6] =
-  now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned
+reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
+  now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned, math.max(0, s.recovering_until - now_ms), s.replaced or 0
 if s.reap_cut or s.promote_cut then
   reply[3] = 0
 elseif somebody_waits then

@@ -8,4 +8,4 @@
 allow_at_maxmemory()
 s.paused = tonumber(ARGV[8])
 promote()
-local reply, somebody_waits = { 0, 0, 0, 0, 0, 0 }, false
+local reply, somebody_waits = { 0, 0, 0, 0, 0, 0, 0, 0 }, false

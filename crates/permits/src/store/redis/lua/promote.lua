@@ -2,25 +2,28 @@
 
 local news, listeners = {}, {}
 
--- How many units may be held after this command.
-local function capacity()
+-- How many units may be held after this command, under `limit`.
+local function capacity(limit)
   if s.paused == 1 then return 0 end
-  return s.recovering and math.min(s.held_at_start, s.limit) or s.limit
+  return s.recovering and math.min(s.held_at_start, limit) or limit
 end
 
--- Takes the program's word for the limit, as far as it counts. Returns why not.
-local function declare()
-  local declaration, declared_limit = ARGV[6], tonumber(ARGV[7])
-  if declaration == 'stored' then return s.limit == 0 and 'no_limit' or nil end
-  if declaration == 'require' and s.limit ~= 0 and s.limit ~= declared_limit then return 'limit_mismatch' end
-  if s.limit == 0 or (declaration == 'declare' and s.limit ~= declared_limit and s.pinned == 0) then
-    s.limit, s.limit_version = declared_limit, s.limit_version + 1
-  end
+-- The limit that the program's declaration puts in the place of the stored one, if it does; or why the program is
+-- refused.
+local function declared()
+  local declaration, limit = ARGV[6], tonumber(ARGV[7])
+  if declaration == 'stored' then return nil, s.limit == 0 and 'no_limit' or nil end
+  if declaration == 'require' and s.limit ~= 0 and s.limit ~= limit then return nil, 'limit_mismatch' end
+  if s.limit == 0 or (declaration == 'declare' and s.limit ~= limit and s.pinned == 0) then return limit end
+end
+
+local function replace_limit(limit)
+  s.replaced, s.limit, s.limit_version = s.limit, limit, s.limit_version + 1
 end
 
 -- Grants so many units. Returns the token and the slot.
 local function give(weight)
-  s.last_token, s.held = math.max(now_us, s.last_token + 1), s.held + weight
+  s.last_token, s.held, s.holders = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1
   return s.last_token, take_lowest_slot()
 end
 
@@ -34,21 +37,21 @@ end
 -- both kinds, by holder: the granted as packed, the refused as true.
 local function promote()
   local granted, refused = {}, {}
-  local room = capacity() - s.held
+  local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return granted, refused end
   local PROMOTE_MAX = 500
   local heads = redis.call('ZRANGE', queue_key, 0, math.min(PROMOTE_MAX, room) - 1)
   local found, holders, heavy, blocked = find(heads), {}, {}, false
   for _, holder in ipairs(heads) do
-    local _, _, weight, lease, request, from = struct.unpack(ENTRY, found[holder])
+    local _, _, weight, lease, request, from, label = struct.unpack(ENTRY, found[holder])
     local dead = s.reap_cut and -redis.call('ZSCORE', leases_key, holder) <= now_ms
     if not dead and weight > s.limit then
       refused[holder], heavy[#heavy + 1], heavy[#heavy + 2] = true, holder, found[holder]
       tell(from, string.format('refused %s %s', request, holder))
-    elseif not dead and weight <= room and slot_left() then
+    elseif not dead and weight <= room and slot_left(s.limit) then
       room = room - weight
       local token, slot = give(weight)
-      granted[holder], holders[#holders + 1] = put(holder, token, slot, weight, lease, request, from), holder
+      granted[holder], holders[#holders + 1] = put(holder, token, slot, weight, lease, request, from, label), holder
       extend(holder, lease, true)
       tell(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
     else

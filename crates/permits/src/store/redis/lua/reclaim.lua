@@ -26,15 +26,15 @@ local function take_slot(slot)
 end
 
 -- A holder that is not in the entries was reaped, and lost it for good, or forgotten: its token tells which.
-local function reclaim(found, holder, request, weight, lease, token, slot)
+local function reclaim(found, holder, request, weight, lease, token, slot, label)
   local forgotten = s.era_known < token and token < s.era_began
   if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
   if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
   -- Always: a later request of the batch may remove the last entry before this one is written.
   s.created[entries_key], s.created[leases_key] = true, true
   s.last_token = math.max(s.last_token, token)
-  s.held = s.held + weight
-  found[holder] = put(holder, token, slot, weight, lease, request, session)
+  s.held, s.holders = s.held + weight, s.holders + 1
+  found[holder] = put(holder, token, slot, weight, lease, request, session, label)
   extend(holder, lease, true)
   return 'held'
 end

@@ -5,7 +5,7 @@
 -- Idempotent: who has released already, or was reaped, is unknown; a late release frees nobody else's permit.
 -- Cost      about 9 calls a batch, 5 more if it grants
 
-local holders, gone, reply, somebody_waits = {}, {}, { 0, 0, 0, 0, 0, 0 }, false
+local holders, gone, reply, somebody_waits = {}, {}, { 0, 0, 0, 0, 0, 0, 0, 0 }, false
 for i = 8, #ARGV, 2 do holders[#holders + 1] = ARGV[i] end
 
 local found = find(holders)

@@ -1,24 +1,25 @@
 -- renew: a new lease for each entry, and how it stands. Puts back a holder that the store forgot. An empty
 -- batch only lets time take effect.
 -- KEYS      as in begin.lua
--- ARGV      8… 6 a request: holder, request, weight, lease ms, token and slot (0 and 0 for who does not hold)
+-- ARGV      8… 7 a request: holder, request, weight, lease ms, token and slot (0 and 0 of a waiter), label
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
 --           'again' 0 0 (forgotten, does not fit yet) | 'exceeds_limit' 0 0
 -- Idempotent. Never puts back what was reaped: see reclaim.
 -- Cost      about 6 calls a batch, and 1 a waiter for its position
 
 local holders = {}
-for i = 8, #ARGV, 6 do holders[#holders + 1] = ARGV[i] end
+for i = 8, #ARGV, 7 do holders[#holders + 1] = ARGV[i] end
 
 allow_at_maxmemory()
-declare()
-local found, reply, n, somebody_waits = find(holders), { 0, 0, 0, 0, 0, 0 }, 6, false
+local limit = declared()
+if limit then replace_limit(limit) end
+local found, reply, n, somebody_waits = find(holders), { 0, 0, 0, 0, 0, 0, 0, 0 }, 8, false
 
 -- A batch may name a holder twice, by an old request and a new one: `found` stays what would be read again.
-local function renew(holder, request, weight, lease, claimed_token, claimed_slot)
+local function renew(holder, request, weight, lease, claimed_token, claimed_slot, label)
   local claims, value = claimed_token > 0, found[holder]
   if not value then
-    return claims and reclaim(found, holder, request, weight, lease, claimed_token, claimed_slot) or 'lost'
+    return claims and reclaim(found, holder, request, weight, lease, claimed_token, claimed_slot, label) or 'lost'
   end
   local token, slot, stored_weight, stored_lease, stored_request = struct.unpack(ENTRY, value)
   if stored_request ~= request then return 'lost' end
@@ -28,7 +29,7 @@ local function renew(holder, request, weight, lease, claimed_token, claimed_slot
   if waits_too_heavy or other_grant or forgot_grant then
     forget({ holder, value })
     found[holder] = nil
-    return forgot_grant and reclaim(found, holder, request, weight, lease, claimed_token, claimed_slot)
+    return forgot_grant and reclaim(found, holder, request, weight, lease, claimed_token, claimed_slot, label)
       or waits_too_heavy and 'exceeds_limit' or 'lost'
   end
   extend(holder, stored_lease, token > 0)
@@ -36,9 +37,9 @@ local function renew(holder, request, weight, lease, claimed_token, claimed_slot
   return claims and 'held' or 'granted', token, slot
 end
 
-for i = 8, #ARGV, 6 do
+for i = 8, #ARGV, 7 do
   local tag, token, slot = renew(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]),
-    tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]))
+    tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), ARGV[i + 6])
   local granted = tag == 'granted'
   reply[n + 1], reply[n + 2], reply[n + 3] = tag, granted and token or 0, granted and slot or 0
   n = n + 3
@@ -48,7 +49,7 @@ local promoted, refused = promote()
 
 -- Waiters are answered as they stand after the promotion.
 for i, holder in ipairs(holders) do
-  n = 4 + 3 * i
+  n = 6 + 3 * i
   if reply[n] == 'waiting' then
     local value = not refused[holder] and (promoted[holder] or found[holder])
     local token, slot = 0, 0

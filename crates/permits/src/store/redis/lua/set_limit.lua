@@ -1,19 +1,39 @@
--- set_limit: sets and pins the limit, or lifts the pin. Growing grants at once; shrinking revokes nobody, and
--- refuses a waiter heavier than the new limit when it comes to the head of the line or renews.
+-- set_limit: sets or adjusts the limit and pins it, or lifts the pin. Growing grants at once; shrinking revokes nobody,
+-- and refuses a waiter heavier than the new limit when it comes to the head of the line or renews.
 -- KEYS      as in begin.lua
--- ARGV      8 the new limit, or 0 to lift the pin; 9 the version it must have, or -1
--- Returns   1 if done, 0 if the version is another
--- Idempotent: what is so already is done.
--- Cost      about 6 calls, 5 more if it grants
+-- ARGV      8 request; 9 'set' | 'adjust' | 'unpin'; 10 the limit, or what to add to it, or 0; 11 the version that the
+--           limit must have, or -1
+-- Returns   'done' limit version | 'other_version' 0 0 | 'no_limit' 0 0 | 'out_of_range' 0 0
+-- Idempotent: a request that is remembered gets its earlier answer. Without a version, what is so already is done.
+-- Cost      about 7 calls, 5 more if it grants
 
-local pin = ARGV[8] ~= '0' and 1 or 0
-local limit, expected = pin == 1 and tonumber(ARGV[8]) or s.limit, tonumber(ARGV[9])
+local MAX_LIMIT = 4294967295
+
+-- The tag of the answer.
+local function change()
+  local kind, number, expected = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
+  if expected ~= -1 and expected ~= s.limit_version then return 'other_version' end
+  local limit, pinned = s.limit, kind == 'unpin' and 0 or 1
+  if kind == 'set' then limit = number end
+  if kind == 'adjust' then
+    if s.limit == 0 then return 'no_limit' end
+    limit = s.limit + number
+    if limit < 1 or limit > MAX_LIMIT then return 'out_of_range' end
+  end
+  if expected ~= -1 or s.limit ~= limit or s.pinned ~= pinned then
+    s.limit, s.pinned, s.limit_version = limit, pinned, s.limit_version + 1
+    remember(ARGV[8], string.format('%.0f', limit), string.format('%.0f', s.limit_version))
+  end
+  return 'done'
+end
 
 allow_at_maxmemory()
-local done = s.limit == limit and s.pinned == pin
-local as_expected = expected == -1 or expected == s.limit_version
-if not done and as_expected then
-  s.limit, s.pinned, s.limit_version = limit, pin, s.limit_version + 1
-end
+local limit, version = recall(ARGV[8])
+local tag = limit and 'done' or change()
 promote()
-local reply, somebody_waits = { 0, 0, 0, 0, 0, 0, (done or as_expected) and 1 or 0 }, false
+if tag ~= 'done' then
+  limit, version = 0, 0
+elseif not limit then
+  limit, version = s.limit, s.limit_version
+end
+local reply, somebody_waits = { 0, 0, 0, 0, 0, 0, 0, 0, tag, tonumber(limit), tonumber(version) }, false

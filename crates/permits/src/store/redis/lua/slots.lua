@@ -24,8 +24,8 @@ end
 
 -- Whether there is a slot to grant. While recovering only one that this command freed will do: others may be
 -- those of holders which the store forgot, and which could then not be put back.
-local function slot_left()
-  return not s.recovering or (lowest_given_back() or math.huge) < s.limit
+local function slot_left(limit)
+  return not s.recovering or (lowest_given_back() or math.huge) < limit
 end
 
 -- The lowest free slot. Nothing is written before finish: see `write`.

@@ -7,8 +7,8 @@
 use redis::Value;
 
 use super::{
-    Command, Declaration, Event, Grant, Holder, Id, Malformed, Name, Operation, Recovery, Reply, decode,
-    decode_message,
+    Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange, Malformed, Name, Operation, Recovery,
+    Reply, decode, decode_message,
 };
 use crate::protocol::{Acquire, Adopt, Release, Renew, check_reason};
 
@@ -145,7 +145,7 @@ impl Arguments {
         let semaphore = self.parsed(|text| Name::new(text).ok())?;
         let _channel_prefix = self.text()?;
         let session = self.id()?;
-        let lease_ms = self.number()?;
+        let lease_ms = self.number::<i64>()?.unsigned_abs();
         let recovery = self.parsed(|text| match text {
             "off" => Some(Recovery::Off),
             "interval" => Some(Recovery::Interval),
@@ -187,17 +187,34 @@ impl Arguments {
                 new_request: self.id()?,
             }),
             "set_limit" => Operation::SetLimit {
-                limit: Some(self.number()?).filter(|limit| *limit > 0),
+                request: self.id()?,
+                change: self.limit_change()?,
                 expected_version: u64::try_from(self.number::<i64>()?).ok(),
             },
             "pause" => Operation::Pause(self.number::<u8>()? == 1),
             "revoke" => Operation::Revoke {
+                request: self.id()?,
                 holder: self.holder()?,
                 reason: self.parsed(|reason| check_reason(reason).ok())?,
             },
             "inspect" => Operation::Inspect { max: self.number()? },
             other => return Err(Malformed(format!("the operation {other:?}"))),
         })
+    }
+
+    fn limit_change(&mut self) -> Read<LimitChange> {
+        Ok(match self.text()?.as_str() {
+            "set" => LimitChange::Set(self.number()?),
+            "adjust" => LimitChange::Adjust(self.number()?),
+            _ => {
+                let _ = self.text()?;
+                LimitChange::Unpin
+            }
+        })
+    }
+
+    fn label(&mut self) -> Read<Label> {
+        self.parsed(|text| Label::new(text).ok())
     }
 
     fn acquire(&mut self) -> Read<Acquire> {
@@ -207,6 +224,7 @@ impl Arguments {
             weight: self.number()?,
             lease_ms: self.number()?,
             wait: self.number::<u8>()? == 1,
+            label: self.label()?,
         })
     }
 
@@ -218,6 +236,7 @@ impl Arguments {
             lease_ms: self.number()?,
             grant: Some(Grant { token: self.number()?, slot: self.number()? })
                 .filter(|grant| grant.token > 0),
+            label: self.label()?,
         })
     }
 
@@ -278,34 +297,62 @@ mod tests {
         "[a-zA-Z0-9-]{1,20}".prop_map(|text| Id::new(&text).expect("it is plain"))
     }
 
+    fn labels() -> impl Strategy<Value = Label> {
+        prop_oneof![Just(String::new()), texts()].prop_map(|text| Label::new(&text).expect("it is printable"))
+    }
+
     fn grants() -> impl Strategy<Value = Grant> {
         (1..MOST, any::<u32>()).prop_map(|(token, slot)| Grant { token, slot })
     }
 
     fn operations() -> impl Strategy<Value = Operation> {
-        let acquire = (holders(), ids(), any::<u32>(), 0..MOST, any::<bool>()).prop_map(
-            |(holder, request, weight, lease_ms, wait)| Acquire { holder, request, weight, lease_ms, wait },
+        let acquire = (holders(), ids(), any::<u32>(), 0..MOST, any::<bool>(), labels()).prop_map(
+            |(holder, request, weight, lease_ms, wait, label)| Acquire {
+                holder,
+                request,
+                weight,
+                lease_ms,
+                wait,
+                label,
+            },
         );
         let release = (holders(), ids()).prop_map(|(holder, request)| Release { holder, request });
-        let renew = (holders(), ids(), any::<u32>(), 0..MOST, prop::option::of(grants())).prop_map(
-            |(holder, request, weight, lease_ms, grant)| Renew { holder, request, weight, lease_ms, grant },
+        let renew = (holders(), ids(), any::<u32>(), 0..MOST, prop::option::of(grants()), labels()).prop_map(
+            |(holder, request, weight, lease_ms, grant, label)| Renew {
+                holder,
+                request,
+                weight,
+                lease_ms,
+                grant,
+                label,
+            },
         );
         let adopt = (holders(), ids(), any::<u32>(), 0..MOST, grants(), ids()).prop_map(
             |(holder, request, weight, lease_ms, grant, new_request)| {
                 Operation::Adopt(Adopt { holder, request, weight, lease_ms, grant, new_request })
             },
         );
-        let limits = (prop::option::of(1..=u32::MAX), prop::option::of(0..MOST));
+        let changes = prop_oneof![
+            (1..=u32::MAX).prop_map(LimitChange::Set),
+            any::<i32>().prop_map(|number| LimitChange::Adjust(number.into())),
+            Just(LimitChange::Unpin),
+        ];
+        let limits = (ids(), changes, prop::option::of(0..MOST));
         prop_oneof![
             (any::<u32>(), prop::collection::vec(acquire, 0..4))
                 .prop_map(|(queue_max, requests)| Operation::Acquire { queue_max, requests }),
             prop::collection::vec(release, 0..4).prop_map(Operation::Release),
             prop::collection::vec(renew, 0..4).prop_map(Operation::Renew),
             adopt,
-            limits.prop_map(|(limit, expected_version)| Operation::SetLimit { limit, expected_version }),
+            limits.prop_map(|(request, change, expected_version)| Operation::SetLimit {
+                request,
+                change,
+                expected_version,
+            }),
             any::<bool>().prop_map(Operation::Pause),
-            (holders(), prop_oneof![Just(String::new()), texts()])
-                .prop_map(|(holder, reason)| Operation::Revoke { holder, reason: reason.into() }),
+            (ids(), holders(), prop_oneof![Just(String::new()), texts()]).prop_map(
+                |(request, holder, reason)| Operation::Revoke { request, holder, reason: reason.into() }
+            ),
             any::<u32>().prop_map(|max| Operation::Inspect { max }),
         ]
     }
@@ -363,7 +410,7 @@ mod tests {
     fn a_record_that_is_cut_off_is_an_error() {
         let head = "5$pause 1$k 5:10000 1$r 1:0";
         let arguments = "1:8 1$a 7$p:wake: 1$s 4$1000 3$off 6$stored 1$0 1$1";
-        let reply = "1:6 5:10000 1:1 2:-1 1:5 1:1 1:0";
+        let reply = "1:8 5:10000 1:1 2:-1 1:5 1:1 1:0 1:0 1:0";
         let whole = [head, arguments, reply].concat().replace(' ', "").into_bytes();
         let record = Record::read(&whole).expect("it is whole");
         assert_eq!((record.now_us, record.command.operation), (10_000, Operation::Pause(true)));
