@@ -89,12 +89,17 @@ macro_rules! every_case {
                 the_last_declaration_counts: anything,
                 a_pinned_limit_ignores_declarations_until_unpinned: anything,
                 a_limit_changed_meanwhile_is_a_version_mismatch: anything,
+                of_two_changes_at_one_version_one_is_made: anything,
+                changes_of_several_sessions_add_up: anything,
+                a_limit_is_not_adjusted_out_of_its_range: anything,
+                a_refused_request_changes_no_limit: anything,
                 a_required_limit_is_refused_where_another_is_in_force: anything,
                 without_a_limit_nothing_is_granted: anything,
             }
             administering {
                 inspection_shows_who_holds_and_who_waits: units,
                 an_inspection_says_how_long_ago_each_was_granted: units,
+                labels_and_the_time_in_line_are_shown: anything,
                 looking_leaves_nothing_behind: anything,
                 a_list_names_what_is_in_use: anything,
                 an_inspection_of_none_counts_all: anything,

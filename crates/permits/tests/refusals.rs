@@ -702,3 +702,30 @@ impl tracing::Subscriber for Log {
 
     fn exit(&self, _: &tracing::span::Id) {}
 }
+
+/// A server that has just started may have forgotten holders. How long it waits for them to come back does not depend
+/// on how long a lease the first request asks for, and the reason of a refusal stays right until the end.
+#[tokio::test]
+async fn a_young_server_says_so_until_it_grants_within_seconds_whatever_the_lease() {
+    let server = Server::start();
+    let lease = Duration::from_secs(24 * 60 * 60);
+    let client = Client::builder(server.url()).lease(lease).connect().await.expect("the server runs");
+    let (began, mut refused, mut left) = (std::time::Instant::now(), 0, Duration::from_secs(5));
+    let semaphore = client.semaphore("exports", 1);
+    let permit = loop {
+        match semaphore.try_acquire().await {
+            Ok(permit) => break permit,
+            Err(AcquireError::Recovering { remaining }) => {
+                assert!(remaining <= left, "{remaining:?} after {left:?}");
+                let seen = client.open("exports").inspect().await.expect("the server runs");
+                assert!(seen.recovering <= remaining, "{seen:?}");
+                (refused, left) = (refused + 1, remaining);
+            }
+            Err(error) => panic!("{error:?} with {left:?} left"),
+        }
+        tokio::time::sleep(left.min(Duration::from_millis(200))).await;
+    };
+    assert!(refused > 1, "it was refused {refused} times");
+    assert!(began.elapsed() < Duration::from_secs(20), "it took {:?}", began.elapsed());
+    permit.release().await.expect("it is held");
+}

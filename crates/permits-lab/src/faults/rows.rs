@@ -36,7 +36,7 @@ const MEASURED: Promise = Promise { bound: false, ..BOUND };
 const REFUSING: Promise = Promise { success: false, ..BOUND };
 
 /// All rows.
-pub(crate) const ROWS: [Row; 23] = [
+pub(crate) const ROWS: [Row; 24] = [
     row("client-kill", "clients killed, holding or in line", Place::server, single::client_kill, ALL),
     row("client-pause", "clients paused beyond the lease", Place::server, single::client_pause, BOUND),
     row("reply-lost", "connections cut before the reply", proxied, single::reply_lost, BOUND),
@@ -48,6 +48,13 @@ pub(crate) const ROWS: [Row; 23] = [
     row("restart-always", "server killed, append-only file, fsync always", always, single::restart, BOUND),
     row("restart-empty", "server killed, nothing on disk", Place::server, single::restart, BOUND),
     row("flushall", "FLUSHALL: excess measured", Place::server, single::flushall, MEASURED),
+    row(
+        "keys-vanish",
+        "some of the five keys deleted: excess measured",
+        Place::server,
+        single::keys_vanish,
+        MEASURED,
+    ),
     row("script-flush", "SCRIPT FLUSH", Place::server, single::script_flush, ALL),
     row("oom", "memory full, noeviction", Place::server, single::oom, REFUSING),
     row("sentinel-kill", "primary killed", groups::watched_careful, groups::sentinel_kill, BOUND),
@@ -77,7 +84,7 @@ pub(crate) const ROWS: [Row; 23] = [
     row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, BOUND),
     row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, BOUND),
     row("cluster-migrate", "slot moved", groups::cluster_of_primaries, groups::cluster_migrate, BOUND),
-    row("mixed", "any of those for a single server but FLUSHALL", mixed_place, single::mixed, REFUSING),
+    row("mixed", "any of those for a single server that lose no keys", mixed_place, single::mixed, REFUSING),
 ];
 
 const fn row(

@@ -10,6 +10,7 @@ use permits_testkit::history::now;
 use permits_testkit::{Connection, Resp, Server};
 
 use super::stage::{Fault, LEASE, Stage};
+use super::worker::SEMAPHORE;
 
 /// Kills up to three workers (SIGKILL), mostly those that hold. Others take their places.
 pub(crate) fn client_kill(stage: &mut Stage) -> Fault {
@@ -135,6 +136,20 @@ pub(crate) fn flushall(stage: &mut Stage) -> Fault {
     Fault::over_now(1)
 }
 
+/// Deletes some of the semaphore's keys, one after the other in a moment, as eviction does.
+pub(crate) fn keys_vanish(stage: &mut Stage) -> Fault {
+    let keys = stage.server().command(&["KEYS", &format!("*{{{SEMAPHORE}}}*")]);
+    let mut keys: Vec<String> = keys.array().iter().map(|key| key.text().to_owned()).collect();
+    stage.random.shuffle(&mut keys);
+    keys.truncate(stage.random.usize(1..=keys.len().max(1)));
+    let mut deleted = 0;
+    for key in &keys {
+        deleted += stage.server().command(&["DEL", key]).int();
+        sleep(stage.millis(0..5));
+    }
+    Fault::over_now(usize::try_from(deleted).expect("a count"))
+}
+
 /// Has the server forget the scripts, a few times.
 pub(crate) fn script_flush(stage: &mut Stage) -> Fault {
     let before = missed(stage.server());
@@ -186,7 +201,7 @@ fn set(connection: &mut Connection, setting: &str, value: &str) {
     assert_eq!(reply, Resp::Text("OK".to_owned()), "{setting}");
 }
 
-/// One of all of these but FLUSHALL.
+/// One of all of these that lose no keys.
 pub(crate) fn mixed(stage: &mut Stage) -> Fault {
     let faults = [
         client_kill,

@@ -30,6 +30,14 @@ struct Told {
     now_us: u64,
 }
 
+/// What the store said beside the answers to acquisitions.
+#[derive(Clone, Copy)]
+struct Found {
+    limit: u32,
+    pinned: bool,
+    recovering: Duration,
+}
+
 impl Engine {
     /// A call has returned.
     pub(crate) fn on_return(&mut self, call: Call, result: Result<Reply, StoreError>, now: Moment) {
@@ -62,12 +70,14 @@ impl Engine {
         match (call.purpose, result) {
             (
                 Purpose::Acquire(ids),
-                Ok(Reply { answers: Answers::Acquire(answers), limit, recovering_ms, now_us, .. }),
+                Ok(Reply {
+                    answers: Answers::Acquire(answers), limit, pinned, recovering_ms, now_us, ..
+                }),
             ) => {
                 let told = Told { sent_at: call.sent_at, now_us };
-                let recovering = Duration::from_millis(recovering_ms);
+                let found = Found { limit, pinned, recovering: Duration::from_millis(recovering_ms) };
                 for (request, acquired) in ids.iter().zip(answers) {
-                    self.on_acquired(&semaphore, request, acquired, (limit, recovering), told, now);
+                    self.on_acquired(&semaphore, request, acquired, found, told, now);
                 }
             }
             (Purpose::Release(items), Ok(Reply { answers: Answers::Release(answers), .. })) => {
@@ -125,22 +135,25 @@ impl Engine {
         semaphore: &Name,
         request: &Id,
         acquired: Acquired,
-        (limit, recovering): (u32, Duration),
+        found: Found,
         told: Told,
         now: Moment,
     ) {
-        self.warn_of_limit(semaphore, request, limit);
+        self.warn_of_limit(semaphore, request, found.limit);
         let Some(entry) = self.touch(semaphore).and_then(|lane| lane.entries.get_mut(request)) else {
             return;
         };
         // What went before and had no answer may still arrive: `maybe_known` stays.
-        note_declared(entry);
+        if !matches!(acquired, Acquired::Refused(_)) {
+            // A refused request changes nothing, so its declaration does not count.
+            note_declared(entry);
+        }
         match (&entry.stage, acquired) {
             // A message was faster than this reply.
             (Stage::Held(_) | Stage::Unconfirmed(_) | Stage::Pending | Stage::Waiting, _) => {}
             (Stage::Asked { .. }, Acquired::Refused(refusal)) => {
                 if let Some(entry) = self.remove(semaphore, request) {
-                    let error = self.refusal(refusal, &entry, limit, recovering);
+                    let error = self.refusal(refusal, &entry, found);
                     answer(entry.ask, Err(error));
                 }
             }
@@ -162,15 +175,16 @@ impl Engine {
         }
     }
 
-    fn refusal(&self, refusal: Refusal, entry: &Entry, limit: u32, recovering: Duration) -> AcquireError {
+    fn refusal(&self, refusal: Refusal, entry: &Entry, found: Found) -> AcquireError {
+        let Found { limit, pinned, recovering } = found;
         let semaphore = entry.ask.semaphore.to_string();
         match refusal {
             Refusal::NoPermits => AcquireError::NoPermits,
             Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
             Refusal::ExceedsLimit => {
                 let weight = entry.ask.weight;
-                // Below the limit in force, it exceeds the limit declared with it, which a refusal does not store.
-                let declared = entry.ask.opening.limit.filter(|_| weight <= limit);
+                // What it exceeds may be the limit declared with it, which a refusal does not store.
+                let declared = entry.ask.opening.limit.filter(|declared| !pinned && weight > *declared);
                 AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(limit) }
             }
             Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: entry.ask.holder.to_string() },

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Lost, ReleaseError, RenewError, Standing};
 
-use crate::scene::{LIMIT, Scene};
+use crate::scene::{LIMIT, Scene, Waiter};
 
 fn named(holder: &str) -> AcquireOptions {
     AcquireOptions::new().holder(holder)
@@ -57,6 +57,33 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(scene: &Sce
     for permit in [first, second] {
         permit.release().await.expect("it is held");
     }
+}
+
+pub(crate) async fn labels_and_the_time_in_line_are_shown(scene: &Scene) {
+    let (client, observer) = (scene.client().await, scene.client().await);
+    let (semaphore, observed) = (scene.semaphore(&client, 1), observer.open(scene.name()));
+    let label = "nightly import, 50 %s \u{e9}";
+    let began = Instant::now();
+    let permit = semaphore.acquire_with(AcquireOptions::new().label(label)).await.expect("it is free");
+    let waiting = [
+        scene.in_line(&semaphore, named("first").label(label)).await,
+        scene.in_line(&semaphore, named("second")).await,
+    ];
+    let seen = scene.inspect(&observed).await;
+    let holders: Vec<_> = seen.holders.iter().map(|holder| holder.label.as_deref()).collect();
+    let waiters: Vec<_> = seen.waiters.iter().map(|waiter| waiter.label.as_deref()).collect();
+    assert_eq!((holders, waiters), (vec![Some(label)], vec![Some(label), None]));
+    let (first, second) = (seen.waiters[0].age, seen.waiters[1].age);
+    assert!(second < first && first <= began.elapsed(), "{seen:?}");
+    permit.release().await.expect("it is held");
+    let [first, second] = waiting.map(Waiter::permit);
+    let first = first.await;
+    let seen = scene.inspect(&observed).await;
+    assert_eq!(seen.holders[0].label.as_deref(), Some(label), "it keeps its label when it is granted");
+    first.release().await.expect("it is held");
+    second.await.release().await.expect("it is held");
+    let long = AcquireOptions::new().label("x".repeat(121));
+    assert!(matches!(semaphore.acquire_with(long).await, Err(AcquireError::Invalid(_))));
 }
 
 pub(crate) async fn looking_leaves_nothing_behind(scene: &Scene) {

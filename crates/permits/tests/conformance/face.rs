@@ -143,6 +143,10 @@ impl Semaphore {
         call!(self.set_limit_at(limit, version))
     }
 
+    pub(crate) async fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
+        call!(self.adjust_limit(number))
+    }
+
     pub(crate) async fn unpin(&self) -> Result<u64, AdminError> {
         call!(self.unpin())
     }

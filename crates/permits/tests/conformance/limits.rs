@@ -103,8 +103,100 @@ pub(crate) async fn a_limit_changed_meanwhile_is_a_version_mismatch(scene: &Scen
     assert_eq!(error, AdminError::VersionMismatch { expected: read, version, limit: limit + 1 });
     let seen = scene.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version), (Some(limit + 1), version));
-    assert_eq!(semaphore.set_limit_at(limit + 1, read).await, Ok(version), "what is so already is done");
+    let error =
+        semaphore.set_limit_at(limit + 1, read).await.expect_err("somebody else may have set the same");
+    assert!(matches!(error, AdminError::VersionMismatch { .. }), "{error:?}");
     semaphore.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn of_two_changes_at_one_version_one_is_made(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let semaphore = scene.semaphore(&client, 1);
+    let limit = scene.limit(1);
+    semaphore.set_limit(limit).await.expect("the store is up");
+    let read = scene.inspect(&semaphore).await.limit_version;
+    // The same limit, also the one that is stored already.
+    for wanted in [limit + 1, limit + 1, limit] {
+        let version = scene.inspect(&semaphore).await.limit_version;
+        let administered = other.open(scene.name());
+        let made =
+            tokio::join!(semaphore.set_limit_at(wanted, version), administered.set_limit_at(wanted, version));
+        let count = [&made.0, &made.1].iter().filter(|made| made.is_ok()).count();
+        assert_eq!(count, 1, "both wanted {wanted} at {version}: {made:?}");
+    }
+    assert_eq!(scene.inspect(&semaphore).await.limit_version, read + 3);
+    semaphore.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn changes_of_several_sessions_add_up(scene: &Scene) {
+    let client = scene.client().await;
+    let semaphore = scene.semaphore(&client, 1);
+    let limit = scene.limit(1);
+    semaphore.set_limit(limit).await.expect("the store is up");
+    let mut sessions = Vec::new();
+    for number in 0..10 {
+        let administered = scene.client().await.open(scene.name());
+        sessions.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                if number % 2 == 0 {
+                    administered.adjust_limit(1).await.expect("it stays in its range");
+                    continue;
+                }
+                loop {
+                    let seen = administered.inspect_first(0).await.expect("the store is up");
+                    let wanted = seen.limit.expect("it is set") + 1;
+                    match administered.set_limit_at(wanted, seen.limit_version).await {
+                        Ok(_) => break,
+                        Err(AdminError::VersionMismatch { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        }));
+    }
+    for session in sessions {
+        session.await.expect("all its changes are made");
+    }
+    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit + 100));
+    semaphore.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(scene: &Scene) {
+    let client = scene.client().await;
+    let error = client.open("unheard of").adjust_limit(1).await.expect_err("there is none");
+    assert_eq!(error, AdminError::NoLimit { semaphore: "unheard of".into() });
+    let semaphore = client.open(scene.name());
+    let limit = scene.limit(1);
+    semaphore.set_limit(limit).await.expect("the store is up");
+    for number in [-i64::from(limit), i64::MIN, i64::from(u32::MAX), i64::MAX] {
+        assert_eq!(semaphore.adjust_limit(number).await, Err(AdminError::LimitOutOfRange { limit }));
+    }
+    assert_eq!(semaphore.adjust_limit(i64::from(u32::MAX - limit)).await, Ok(u32::MAX));
+    assert_eq!(semaphore.adjust_limit(i64::from(limit) - i64::from(u32::MAX)).await, Ok(limit));
+    semaphore.unpin().await.expect("the store is up");
+}
+
+pub(crate) async fn a_refused_request_changes_no_limit(scene: &Scene) {
+    let (client, other) = (scene.client().await, scene.client().await);
+    let limit = scene.limit(1);
+    let permit = client.semaphore(scene.name(), limit).acquire().await.expect("it is free");
+    let seen = scene.inspect(&client.open(scene.name())).await;
+    let (lower, higher) = (other.semaphore(scene.name(), limit), other.semaphore(scene.name(), limit + 1));
+    // Nothing is free under the same limit, and never so many under a higher one.
+    assert_eq!(lower.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
+    let heavy = higher.acquire_with(AcquireOptions::new().weight(limit + 2)).await.map(drop);
+    assert_eq!(heavy, Err(AcquireError::ExceedsLimit { weight: limit + 2, limit: limit + 1 }));
+    let named = AcquireOptions::new().holder(permit.holder());
+    let again = other.semaphore(scene.name(), limit + 2).acquire_with(named).await.map(drop);
+    assert_eq!(again, Err(AcquireError::AlreadyHeld { holder: permit.holder().to_owned() }));
+    let after = scene.inspect(&client.open(scene.name())).await;
+    assert_eq!((after.limit, after.limit_version), (seen.limit, seen.limit_version));
+    // What is let in counts, also after a refusal.
+    let second = higher.try_acquire().await.expect("one is free under the higher limit");
+    assert_eq!(scene.inspect(&client.open(scene.name())).await.limit, Some(limit + 1));
+    for permit in [permit, second] {
+        permit.release().await.expect("it is held");
+    }
 }
 
 pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(scene: &Scene) {

@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use permits::Recovery;
+use permits::{Recovery, blocking};
 use permits_testkit::history::{Recorder, What, now, outside::most_at_once};
-use permits_testkit::{Proxy, wait};
+use permits_testkit::{Proxy, Server, wait};
 
 use crate::stage::{LIMIT, Monitor, Stage, Worker, micros, random};
 use crate::worker::MAX_WAITERS;
@@ -109,6 +109,36 @@ fn a_lost_reply_to_a_release_gives_the_units_back_once() {
     other.close();
     stage.assert_safe();
     stage.assert_at_rest();
+}
+
+#[test]
+fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let connect = |url: &str| {
+        let builder = permits::Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(3));
+        blocking::Client::connect_with(builder).expect("the server runs")
+    };
+    let (direct, proxied) = (connect(&server.url()), connect(&proxy.url()));
+    let (semaphore, administered) = (direct.semaphore("exports", 3), proxied.open("exports"));
+    // So that the server knows the scripts: a lost reply is then one to what was done.
+    administered.set_limit(3).expect("the server runs");
+    administered.revoke("nobody", "").expect("the server runs");
+
+    let options = permits::AcquireOptions::new().holder("web-3");
+    let permit = semaphore.acquire_with(options).expect("it is free");
+    proxy.swallow_reply_to(b"web-3");
+    assert_eq!(administered.revoke("web-3", "late"), Ok(true), "the first call took it");
+    assert_eq!(permit.lost_within(LIMIT), Some(permits::Lost::Revoked { reason: "late".into() }));
+
+    let version = administered.inspect().expect("the server runs").limit_version;
+    proxy.swallow_reply_to(b"adjust");
+    assert_eq!(administered.adjust_limit(2), Ok(5), "once");
+    proxy.swallow_reply_to(b"set\r\n");
+    assert_eq!(administered.set_limit_at(7, version + 1), Ok(version + 2), "the first call set it");
+    assert_eq!(proxy.swallowed(), 3, "each first reply was lost");
+    let seen = semaphore.inspect().expect("the server runs");
+    assert_eq!((seen.limit, seen.limit_version, seen.held), (Some(7), version + 2, 0));
 }
 
 #[test]
