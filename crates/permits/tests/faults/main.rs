@@ -22,6 +22,7 @@ mod packed;
 mod restarts;
 mod server;
 mod stage;
+mod vanished;
 #[path = "../support/worker.rs"]
 mod worker;
 
