@@ -59,11 +59,14 @@ impl Client {
     /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or newer;
     /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's, and
     ///   `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
-    /// - `local:` or `local:/path/file.db`: this machine and this user, a file, no server; not on a network file
+    /// - `local:` or `local:/path/file.db`: this machine, a file, no server; for this user, or for the group of a
+    ///   directory that was made for sharing (mode 2770); not on a network file
     ///   system. A path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
     ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path:
     ///   `permits/semaphores.db` in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
-    /// - `memory:` (this process).
+    /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different names do
+    ///   not, so each test can have a name of its own. Limits that were pinned and pauses stay for the life of the
+    ///   process; the rest is dropped when the last client of the name closes.
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not valid, or the store cannot be reached, denies access or is too old.

@@ -2,9 +2,12 @@
 //!
 //! All clients of one process that connect to the same `memory:` URL share it. For tests, and for programs
 //! that want the same code with and without a server. The clock is the process's monotonic one.
+//!
+//! When the last client of a memory closes, what an operator has set there stays for the life of the process: limits
+//! that were pinned, and pauses. The rest is dropped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Executing, Listing, Opening, Signal, Signals, Store};
@@ -17,6 +20,7 @@ const SWEEP_EVERY: u64 = 1024;
 
 /// One session's view of a shared memory.
 pub(crate) struct MemoryStore {
+    name: String,
     shared: Arc<Shared>,
     session: Id,
     prefix: String,
@@ -37,22 +41,28 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// Opens the memory of this name, which lives as long as somebody has it open.
+    /// Opens the memory of this name.
     pub(crate) fn open(name: &str, opening: &Opening) -> Self {
-        static SHARED: LazyLock<Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Mutex::default);
-        let mut named = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            named.retain(|_, shared| shared.strong_count() > 0);
-            let shared = Arc::new(Shared::new());
-            named.insert(name.to_owned(), Arc::downgrade(&shared));
-            shared
-        });
-        drop(named);
+        let mut memories = memories();
+        let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
+        // Before the memories are unlocked: the last of its other sessions may be closing.
         shared.lock().sessions.insert(opening.session.clone(), opening.signals.clone());
-        // A new channel has room, and if the session is gone nobody minds.
+        drop(memories);
+        // A new channel has room; if its receiver was dropped, the session has ended.
         let _ = opening.signals.try_send(Signal::Up);
-        Self { shared, session: opening.session.clone(), prefix: opening.prefix.clone() }
+        Self {
+            name: name.to_owned(),
+            shared,
+            session: opening.session.clone(),
+            prefix: opening.prefix.clone(),
+        }
     }
+}
+
+/// The memories of this process by name: those with a session, and those in which something was set that stays.
+fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
+    static MEMORIES: LazyLock<Mutex<HashMap<String, Arc<Shared>>>> = LazyLock::new(Mutex::default);
+    MEMORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
@@ -61,7 +71,7 @@ impl Shared {
         Self { epoch_us: micros(epoch), began: Moment::now(), inner: Mutex::default() }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,10 +130,78 @@ impl Store for MemoryStore {
 
 impl Drop for MemoryStore {
     fn drop(&mut self) {
-        self.shared.lock().sessions.remove(&self.session);
+        let mut memories = memories();
+        let mut inner = self.shared.lock();
+        inner.sessions.remove(&self.session);
+        if !inner.sessions.is_empty() {
+            return;
+        }
+        inner.states.retain(|_, state| state.as_ref().is_some_and(|state| state.pinned || state.paused));
+        for state in inner.states.values_mut().flatten() {
+            state.end_all();
+        }
+        if inner.states.is_empty() {
+            memories.remove(&self.name);
+        }
     }
 }
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::Client;
+
+    fn client(name: &str) -> Client {
+        Client::connect(&format!("memory:{name}")).expect("there is memory")
+    }
+
+    /// Closes the last client, whose store is dropped a moment later.
+    fn close(client: Client, name: &str) {
+        client.close().expect("it is there");
+        let has_session = || memories().get(name).is_some_and(|shared| !shared.lock().sessions.is_empty());
+        while has_session() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn pinned_limits_and_pauses_stay_when_the_last_client_has_closed() {
+        let name = "memory-that-stays";
+        let first = client(name);
+        first.semaphore("pinned", 1).set_limit(7).expect("it is there");
+        first.semaphore("paused", 2).pause().expect("it is there");
+        first.semaphore("used", 3).acquire().expect("it is free").release().expect("it is held");
+        let handed_over = first.semaphore("pinned", 1).acquire().expect("it is free").hand_over();
+        handed_over.expect("it is held");
+        close(first, name);
+
+        let second = client(name);
+        let seen = |semaphore: &str| second.open(semaphore).inspect().expect("it is there");
+        let pinned = seen("pinned");
+        assert_eq!((pinned.limit, pinned.pinned, pinned.held), (Some(7), true, 0));
+        assert!(seen("paused").paused);
+        assert_eq!(seen("used").limit, None);
+        assert_eq!(second.list().expect("it is there"), ["paused", "pinned"]);
+        let other = client("memory-of-another-name");
+        assert_eq!(other.list().expect("it is there"), [""; 0]);
+        close(other, "memory-of-another-name");
+        close(second, name);
+    }
+
+    #[test]
+    fn a_memory_in_which_nothing_stays_is_forgotten_when_its_last_client_has_closed() {
+        let name = "memory-that-goes";
+        let first = client(name);
+        first.semaphore("pinned", 1).set_limit(7).expect("it is there");
+        close(first, name);
+        assert!(memories().contains_key(name));
+        let second = client(name);
+        second.open("pinned").unpin().expect("it is there");
+        close(second, name);
+        assert!(!memories().contains_key(name));
+    }
 }
