@@ -95,6 +95,8 @@ pub(crate) struct Engine {
     pub(super) closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
     /// Who wants to know which semaphores there are. That needs no decision of the engine's.
     listings: Vec<Answer<Vec<Name>, AdminError>>,
+    /// Permits handed over, of which the store is to be told.
+    handed_over: Vec<(Name, Id)>,
     finished: bool,
 }
 
@@ -116,6 +118,7 @@ impl Engine {
             errand_alarm: None,
             closing: None,
             listings: Vec::new(),
+            handed_over: Vec::new(),
             finished: false,
         }
     }
@@ -133,6 +136,11 @@ impl Engine {
     /// Who asked for a list since the last time.
     pub(crate) fn take_listings(&mut self) -> Vec<Answer<Vec<Name>, AdminError>> {
         std::mem::take(&mut self.listings)
+    }
+
+    /// Permits handed over since the last call.
+    pub(crate) fn take_handed_over(&mut self) -> Vec<(Name, Id)> {
+        std::mem::take(&mut self.handed_over)
     }
 
     #[cfg(test)]
@@ -156,7 +164,10 @@ impl Engine {
             Message::Acquire(ask) => self.acquire(*ask, now),
             Message::Cancel { semaphore, request } => self.withdraw(&semaphore, &request, now),
             Message::Release { semaphore, leaving } => self.release(&semaphore, leaving, now),
-            Message::HandOver { semaphore, request } => drop(self.remove(&semaphore, &request)),
+            Message::HandOver { semaphore, request } => {
+                self.remove(&semaphore, &request);
+                self.handed_over.push((semaphore, request));
+            }
             Message::Renew { semaphore, request, answer } => {
                 let lane = self.lanes.get(&semaphore);
                 match lane.and_then(|lane| Some((lane.entries.get(&request)?.renewal(), lane.fallback()))) {

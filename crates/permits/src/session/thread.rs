@@ -128,6 +128,9 @@ async fn feed(
         for answer in engine.take_listings() {
             tokio::spawn(list(store.clone(), answer, engine.store_timeout()));
         }
+        for (semaphore, request) in engine.take_handed_over() {
+            store.forget(&semaphore, &request);
+        }
         for call in engine.calls(Moment::now()) {
             in_flight.push(Box::pin(execute(store.clone(), call)));
         }

@@ -44,6 +44,10 @@ pub trait Store: Send + Sync {
 
     /// The semaphores that there are, each once, sorted. One that is made or ends meanwhile may be missing.
     fn list(&self, patience: Duration) -> Listing<'_>;
+
+    /// Notes that a permit of the session was handed over, so that its events are not the session's any more. A store
+    /// that keeps no list of its sessions' permits has nothing to do.
+    fn forget(&self, _semaphore: &Name, _request: &Id) {}
 }
 
 /// What a store tells the session without being asked.

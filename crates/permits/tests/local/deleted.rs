@@ -1,12 +1,14 @@
-//! Somebody deletes the file while it is in use.
+//! The file is deleted while it is in use, or one of its companions is.
 //!
-//! Whoever has it open still sees the deleted file, and whoever comes makes another: two lines that know nothing
-//! of each other, unless the first notice.
+//! Its users still see what was deleted, and a newcomer makes another: two lines that do not see each other, unless
+//! the users notice.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use permits::blocking::Client;
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::What;
 use permits_testkit::wait;
@@ -23,8 +25,7 @@ fn delete(stage: &Stage, suffixes: &[&str]) {
 }
 
 /// Has a part of the file's content in its place, and another in the log.
-fn fill(stage: &Stage) {
-    let client = stage.client();
+fn fill(stage: &Stage, client: &Client) {
     for number in 0..60 {
         drop(client.semaphore(format!("semaphore {number}"), 1).acquire().expect("it is free"));
         if number == 40 {
@@ -32,8 +33,6 @@ fn fill(stage: &Stage) {
             stage.sqlite().query_row(checkpoint, [], |_| Ok(())).expect("the disk works");
         }
     }
-    client.close().expect("the file can be used");
-    await_closed(stage.directory());
 }
 
 /// How many units are held, by the file that is there now.
@@ -45,16 +44,27 @@ fn held(stage: &Stage) -> i64 {
     stage.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).unwrap_or(0)
 }
 
+/// What may be deleted.
+const DELETED: [&[&str]; 5] = [&["", "-wal", "-shm"], &[""], &["-wal"], &["-shm"], &["-wal", "-shm"]];
+
+/// Deletes these, and waits until the users have made a new file.
+fn delete_and_await(stage: &Stage, suffixes: &[&str]) {
+    let inode = || fs::metadata(stage.path()).map(|metadata| metadata.ino()).ok();
+    let before = inode();
+    delete(stage, suffixes);
+    let replaced = || inode().is_some_and(|now| Some(now) != before) && held(stage) > 0;
+    assert!(wait::until(LIMIT, replaced), "no holder is in a new file: {suffixes:?}\n{}", stage.tail());
+}
+
 #[test]
 fn those_who_hold_and_wait_by_a_deleted_file_go_on_in_the_next() {
-    for suffixes in [&["", "-wal", "-shm"][..], &[""]] {
-        let stage = Stage::new(1, Duration::from_secs(10));
+    for suffixes in DELETED {
+        let stage = Stage::new(1, Duration::from_secs(4));
         let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
         let first = holder.acquire("first");
         waiter.ask("second");
         stage.await_waiting(1);
-        delete(&stage, suffixes);
-        assert!(wait::until(LIMIT, || held(&stage) == 1), "the holder is not in the new file");
+        delete_and_await(&stage, suffixes);
         let mut newcomer = stage.worker("newcomer");
         newcomer.ask("third");
         stage.await_waiting(2);
@@ -75,17 +85,106 @@ fn those_who_hold_and_wait_by_a_deleted_file_go_on_in_the_next() {
     }
 }
 
-/// The one thing that a deletion can break, and for how long.
-///
-/// The holder is stopped, so that it cannot notice. If the file was deleted alone, it still has locks on what is
-/// beside it.
 #[test]
-fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
-    for suffixes in [&["", "-wal", "-shm"][..], &[""]] {
-        let stage = Stage::new(1, Duration::from_secs(4));
+fn a_newcomer_that_comes_at_once_waits_for_the_holder() {
+    for suffixes in DELETED {
+        let stage = Stage::new(1, Duration::from_secs(10));
         let mut holder = stage.worker("holder");
         holder.acquire("first");
-        fill(&stage);
+        delete(&stage, suffixes);
+        let newcomer = stage.client();
+        match stage.semaphore(&newcomer).try_acquire() {
+            Err(AcquireError::NoPermits) => {}
+            other => panic!("{suffixes:?}: {other:?}\n{}", stage.tail()),
+        }
+        newcomer.close().expect("the file can be used");
+        holder.release("first");
+        holder.close();
+        stage.assert_safe();
+        stage.assert_at_rest();
+    }
+}
+
+#[test]
+fn many_that_notice_at_once_follow_to_the_same_file() {
+    const HOLDERS: usize = 6;
+    let stage = Stage::new(HOLDERS, Duration::from_secs(10));
+    let mut holders: Vec<_> = (0..HOLDERS).map(|number| stage.worker(&format!("holder-{number}"))).collect();
+    for holder in &mut holders {
+        holder.acquire("permit");
+    }
+    for suffixes in [&["-shm"][..], &["-wal"], &["-wal", "-shm"]] {
+        delete_and_await(&stage, suffixes);
+        let all = || held(&stage) == HOLDERS as i64;
+        assert!(wait::until(LIMIT, all), "{} are in the new file\n{}", held(&stage), stage.tail());
+    }
+    for mut holder in holders {
+        holder.release("permit");
+        holder.close();
+    }
+    stage.assert_safe();
+    stage.assert_at_rest();
+}
+
+/// An idle client does not look at the file. So it notices nothing, and the next client has to.
+#[test]
+fn a_companion_that_was_deleted_beside_an_idle_client_hinders_no_other() {
+    for suffixes in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
+        for in_this_process in [true, false] {
+            let stage = Stage::new(1, Duration::from_secs(10));
+            let idle = stage.client();
+            fill(&stage, &idle);
+            delete(&stage, suffixes);
+            if in_this_process {
+                let client = stage.client();
+                let permit = stage.semaphore(&client).acquire().expect("it is free");
+                permit.release().expect("it is held");
+                client.close().expect("the file can be used");
+            } else {
+                let mut other = stage.worker("other");
+                other.acquire("permit");
+                assert!(matches!(stage.semaphore(&idle).try_acquire(), Err(AcquireError::NoPermits)));
+                other.release("permit");
+                other.close();
+            }
+            let permit = stage.semaphore(&idle).acquire().expect("it is free");
+            permit.release().expect("it is held");
+            idle.close().expect("the file can be used");
+            stage.assert_at_rest();
+        }
+    }
+}
+
+#[test]
+fn without_users_shared_memory_that_was_deleted_is_made_again_and_nothing_is_lost() {
+    for suffixes in [&["-shm"][..], &[]] {
+        let stage = Stage::small();
+        let client = stage.client();
+        stage.semaphore(&client).set_limit(7).expect("the file can be used");
+        client.close().expect("the file can be used");
+        await_closed(stage.directory());
+        delete(&stage, suffixes);
+        let client = stage.client();
+        let seen = stage.semaphore(&client).inspect().expect("the file can be used");
+        assert_eq!((seen.limit, seen.pinned), (Some(7), true), "{suffixes:?}");
+        client.close().expect("the file can be used");
+    }
+}
+
+/// The one thing that a deletion can break, and for how long.
+///
+/// The holder is stopped, so that it cannot notice. If the file was deleted alone, the holder still has locks on its
+/// companions.
+#[test]
+fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
+    for suffixes in DELETED {
+        let stage = Stage::new(1, Duration::from_secs(2));
+        let mut holder = stage.worker("holder");
+        holder.acquire("first");
+        let client = stage.client();
+        fill(&stage, &client);
+        client.close().expect("the file can be used");
+        await_closed(stage.directory());
         holder.pause();
         delete(&stage, suffixes);
         let mut newcomer = stage.worker("newcomer");
@@ -112,7 +211,7 @@ fn without_its_directory_the_store_is_out_of_reach_until_somebody_makes_it() {
     let below: PathBuf = stage.directory().join("below");
     let url = crate::stage::url(&below.join("semaphores.db"));
     let hasty = permits::Client::builder(&url).store_timeout(Duration::from_millis(300));
-    let client = permits::blocking::Client::connect_with(hasty).expect("the file can be used");
+    let client = Client::connect_with(hasty).expect("the file can be used");
     let semaphore = client.semaphore(SEMAPHORE, 1);
     let held = semaphore.acquire().expect("it is free");
     fs::remove_dir_all(&below).expect("it is ours");
@@ -127,4 +226,17 @@ fn without_its_directory_the_store_is_out_of_reach_until_somebody_makes_it() {
     held.renew().expect("there is a directory");
     held.release().expect("it is held");
     client.close().expect("the file can be used");
+}
+
+#[test]
+fn a_holder_whose_directory_is_deleted_stops_by_its_deadline() {
+    let stage = Stage::new(1, Duration::from_secs(2));
+    let below = stage.directory().join("below");
+    let url = crate::stage::url(&below.join("semaphores.db"));
+    let mut holder = stage.worker_at("holder", &url, stage.lease);
+    holder.acquire("first");
+    fs::remove_dir_all(&below).expect("it is ours");
+    holder.lost("first");
+    holder.kill();
+    stage.assert_safe();
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use permits_testkit::Guard;
 
 use crate::crew::LIMIT;
-use crate::{crashes, full, rights};
+use crate::{crashes, full, idle, rights, time};
 
 /// The test's name under which the harness runs an errand.
 const TEST: &str = "errand_process";
@@ -21,7 +21,11 @@ const PLACE: &str = "PERMITS_LOCAL_PLACE";
 /// All there are.
 const ERRANDS: &[(&str, fn())] = &[
     ("write", crashes::write_until_told),
+    ("hand_over", idle::hand_over),
+    ("in_another_time", time::in_another_time),
     ("without_rights", rights::without_rights),
+    ("as_a_member", rights::as_a_member),
+    ("as_an_outsider", rights::as_an_outsider),
     ("without_room", full::without_room),
     ("on_a_full_disk", full::on_a_full_disk),
 ];

@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use permits::{AcquireError, StoreError};
 use rusqlite::Connection;
 
+use crate::crew::LIMIT;
 use crate::stage::{Stage, await_closed, refusal};
 
 /// What is in a file, and in the log beside it, if there is one.
@@ -79,6 +81,65 @@ fn a_database_of_another_program_is_refused() {
             theirs.query_row("SELECT * FROM passwords", [], |row| row.get(0)).expect("so it is");
         assert_eq!(text, "1234");
     }
+}
+
+/// A companion is missing and the database is locked, as if a file of ours were in use whose companions were deleted.
+#[test]
+fn a_database_that_another_program_has_locked_is_never_deleted() {
+    let stage = Stage::small();
+    let theirs = Connection::open(stage.path()).expect("there is room");
+    theirs.execute_batch("CREATE TABLE passwords (text); BEGIN EXCLUSIVE").expect("it is new");
+    own(&stage.path());
+    let error = refused(&stage);
+    assert!(matches!(&error, StoreError::Unsupported { .. } | StoreError::Unreachable { .. }), "{error}");
+    theirs.execute_batch("INSERT INTO passwords VALUES ('1234'); COMMIT").expect("it is there");
+    let rows: i64 = stage
+        .sqlite()
+        .query_row("SELECT count(*) FROM passwords", [], |row| row.get(0))
+        .expect("it is there");
+    assert_eq!(rows, 1);
+}
+
+#[test]
+fn a_locked_directory_delays_a_new_file_and_no_other() {
+    use rustix::fs::{FlockOperation, flock};
+    let stage = Stage::small();
+    let existing = stage.client();
+    let lock = fs::File::open(stage.directory()).expect("it is there");
+    flock(&lock, FlockOperation::LockExclusive).expect("it is free");
+    stage.client().close().expect("a file in use needs no lock");
+    let another = stage.directory().join("another.db");
+    let began = Instant::now();
+    let error = refusal(permits::blocking::Client::connect_with(
+        permits::Client::builder(crate::stage::url(&another)).store_timeout(Duration::from_millis(500)),
+    ));
+    assert!(began.elapsed() < LIMIT, "without a bound");
+    assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("lslocks")), "{error}");
+    let left =
+        || fs::read_dir(stage.directory()).expect("it is there").flatten().map(|entry| entry.file_name());
+    assert!(
+        left().all(|name| name.to_string_lossy().starts_with("semaphores.db")),
+        "{:?}",
+        left().collect::<Vec<_>>()
+    );
+    drop(lock);
+    let client = permits::blocking::Client::connect(&crate::stage::url(&another)).expect("nothing is locked");
+    client.close().expect("the file can be used");
+    existing.close().expect("the file can be used");
+}
+
+#[test]
+fn what_a_killed_process_left_unfinished_is_cleared_away_when_it_is_old() {
+    let stage = Stage::small();
+    let [old, new, other] =
+        [".permits-7-0123456789abcdef", ".permits-7-fedcba9876543210-wal", ".permits-notes"]
+            .map(|name| stage.directory().join(name));
+    for (path, age_s) in [(&old, 3600), (&new, 0), (&other, 3600)] {
+        let file = fs::File::create(path).expect("there is room");
+        file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("it is ours");
+    }
+    stage.client().close().expect("the file can be used");
+    assert_eq!([old, new, other].map(|path| path.exists()), [false, true, true]);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What real processes see of a semaphore that lives in a file.
 //!
 //! The stage is as in the suite of faults: workers in processes of their own, judged from outside by one clock.
-//! The faults are those of a file: its users die or stop at any moment (`crashes`), the machine restarts
-//! (`time`), it is none of ours or damaged (`files`), another's or not to be written (`rights`), its disk is full
-//! (`full`), somebody deletes it (`deleted`), or there are very many (`crowd`). Only on Linux does a file know which
-//! boot of the machine it was used in.
+//! The faults are those of a file: its users die or stop at any moment (`crashes`), the machine restarts or a process has
+//! a time of its own (`time`), it is none of ours or damaged (`files`), another user's or not to be written (`rights`), its
+//! disk is full (`full`), it is deleted (`deleted`), or its users are very many (`crowd`) or idle (`idle`). Only on
+//! Linux does a file know which boot of the machine it was used in.
 
 #![cfg(target_os = "linux")]
 
@@ -14,6 +14,7 @@ mod deleted;
 mod errand;
 mod files;
 mod full;
+mod idle;
 mod rights;
 mod stage;
 mod time;

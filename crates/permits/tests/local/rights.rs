@@ -1,22 +1,26 @@
-//! Whose the file is, who may write to it, and where it may be made.
+//! Users that the file is for, rights that are lacking or lost, and directories that are shared.
 //!
-//! For root no rights count. So root has these tested by a process of another user.
+//! For root no rights count. So root has these tested by processes of other users.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use permits::StoreError;
 use permits::blocking::Client;
+use permits::{AcquireError, Severity, StoreError};
 use tempfile::TempDir;
 
 use crate::errand;
 use crate::stage::{await_closed, refusal, url};
 
-/// `nobody`, where there is one.
+/// `nobody`, where there is such a user.
 const OTHER: u32 = 65_534;
+
+/// Two members of a group, and the group. It is not their first one.
+const MEMBERS: [u32; 2] = [65_501, 65_502];
+const GROUP: u32 = 65_500;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
@@ -72,7 +76,7 @@ fn who_lacks_the_rights_is_told() {
     let mut command = Command::new("/proc/self/exe");
     errand::send(command.args(errand::ARGUMENTS), "without_rights", directory.path());
     if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(directory.path(), Some(OTHER), Some(OTHER)).expect("root may");
+        chown(directory.path(), Some(OTHER), Some(OTHER)).expect("root may");
         command.uid(OTHER).gid(OTHER);
     }
     errand::done(&mut command);
@@ -105,6 +109,143 @@ pub(crate) fn without_rights() {
     assert!(denied(&path).contains("its directory must be writable"), "a log cannot be made");
     set_mode(&directory, 0o700);
     works(&path);
+
+    let client = Client::connect(&url(&path)).expect("the file can be used");
+    let permit = client.semaphore("rights", 1).acquire().expect("it is free");
+    for (mode, of_file) in [(0o700, 0o400), (0o500, 0o600), (0, 0o600)] {
+        set_mode(&directory, 0o700);
+        set_mode(&path, of_file);
+        set_mode(&directory, mode);
+        permit.renew().expect("the file is open, whatever rights its users have lost");
+    }
+    denied(&path);
+    permit.release().expect("it is held");
+    client.close().expect("the file is open");
+    set_mode(&directory, 0o700);
+}
+
+/// The rights of another user that is given a group.
+fn send(user: u32, errand: &str, place: &Path) {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
+    match MEMBERS.contains(&user) {
+        true => command.args(["--groups", &GROUP.to_string()]),
+        false => command.arg("--clear-groups"),
+    };
+    // By a descriptor: that user may have no right to the directory of this executable.
+    command.arg("/proc/self/fd/0").args(errand::ARGUMENTS);
+    let executable = File::open("/proc/self/exe").expect("a test knows its executable");
+    errand::done(errand::send(&mut command, errand, place).stdin(executable));
+}
+
+/// A directory as an administrator makes it for a group.
+fn directory_of(mode: u32) -> Option<TempDir> {
+    if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("true").status().is_err() {
+        println!("skipped: only root can become other users, by setpriv");
+        return None;
+    }
+    let directory = TempDir::new().expect("there is room");
+    chown(directory.path(), None, Some(GROUP)).expect("root may");
+    set_mode(directory.path(), mode);
+    Some(directory)
+}
+
+#[track_caller]
+fn assert_shared(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let metadata = fs::metadata(format!("{}{suffix}", path.display())).expect("it is in use");
+        assert_eq!((metadata.mode() & 0o777, metadata.gid()), (0o660, GROUP), "{suffix}");
+    }
+}
+
+#[test]
+fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
+    let Some(directory) = directory_of(0o2770) else { return };
+    let path = directory.path().join("semaphores.db");
+    let client = Client::connect(&url(&path)).expect("root may do anything");
+    let permit = client.semaphore("held", 1).acquire().expect("it is free");
+    for user in MEMBERS {
+        assert_shared(&path);
+        // Each deletes a companion, and so makes a file of its own, to which the others follow.
+        send(user, "as_a_member", &path);
+        permit.renew().expect("it is held all the while");
+        assert_eq!(fs::metadata(&path).expect("it is there").uid(), user);
+    }
+    assert_shared(&path);
+    send(OTHER, "as_an_outsider", &path);
+    let examined = permits::blocking::examine(permits::Client::builder(url(&path))).expect("it is valid");
+    assert!(examined.is_healthy(), "{examined:?}");
+    let shared = examined.findings.iter().filter(|finding| finding.observed.contains("group"));
+    assert_eq!(shared.filter(|finding| finding.severity == Severity::Fine).count(), 2, "{examined:?}");
+    permit.release().expect("it is held");
+    client.close().expect("the file can be used");
+}
+
+/// An errand.
+pub(crate) fn as_a_member() {
+    let path = errand::place();
+    let client = Client::connect(&url(&path)).expect("it is of the group");
+    match client.semaphore("held", 1).try_acquire() {
+        Err(AcquireError::NoPermits) => {}
+        other => panic!("root holds it: {other:?}"),
+    }
+    client.close().expect("the file can be used");
+    await_closed(path.parent().expect("it has one"));
+    fs::remove_file(format!("{}-shm", path.display())).expect("the group may write to its directory");
+    works(&path);
+    assert_shared(&path);
+}
+
+/// An errand.
+pub(crate) fn as_an_outsider() {
+    assert!(denied(&errand::place()).contains("Permission denied"));
+}
+
+#[test]
+fn users_cannot_share_a_file_where_every_user_may_write() {
+    let Some(directory) = directory_of(0o1777) else { return };
+    let path = |name: &str| directory.path().join(name);
+    let give = |path: &PathBuf| lchown(path, Some(MEMBERS[0]), Some(GROUP)).expect("root may");
+
+    works(&path("theirs.db"));
+    give(&path("theirs.db"));
+    assert!(denied(&path("theirs.db")).contains("where every user may write, users cannot share a file"));
+
+    works(&path("ours.db"));
+    for suffix in ["-wal", "-shm"] {
+        let companion = path(&format!("ours.db{suffix}"));
+        fs::remove_file(&companion).expect("it is there");
+        fs::write(&companion, "").expect("there is room");
+        give(&companion);
+        assert!(denied(&path("ours.db")).contains("beside it: it belongs to user"), "{suffix}");
+        fs::remove_file(&companion).expect("root may");
+        symlink("/etc/passwd", &companion).expect("there is room");
+        assert!(denied(&path("ours.db")).contains("it is no file"), "{suffix}");
+        fs::remove_file(&companion).expect("it is there");
+    }
+    works(&path("ours.db"));
+
+    symlink(path("ours.db"), path("link.db")).expect("there is room");
+    works(&path("link.db"));
+    give(&path("link.db"));
+    assert!(denied(&path("link.db")).contains("it is a symbolic link of user"));
+}
+
+#[test]
+fn a_file_that_is_not_of_the_group_of_its_directory_is_not_shared() {
+    let Some(directory) = directory_of(0o2770) else { return };
+    let path = directory.path().join("semaphores.db");
+    works(&path);
+    chown(&path, Some(MEMBERS[0]), None).expect("root may");
+    works(&path);
+    set_mode(&path, 0o600);
+    assert!(denied(&path).contains("chgrp 65500 and chmod 660"));
+    set_mode(&path, 0o660);
+    chown(&path, None, Some(MEMBERS[0])).expect("root may");
+    assert!(denied(&path).contains("chgrp 65500 and chmod 660"));
+    chown(&path, None, Some(GROUP)).expect("root may");
+    set_mode(directory.path(), 0o770);
+    assert!(denied(&path).contains("chmod 600"), "group write alone is no sign of sharing");
 }
 
 #[test]

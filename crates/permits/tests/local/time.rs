@@ -1,14 +1,18 @@
-//! The machine restarts, and its wall clock is wrong.
+//! The machine restarts, its wall clock is wrong, or a process has a time of its own.
 //!
-//! Neither can be done to a machine that runs tests. But all that the store knows of them is in the table `meta`:
+//! The first two cannot be done to a machine that runs tests. But all that the store knows of them is in the table `meta`:
 //! in which boot the file was last used, and what was added to the time since then.
 
+use std::process::Command;
 use std::time::Duration;
 
-use permits::{RenewError, StoreError};
+use permits::blocking::Client;
+use permits::{AcquireError, RenewError, StoreError};
 
 use crate::crew::micros;
-use crate::stage::Stage;
+use crate::errand;
+use crate::stage::{Stage, url};
+use crate::worker::SEMAPHORE;
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -116,4 +120,46 @@ fn another_machine_that_uses_the_file_is_noticed() {
     drop(held);
     drop(client);
     stage.assert_at_rest();
+}
+
+/// In a time namespace, as a container may have, the time since the machine started is another. The boot is the same.
+#[test]
+fn a_process_in_a_time_namespace_keeps_the_same_leases() {
+    let stage = Stage::small();
+    for offset in ["100000", "-10"] {
+        let unshare = |script: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--time", "--boottime", offset, "sh", "-c", script]);
+            command
+        };
+        if !unshare("true").output().is_ok_and(|output| output.status.success()) {
+            return println!("skipped: this system does not let its users make time namespaces");
+        }
+        let client = stage.client();
+        let held = stage.semaphore(&client).acquire().expect("it is free");
+        let mut command = unshare("exec \"$0\" \"$@\"");
+        command.arg(std::env::current_exe().expect("a test knows its executable"));
+        let said =
+            errand::done(errand::send(command.args(errand::ARGUMENTS), "in_another_time", &stage.path()));
+        println!("{said:#?}");
+        held.renew().expect("it is held all the while");
+        let token = held.token();
+        held.release().expect("it is held");
+        let next = stage.semaphore(&client).acquire().expect("it is free");
+        assert!(next.token() - token < 3_600_000_000, "tokens are on the clock of the machine");
+        next.release().expect("it is held");
+        client.close().expect("the file can be used");
+    }
+    stage.assert_at_rest();
+}
+
+/// An errand: sees what is held outside, and holds something itself.
+pub(crate) fn in_another_time() {
+    let client = Client::connect(&url(&errand::place())).expect("the file can be used");
+    match client.semaphore(SEMAPHORE, 1).try_acquire() {
+        Err(AcquireError::NoPermits) => {}
+        other => panic!("it is held outside: {other:?}"),
+    }
+    client.semaphore("inside", 1).acquire().expect("it is free").release().expect("it is held");
+    client.close().expect("the file can be used");
 }

@@ -29,7 +29,8 @@ pub(super) fn until(deadline: Moment) {
     DEADLINE.set(deadline);
 }
 
-fn wait(waited: i32) -> bool {
+/// Waits for another process, after `waited` times. Says whether there was time left.
+pub(super) fn wait(waited: i32) -> bool {
     let left = DEADLINE.get().since(Moment::now());
     if left.is_zero() {
         return false;

@@ -1,40 +1,86 @@
 //! The local store's clock: microseconds on the scale of the wall clock, but driven by the time since the
-//! machine started, which goes on while it sleeps and which nobody can set.
+//! machine started, which goes on while the machine sleeps and which no program can set.
 //!
-//! A file remembers in which boot of the machine it was last used. In another boot nobody of the earlier one is
+//! A file remembers in which boot of the machine it was last used. In another boot no process of the earlier one is
 //! alive, so all leases end; and the clock goes on from no earlier than where it stopped, so tokens rise even
 //! if the wall clock was wrong when the machine started.
+//!
+//! A process in a time namespace, such as a container may have, is shown a time that is off by a number of seconds. The
+//! system tells the number, and it is taken off again: a lease ends for all processes at the same moment.
 
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time since the machine started, and which start that was.
 pub(super) struct Boot {
     pub(super) id: String,
+    /// How much later than on the machine the time since its start is in this process's time namespace, in
+    /// microseconds.
+    offset_us: i64,
 }
 
 impl Boot {
     #[cfg(target_os = "linux")]
-    pub(super) fn current() -> std::io::Result<Self> {
+    pub(super) fn current() -> io::Result<Self> {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        Ok(Self { id: id.trim().to_owned() })
+        Ok(Self { id: id.trim().to_owned(), offset_us: namespace::offset_us()? })
     }
 
     /// Where a boot has no name, the wall clock has to do, and a restart ends leases only by the time it takes.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn current() -> std::io::Result<Self> {
-        Ok(Self { id: "unknown".to_owned() })
+    pub(super) fn current() -> io::Result<Self> {
+        Ok(Self { id: "unknown".to_owned(), offset_us: 0 })
     }
 
     /// Microseconds since the machine started.
     #[cfg(target_os = "linux")]
     pub(super) fn elapsed_us(&self) -> i64 {
-        i64::try_from(crate::clock::Moment::now().as_micros()).unwrap_or(i64::MAX)
+        let here_us = i64::try_from(crate::clock::Moment::now().as_micros()).unwrap_or(i64::MAX);
+        here_us.saturating_sub(self.offset_us)
     }
 
     /// Microseconds since 1970.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn elapsed_us(&self) -> i64 {
-        wall_us()
+        wall_us() - self.offset_us
+    }
+}
+
+/// The time namespace of this process.
+#[cfg(target_os = "linux")]
+mod namespace {
+    use std::fs;
+    use std::io::{self, ErrorKind};
+
+    /// What is added to the time since the machine started, in microseconds.
+    pub(super) fn offset_us() -> io::Result<i64> {
+        let text = match fs::read_to_string("/proc/self/timens_offsets") {
+            Ok(text) => text,
+            // A kernel without time namespaces.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        // The offsets are those of the namespace that children are born in. A process that has made itself a
+        // new one without being born in it does not learn its own.
+        let [own, children] =
+            ["time", "time_for_children"].map(|of| fs::read_link(format!("/proc/self/ns/{of}")));
+        if own? != children? {
+            let reason =
+                "this process has made a time namespace that it is not in: start a process in it instead";
+            return Err(io::Error::new(ErrorKind::Unsupported, reason));
+        }
+        parse(&text).ok_or_else(|| {
+            let reason = format!("the offsets of the time namespace make no sense: {text:?}");
+            io::Error::new(ErrorKind::InvalidData, reason)
+        })
+    }
+
+    /// Reads lines such as `boottime 100000 0`: seconds and nanoseconds.
+    pub(super) fn parse(text: &str) -> Option<i64> {
+        let offset = text.lines().find_map(|line| line.strip_prefix("boottime"))?;
+        let mut numbers = offset.split_whitespace().map(|number| number.parse::<i64>().ok());
+        let (seconds, nanoseconds) = (numbers.next()??, numbers.next()??);
+        seconds.checked_mul(1_000_000)?.checked_add(nanoseconds / 1000)
     }
 }
 
@@ -42,4 +88,17 @@ impl Boot {
 pub(super) fn wall_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::namespace::parse;
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read_in_microseconds() {
+        let text = "monotonic           5         7\nboottime      100000         2000\n";
+        assert_eq!(parse(text), Some(100_000_000_002));
+        assert_eq!(parse("monotonic 0 0\nboottime -10 999999000\n"), Some(-9_000_001));
+        assert_eq!([parse(""), parse("boottime 1"), parse("boottime x 0")], [None; 3]);
+    }
 }

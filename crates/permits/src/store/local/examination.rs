@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::clock::{Boot, wall_us};
 use super::failure::failure;
-use super::place;
+use super::place::{self, Place};
 use super::tables::{APPLICATION_ID, VERSION};
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
@@ -43,11 +43,17 @@ pub(in crate::store) async fn examine(
         let observed = format!("{} is no file", path.display());
         return vec![Finding::problem("file", observed, "Name a file: local:/path/semaphores.db.")];
     }
+    let place = match Place::of(path) {
+        Ok(place) => place,
+        Err(error) => return vec![Finding::problem("file", format!("{}: {error}", path.display()), REFUSED)],
+    };
     let mut findings = Vec::new();
     #[cfg(unix)]
-    findings.extend([system::file(path, &metadata), system::directory(directory)]);
-    #[cfg(unix)]
-    findings.extend(system::disk(directory));
+    {
+        let directory = place.directory();
+        findings.extend([system::file(&place, &metadata), system::directory(directory)]);
+        findings.extend(system::disk(directory));
+    }
     if findings.iter().any(|finding| finding.severity == Severity::Problem) {
         return findings;
     }
@@ -99,6 +105,8 @@ fn unreadable(error: &StoreError) -> Finding {
     };
     Finding::problem("contents", error.to_string(), meaning)
 }
+
+const REFUSED: &str = "Programs refuse it too. Name another file: local:/path/semaphores.db.";
 
 const DAMAGED: &str = "It is damaged, or never was a file of this library. Nothing of value is in it but limits that \
     operators pinned: stop the programs that use it, move it away, and the next one makes another.";
@@ -188,35 +196,29 @@ mod system {
 
     use rustix::fs::{Access, access, statvfs};
 
-    use super::LITTLE_SPACE;
+    use super::super::access;
+    use super::{LITTLE_SPACE, Place};
     use crate::examine::Finding;
 
-    pub(super) fn file(path: &Path, metadata: &Metadata) -> Finding {
-        let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
-        let mode = metadata.mode() & 0o7777;
-        let observed = format!("{}, mode {mode:04o}, of user {owner}", path.display());
-        if owner != user {
-            let meaning = format!(
-                "This process runs as user {user}, and a file of another user is refused: who owns it could forge \
-                 what is in it. Each user has a file of its own, or all programs run as one user."
-            );
-            return Finding::problem("file", observed, meaning);
+    /// The file and its companions, as this user may use them.
+    pub(super) fn file(place: &Place, metadata: &Metadata) -> Finding {
+        let path = place.file();
+        let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
+        let observed = format!("{}, mode {mode:04o}, of user {owner} and group {group}", path.display());
+        let shared = fs::metadata(place.directory()).map(|directory| access::is_shared(&directory));
+        match place.check_files().and(shared) {
+            Err(reason) => Finding::problem("file", observed, format!("It is refused: {reason}")),
+            Ok(shared) if mode & if shared { 0o004 } else { 0o044 } != 0 => {
+                let meaning = format!(
+                    "Others may read it, and so see the names of semaphores and holders. If that matters: chmod {} {}",
+                    if shared { 660 } else { 600 },
+                    path.display()
+                );
+                Finding::note("file", observed, meaning)
+            }
+            Ok(true) => Finding::fine("file", format!("{observed}; shared by the group")),
+            Ok(false) => Finding::fine("file", observed),
         }
-        if mode & 0o022 != 0 {
-            let meaning = format!(
-                "Others may write to it, so anybody could forge permits, and it is refused: chmod 600 {}",
-                path.display()
-            );
-            return Finding::problem("file", observed, meaning);
-        }
-        if mode & 0o044 != 0 {
-            let meaning = format!(
-                "Others may read it, and so see the names of semaphores and holders. If that matters: chmod 600 {}",
-                path.display()
-            );
-            return Finding::note("file", observed, meaning);
-        }
-        Finding::fine("file", observed)
     }
 
     pub(super) fn directory(path: &Path) -> Finding {
@@ -227,21 +229,20 @@ mod system {
                 return Finding::problem("directory", format!("{}: {error}", path.display()), meaning);
             }
         };
-        let mode = metadata.mode() & 0o7777;
-        let observed = format!("{}, mode {mode:04o}, of user {}", path.display(), metadata.uid());
+        let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
+        let observed = format!("{}, mode {mode:04o}, of user {owner} and group {group}", path.display());
         if let Err(error) = access(path, Access::WRITE_OK | Access::EXEC_OK) {
             let meaning = "Besides the file there are two more while it is in use, so the directory must be writable. \
                            Make it so, or name a file elsewhere: local:/path/semaphores.db.";
             return Finding::problem("directory", format!("{observed}: {error}"), meaning);
         }
-        let sticky = mode & 0o1000 != 0;
-        if mode & 0o002 != 0 && !sticky {
-            let meaning = format!(
-                "Everybody may write to the directory, and put another file in the place of this one: two programs \
-                 then use two files, and more than the limit are admitted, so it is refused: chmod o-w {}",
-                path.display()
-            );
+        if let Err(reason) = access::of_directory(&metadata) {
+            let meaning =
+                format!("Two programs could use two files, and admit more than the limit: {reason}");
             return Finding::problem("directory", observed, meaning);
+        }
+        if access::is_shared(&metadata) {
+            return Finding::fine("directory", format!("{observed}; for its group"));
         }
         Finding::fine("directory", observed)
     }

@@ -8,7 +8,7 @@
 //! **Nothing on the way in or out.** The log stays when the last process closes the file, so that a short
 //! program does not wait for the disk. The next one reads it over, so it is kept short.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -17,7 +17,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::busy;
 use super::clock::Boot;
 use super::failure::{damaged, failure};
-use super::place::{self, Identity};
+use super::place::{Files, Place};
 use super::tables::{
     APPLICATION_ID, RESERVE, RESERVE_PAGES, VERSION, begin_writing, clock, forget, form, initialize, leave,
     restart, store, stored, sweep, tick,
@@ -28,10 +28,13 @@ use crate::protocol::{Command, Event, Id, Invalid, Name, Operation, Reply};
 use crate::store::StoreError;
 
 /// How long to wait for other processes while opening.
-const OPENING: Duration = Duration::from_secs(5);
+pub(super) const OPENING: Duration = Duration::from_secs(5);
 
-/// How long it may take from the deletion of the file to that of its directory.
+/// How long it may take from the deletion of the file or a companion to that of its directory.
 const DELETING: Duration = Duration::from_millis(50);
+
+/// How long it may take another program to make the companions, after it has begun to use the file.
+const COMPLETING: Duration = Duration::from_millis(50);
 
 /// How many pages the log has before its content is moved to where it belongs, which waits for the disk twice.
 /// The first process that opens the file reads as many, at some 2 µs each.
@@ -48,8 +51,8 @@ const SWEEP_EVERY: u32 = 256;
 /// An open file.
 pub(super) struct Database {
     connection: Connection,
-    path: PathBuf,
-    identity: Identity,
+    place: Place,
+    files: Files,
     prefix: String,
     boot: Boot,
     /// What to add to the time since the machine started.
@@ -60,36 +63,77 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens the file, making it and the directories above it if there are none.
-    pub(super) fn open(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        busy::until(Moment::now() + OPENING);
-        place::prepare(path, fill).map_err(|trouble| trouble.explain(path))?;
-        let denied =
-            |error: std::io::Error| StoreError::Denied { reason: format!("{}: {error}", path.display()) };
-        let failed = |error| failure(path, &error);
-        let identity = Identity::of(path).map_err(denied)?;
-        let connection = connect(path).map_err(failed)?;
-        if Identity::of(path).map_err(denied)? != identity {
-            let reason = format!("{} was replaced while it was opened", path.display());
-            return Err(StoreError::Unreachable { reason });
+    /// Opens the file, making it and the directories above it if there are none. Waits for other processes until
+    /// `deadline`.
+    pub(super) fn open(path: &Path, prefix: &str, deadline: Moment) -> Result<Self, StoreError> {
+        busy::until(deadline);
+        let explain = |trouble: Trouble| trouble.explain(path);
+        for tries in 0.. {
+            if tries > 0 && !busy::wait(tries) {
+                break;
+            }
+            let place = Place::of(path).map_err(|error| explain(error.into()))?;
+            place.prepare(fill).map_err(explain)?;
+            // What is not there yet, or any more, is tried again.
+            let Ok(before) = place.files() else { continue };
+            let attempt = Self::attempt(&place, before, prefix);
+            let same = place.files().is_ok_and(|after| after.is_file_of(&before));
+            match attempt {
+                Ok(Some(database)) if same => return Ok(database),
+                Err(error) if same => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
         }
-        let (path, prefix, boot) = (path.to_owned(), prefix.to_owned(), Boot::current().map_err(denied)?);
-        let mut database =
-            Self { connection, path, identity, prefix, boot, base_us: 0, read: 0, executed: 0 };
-        database.begin()?;
-        Ok(database)
+        let reason = format!("{} is replaced again and again while it is opened", path.display());
+        Err(StoreError::Unreachable { reason })
     }
 
-    /// Refuses a file that is not ours, and notices a restart of the machine.
-    fn begin(&mut self) -> Result<(), StoreError> {
-        let failed = |error| failure(&self.path, &error);
+    /// Opens the file that is there. Returns `None` if that has to be tried again, because the file or a companion is
+    /// another now, or has been deleted here.
+    ///
+    /// In use, a file has both companions. If one is not there, either no process uses the file, or the companion was
+    /// deleted: the users still see it, but would not see a connection that makes another.
+    fn attempt(place: &Place, before: Files, prefix: &str) -> Result<Option<Self>, StoreError> {
+        let explain = |trouble: Trouble| trouble.explain(place.named());
+        let system = |error: std::io::Error| explain(error.into());
+        let mut alone = None;
+        if !before.are_complete() {
+            let directory = place.alone().map_err(system)?;
+            if is_without_its_companions(place).map_err(explain)? {
+                place.discard(&directory).map_err(system)?;
+                return Ok(None);
+            }
+            alone = Some(directory);
+        }
+        let connection = connect(place.file()).map_err(|error| explain(error.into()))?;
+        let boot = Boot::current().map_err(system)?;
+        let (place, prefix) = (place.clone(), prefix.to_owned());
+        let mut database =
+            Self { connection, place, files: before, prefix, boot, base_us: 0, read: 0, executed: 0 };
+        database.accept()?;
+        match database.place.files() {
+            Ok(after) if after == before || alone.is_some() && after.are_complete() => database.files = after,
+            // Among others: this process has a connection to the file already, and they share companions that were
+            // deleted.
+            _ => return Ok(None),
+        }
+        database.begin()?;
+        Ok(Some(database))
+    }
+
+    /// Refuses a file that is not ours. Reads it, so that SQLite has opened the companions then.
+    fn accept(&mut self) -> Result<(), StoreError> {
+        let failed = |error| failure(self.place.named(), &error);
         let unsupported = |reason: String| Err(StoreError::Unsupported { reason });
-        let file = self.path.display();
+        let file = self.place.named().display();
         let (mut id, mut version, tables) = form(&self.connection).map_err(failed)?;
         if (id, tables) == (0, 0) {
             // Empty, such as `mktemp` makes it; or just being filled by another process.
             initialize(&mut self.connection).map_err(failed)?;
             (id, version, _) = form(&self.connection).map_err(failed)?;
+            // That it is ours stands in the file itself from now on.
+            let checkpoint = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            checkpoint.map_err(failed)?;
         }
         if id != APPLICATION_ID {
             return unsupported(format!("{file} is a database of another program: name another file"));
@@ -107,6 +151,12 @@ impl Database {
             );
             return Err(failed(error));
         }
+        Ok(())
+    }
+
+    /// Notices a restart of the machine.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        let failed = |error| failure(self.place.named(), &error);
         self.connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         limit_log(&self.connection, LOG_PAGES).map_err(failed)?;
         let boot = &self.boot;
@@ -122,25 +172,49 @@ impl Database {
         Ok(())
     }
 
+    /// The time since the file was first opened; as long as can be where that is not known.
+    pub(super) fn age(&self) -> Duration {
+        self.place.opened().ok().and_then(|opened| opened.elapsed().ok()).unwrap_or(Duration::MAX)
+    }
+
     /// Opens the file that has the name now, if that is another than the one that is open. Says whether it was.
     ///
-    /// Somebody has deleted the file, and whoever comes now makes another. It is as if the store had lost all it
-    /// knew: holders that renew come back, if what they hold still fits.
-    pub(super) fn follow(&mut self) -> Result<bool, StoreError> {
-        match Identity::of(&self.path) {
-            Ok(identity) if identity == self.identity => return Ok(false),
-            Ok(_) => {}
+    /// The file that is open was deleted, or a companion: then the rest is deleted too, for new connections would not
+    /// see this one. To its users it is as if the store had lost all it knew: holders that renew come back, if what
+    /// they hold still fits.
+    pub(super) fn follow(&mut self, deadline: Moment) -> Result<bool, StoreError> {
+        match self.place.files() {
+            Ok(files) if files == self.files => return Ok(false),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                // Perhaps the process has given up rights that it needed to open it.
+                return Ok(false);
+            }
+            Ok(files) if files.are_complete() => {}
             // The directory may be about to go too. Not to be in the way of that.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::thread::sleep(DELETING),
-            // Perhaps the process has given up rights that it needed to open it.
-            Err(_) => return Ok(false),
+            Ok(_) | Err(_) => std::thread::sleep(DELETING),
         }
-        if !place::directory(&self.path).exists() {
-            let reason = format!("{} was deleted, with its directory", self.path.display());
+        if !self.place.directory().exists() {
+            let reason = format!("{} was deleted, with its directory", self.place.named().display());
             return Err(StoreError::Unreachable { reason });
         }
-        *self = Self::open(&self.path, &self.prefix)?;
+        busy::until(deadline);
+        self.discard().map_err(|error| Trouble::from(error).explain(self.place.named()))?;
+        *self = Self::open(self.place.named(), &self.prefix, deadline)?;
         Ok(true)
+    }
+
+    /// Deletes the file, if it is still the one that is open, and its companions are others. Of several processes that
+    /// notice, the first deletes it, and all follow to the same new one.
+    fn discard(&self) -> std::io::Result<()> {
+        let is_open = |files: &Files| files.is_file_of(&self.files) && *files != self.files;
+        if !self.place.files().is_ok_and(|files| is_open(&files)) {
+            return Ok(());
+        }
+        let alone = self.place.alone()?;
+        if self.place.files().is_ok_and(|files| is_open(&files)) {
+            self.place.discard(&alone)?;
+        }
+        Ok(())
     }
 
     /// Executes a command, waiting for other processes until `deadline`. Returns the reply, and the events that
@@ -154,7 +228,8 @@ impl Database {
         busy::until(deadline);
         self.executed = self.executed.saturating_add(1);
         if self.executed == BUSY_AFTER {
-            limit_log(&self.connection, BUSY_LOG_PAGES).map_err(|error| failure(&self.path, &error))?;
+            limit_log(&self.connection, BUSY_LOG_PAGES)
+                .map_err(|error| failure(self.place.named(), &error))?;
         }
         let lasting = matches!(command.operation, Operation::SetLimit { .. } | Operation::Pause(_));
         if lasting {
@@ -175,12 +250,12 @@ impl Database {
 
     fn synchronize(&self, how: &str) -> Result<(), StoreError> {
         let set = self.connection.pragma_update(None, "synchronous", how);
-        set.map_err(|error| failure(&self.path, &error))
+        set.map_err(|error| failure(self.place.named(), &error))
     }
 
     fn write(&mut self, command: &Command, session: &Id) -> Result<(Reply, Vec<Event>), StoreError> {
-        let failed = |error| failure(&self.path, &error);
-        let (path, prefix, name) = (&self.path, self.prefix.as_str(), command.semaphore.as_str());
+        let failed = |error| failure(self.place.named(), &error);
+        let (path, prefix, name) = (self.place.named(), self.prefix.as_str(), command.semaphore.as_str());
         let transaction = begin_writing(&mut self.connection).map_err(failed)?;
         // Read under the lock, so that time does not run backwards from one command to the next.
         let elapsed_us = self.base_us + self.boot.elapsed_us();
@@ -231,7 +306,7 @@ impl Database {
     /// The semaphores of this prefix that are in use or kept.
     pub(super) fn list(&self, deadline: Moment) -> Result<Vec<Name>, StoreError> {
         busy::until(deadline);
-        let failed = |error| failure(&self.path, &error);
+        let failed = |error| failure(self.place.named(), &error);
         let now_ms = (self.base_us + self.boot.elapsed_us()) / 1000;
         let mut select = self
             .connection
@@ -241,7 +316,7 @@ impl Database {
             .map_err(failed)?;
         let names = select.query_map((&self.prefix, now_ms), |row| row.get(0)).map_err(failed)?;
         let names: Vec<String> = names.collect::<Result<_, _>>().map_err(failed)?;
-        let damaged = |invalid: Invalid| damaged(&self.path, invalid);
+        let damaged = |invalid: Invalid| damaged(self.place.named(), invalid);
         names.iter().map(|name| Name::new(name).map_err(damaged)).collect()
     }
 
@@ -250,13 +325,13 @@ impl Database {
         self.connection
             .prepare_cached("PRAGMA data_version")
             .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)))
-            .map_err(|error| failure(&self.path, &error))
+            .map_err(|error| failure(self.place.named(), &error))
     }
 
     /// What other processes have left for `session` since the last time. It is deleted with its next command:
     /// so whoever is granted something hears of it without waiting for anybody who writes.
     pub(super) fn news(&mut self, session: &Id) -> Result<Vec<Event>, StoreError> {
-        let failed = |error| failure(&self.path, &error);
+        let failed = |error| failure(self.place.named(), &error);
         let mut select = self
             .connection
             .prepare_cached("SELECT id, event FROM news WHERE session = ?1 AND id > ?2 ORDER BY id")
@@ -268,21 +343,21 @@ impl Database {
         let read = |(_, text): &(i64, String)| serde_json::from_str(text);
         let events = rows.iter().map(read).collect::<Result<_, _>>();
         self.read = rows.last().map_or(self.read, |(id, _)| *id);
-        events.map_err(|error: serde_json::Error| damaged(&self.path, error))
+        events.map_err(|error: serde_json::Error| damaged(self.place.named(), error))
     }
 
     /// How many stand in this line before the first of `session`'s.
     pub(super) fn position(&self, semaphore: &Name, session: &Id) -> Result<Option<u64>, StoreError> {
         let stored = stored(&self.connection, &self.prefix, semaphore.as_str())
-            .map_err(|error| failure(&self.path, &error))?;
+            .map_err(|error| failure(self.place.named(), &error))?;
         let Some(text) = stored else { return Ok(None) };
-        let state = read_state(&self.path, semaphore.as_str(), &text)?;
+        let state = read_state(self.place.named(), semaphore.as_str(), &text)?;
         let ours = |holder| state.entries.get(holder).is_some_and(|entry| entry.session == *session);
         Ok(state.queue.values().position(ours).map(|position| position as u64))
     }
 }
 
-/// What may go wrong while a new file is made.
+/// What may go wrong while a file is made or opened.
 enum Trouble {
     System(std::io::Error),
     Sqlite(rusqlite::Error),
@@ -294,12 +369,24 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
 impl Trouble {
     fn explain(self, path: &Path) -> StoreError {
         let reason = |error: std::io::Error| format!("{}: {error}", path.display());
         match self {
             Self::System(error) if error.kind() == std::io::ErrorKind::StorageFull => {
                 StoreError::OutOfMemory { reason: reason(error) }
+            }
+            Self::System(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                StoreError::Unreachable { reason: reason(error) }
+            }
+            Self::System(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                StoreError::Unsupported { reason: reason(error) }
             }
             Self::System(error) => StoreError::Denied { reason: reason(error) },
             Self::Sqlite(error) => failure(path, &error),
@@ -317,6 +404,64 @@ fn fill(path: &Path) -> Result<(), Trouble> {
         connection.close().map_err(|(_, error)| error)
     });
     filled.map_err(Trouble::Sqlite)
+}
+
+/// Whether a file that lacks a companion is in use: its users see companions that were deleted. If it is not, and is
+/// ours, the content of its log is moved into it, and the companions are deleted. Called with the directory locked.
+///
+/// SQLite gives a connection the file for itself alone only if there is no other connection, in any process.
+fn is_without_its_companions(place: &Place) -> Result<bool, Trouble> {
+    let began = Moment::now();
+    loop {
+        match place.files() {
+            Ok(files) if files.are_complete() => return Ok(false),
+            Ok(_) => {}
+            // What is not there is not in use; the caller notices.
+            Err(_) => return Ok(false),
+        }
+        let connection = connect(place.file())?;
+        connection.busy_timeout(Duration::ZERO)?;
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        match form(&connection) {
+            Err(error) if is_busy(&error) => {}
+            Ok((APPLICATION_ID, _, _)) => {
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+                connection.close().map_err(|(_, error)| error)?;
+                place.remove_companions()?;
+                return Ok(false);
+            }
+            // Opening it tells.
+            _ => return Ok(false),
+        }
+        if Moment::now().since(began) >= COMPLETING {
+            break;
+        }
+        std::thread::sleep(COMPLETING / 50);
+    }
+    // Another program's file is not to be deleted, whatever is the matter with it.
+    if is_ours(place.file())? {
+        return Ok(true);
+    }
+    let reason = "it is in use, but not by this library, or its -wal or -shm was deleted: name another file";
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason).into())
+}
+
+/// Whether it stands in the file that it is ours. The companions are not looked at.
+fn is_ours(path: &Path) -> rusqlite::Result<bool> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let mut url = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        url.push_str(&format!("%{byte:02x}"));
+    }
+    url.push_str("?immutable=1");
+    let connection = Connection::open_with_flags(url, flags)?;
+    connection.query_row("PRAGMA application_id", [], |row| Ok(row.get::<_, i64>(0)? == APPLICATION_ID))
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
@@ -348,6 +493,10 @@ mod tests {
 
     use super::*;
 
+    fn open(path: &Path) -> Database {
+        Database::open(path, "permits", Moment::now() + OPENING).expect("it is new")
+    }
+
     /// The locks of this process on a file, as the system lists them.
     fn locks(path: &Path) -> usize {
         let inode = fs::metadata(path).expect("it is there").ino();
@@ -363,12 +512,12 @@ mod tests {
     fn opening_a_file_again_leaves_the_locks_of_who_has_it_open() {
         let directory = tempfile::TempDir::new().expect("there is room");
         let path = directory.path().join("semaphores.db");
-        let mut first = Database::open(&path, "permits").expect("it is new");
+        let mut first = open(&path);
         // Locked from the first use on.
         first.news(&Id::new("s").expect("valid")).expect("it is open");
         let before = locks(&path);
         assert!(before > 0, "an open file is locked");
-        place::prepare(&path, fill).ok().expect("it is ours");
+        Place::of(&path).expect("it is there").prepare(fill).ok().expect("it is ours");
         assert_eq!(locks(&path), before);
         drop(first);
     }
@@ -377,7 +526,7 @@ mod tests {
     fn a_new_file_and_its_directory_are_for_this_user_alone() {
         let directory = tempfile::TempDir::new().expect("there is room");
         let path = directory.path().join("new/semaphores.db");
-        drop(Database::open(&path, "permits").expect("it is new"));
+        drop(open(&path));
         let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().expect("it has one"))), (0o600, 0o700));
         for entry in fs::read_dir(directory.path().join("new")).expect("it is there") {

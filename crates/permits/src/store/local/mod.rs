@@ -1,13 +1,15 @@
 //! The local store: the model, and a file that many processes of one machine share. No server.
 //!
 //! Each command is one SQLite transaction. A grant for another process's waiter is left in a table that serves
-//! as its letter box; that process sees that somebody wrote by `PRAGMA data_version`, which takes a few
-//! microseconds and no lock. Who stands first in line looks every 2 to 5 ms, who stands further back more rarely,
-//! who only holds ten times a second, and nobody else ever does.
+//! as its letter box; that process sees a write of another by `PRAGMA data_version`, which takes a few
+//! microseconds and no lock. A process with the first waiter looks every 2 to 5 ms, one whose waiters stand further back
+//! more rarely, one that only holds ten times a second, and an idle one never.
 //!
-//! - `place`: where the file is, who may use it, and which file a name stands for.
+//! - `place`: where the file is, which files its names stand for, how it is made and deleted; `access`: users that may
+//!   use it.
 //! - `file`: how it is opened, followed when it is replaced, read and written; `tables`: what is in it.
-//! - `clock`: time that goes on while the machine sleeps, and ends every lease when it restarts.
+//! - `clock`: time that goes on while the machine sleeps, is the same in every time namespace, and ends every lease when
+//!   the machine restarts.
 //! - `watch`: how often to look for news.
 //! - `busy`, `failure`: waiting for other processes, and what may go wrong.
 //! - `examination`: what is wrong with a file.
@@ -23,12 +25,17 @@
 //!   btrfs.) To acquire may fail.
 //! - A process that is stopped in the middle of a command (SIGSTOP, a debugger) holds up the others until it goes
 //!   on or is killed: their commands fail as if the store were out of reach, and are tried again.
-//! - Whoever deletes the file makes the store forget: its users follow to the new file, holders first, and come
-//!   back if they fit. For up to a lease too many may hold, if newcomers were faster than the next look.
+//! - Deleting the file, its `-wal` or its `-shm` makes the store forget. A process that notices deletes the rest; all
+//!   users follow to the same new file, and come back if they fit. Sessions that hold nothing wait until a new file has
+//!   been open for [`HOLDERS_FIRST`], so that holders go first. Only a holder that was stopped may come too late: then too
+//!   many hold, for up to a lease.
+//! - No wait is without a bound, whichever lock another program has.
 //!
 //! For one machine only. SQLite's locks and its shared memory do not work over network file systems; those that
 //! are known as such are refused, and another machine that uses the file all the same is noticed by its boot.
 
+#[cfg(unix)]
+mod access;
 mod busy;
 mod clock;
 pub(super) mod examination;
@@ -43,16 +50,19 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use self::file::Database;
+use self::file::{Database, OPENING};
 pub(crate) use self::place::parse;
 use self::watch::Watch;
 use super::{Executing, Listing, Opening, Signal, Signals, Store, StoreError};
 use crate::clock::Moment;
 use crate::protocol::{Command, Id, Name, Reply};
 
-/// How long those who only wait stay away from a file that has taken the place of another: longer than holders
-/// take to notice. Otherwise they would find it free.
+/// How long sessions that hold nothing stay away from a new file: longer than the holders of a deleted one take to
+/// notice. Otherwise they would find it free.
 const HOLDERS_FIRST: Duration = Duration::from_millis(300);
+
+/// How long a look waits for other processes that follow to another file too. It delays the next command.
+const FOLLOWING: Duration = Duration::from_millis(200);
 
 /// A session's access to a file.
 pub(crate) struct LocalStore {
@@ -63,6 +73,16 @@ pub(crate) struct LocalStore {
 enum Request {
     Execute { command: Command, deadline: Moment, answer: Answer<Reply> },
     List { deadline: Moment, answer: Answer<Vec<Name>> },
+    Forget { semaphore: Name, request: Id },
+}
+
+impl Request {
+    fn deadline(&self) -> Option<Moment> {
+        match self {
+            Self::Execute { deadline, .. } | Self::List { deadline, .. } => Some(*deadline),
+            Self::Forget { .. } => None,
+        }
+    }
 }
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -70,7 +90,7 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 impl LocalStore {
     /// Opens the file, making it if there is none.
     pub(crate) fn open(path: &std::path::Path, opening: Opening) -> Result<Self, StoreError> {
-        let database = Database::open(path, &opening.prefix)?;
+        let database = Database::open(path, &opening.prefix, Moment::now() + OPENING)?;
         let (requests, incoming) = mpsc::channel();
         // A new channel has room, and if the session is gone nobody minds.
         let _ = opening.signals.try_send(Signal::Up);
@@ -98,6 +118,11 @@ impl Store for LocalStore {
         let (answer, receiver) = oneshot::channel();
         let _ = self.requests.send(Request::List { deadline: deadline(patience), answer });
         Box::pin(answered(receiver, patience))
+    }
+
+    fn forget(&self, semaphore: &Name, request: &Id) {
+        let _ =
+            self.requests.send(Request::Forget { semaphore: semaphore.clone(), request: request.clone() });
     }
 }
 
@@ -128,17 +153,21 @@ struct Clerk {
 impl Clerk {
     fn serve(mut self, requests: &mpsc::Receiver<Request>) {
         let (mut version, mut changed) = (None, Moment::now());
+        self.let_holders_go_first();
         loop {
             let request = match self.watch.look_every(Moment::now().since(changed)) {
                 Some(interval) => requests.recv_timeout(interval),
                 None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            let followed = self.database.follow();
+            let until = request
+                .as_ref()
+                .ok()
+                .and_then(Request::deadline)
+                .unwrap_or_else(|| Moment::now() + FOLLOWING);
+            let followed = self.database.follow(until);
             if let Ok(true) = followed {
                 // Another file: it may know nothing of us.
-                if !self.watch.holds() {
-                    std::thread::sleep(HOLDERS_FIRST);
-                }
+                self.let_holders_go_first();
                 version = None;
                 self.signal(Signal::Up);
             }
@@ -151,6 +180,7 @@ impl Clerk {
                 Ok(Request::List { deadline, answer }) => {
                     let _ = answer.send(followed.and_then(|_| self.database.list(deadline)));
                 }
+                Ok(Request::Forget { semaphore, request }) => self.watch.forget(&semaphore, &request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -162,6 +192,13 @@ impl Clerk {
                     version = current;
                 }
             }
+        }
+    }
+
+    /// Waits until a new file has been open for [`HOLDERS_FIRST`]: it may take the place of one that was deleted.
+    fn let_holders_go_first(&self) {
+        if !self.watch.holds() {
+            std::thread::sleep(HOLDERS_FIRST.saturating_sub(self.database.age()));
         }
     }
 

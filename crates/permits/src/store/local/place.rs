@@ -1,15 +1,34 @@
-//! Where the file is, and who may use it: this user alone, on a file system that can carry it.
+//! Where the file is, which files its names stand for, and how it is made and deleted.
+//!
+//! SQLite keeps two companions beside a file in use: `-wal` is its log, and `-shm` the memory that its users share.
+//! Without one of them the users do not see each other, so the three are one: when one is deleted, all are, and the
+//! users follow to a new file.
 //!
 //! A file gets its name when it is complete, so a process that is killed while it makes one leaves none half
-//! made. And a file that is there is never opened here: closing it again would give up the locks of whoever has
-//! it open in this process.
+//! made. And a file that is there is never opened here: closing it again would give up the locks of any connection
+//! that this process has to it.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-/// What SQLite keeps beside a file.
+#[cfg(unix)]
+use rustix::fs::{FlockOperation, flock};
+#[cfg(unix)]
+use rustix::io::Errno;
+
+#[cfg(unix)]
+use super::{access, busy};
+
+/// The suffixes of what SQLite keeps beside a file.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
+
+/// The first part of the name of a file that is not complete. A process id and a random number follow.
+const UNFINISHED: &str = ".permits-";
+
+/// The age at which a file that is not complete is litter: to fill one takes some milliseconds.
+const LITTER_AGE: Duration = Duration::from_secs(600);
 
 /// The file that the rest of a `local:` URL names.
 pub(crate) fn parse(rest: &str) -> Result<PathBuf, String> {
@@ -48,102 +67,266 @@ fn directory_of(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Which file a name stands for, now.
+/// Which file a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity(u64, u64);
+struct Identity(u64, u64);
 
 impl Identity {
     #[cfg(unix)]
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
+    fn of(metadata: &fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
-        fs::metadata(path).map(|metadata| Self(metadata.dev(), metadata.ino()))
+        Self(metadata.dev(), metadata.ino())
     }
 
     /// Here a file that is open cannot be deleted.
     #[cfg(not(unix))]
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
-        fs::metadata(path).map(|_| Self(0, 0))
+    fn of(_metadata: &fs::Metadata) -> Self {
+        Self(0, 0)
     }
 }
 
-/// Sees to it that there is a file, and that it is for this user alone. A new one is filled by `fill`.
-pub(super) fn prepare<E: From<io::Error>>(
-    path: &Path,
-    fill: impl FnOnce(&Path) -> Result<(), E>,
-) -> Result<(), E> {
-    let directory = directory(path);
-    if !directory.exists() {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
+/// The file and its companions, as their names stand for them at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Files {
+    file: Identity,
+    companions: [Option<Identity>; 2],
+}
+
+impl Files {
+    /// Whether both companions are there: SQLite makes them at the first read, and while a connection is open it
+    /// removes neither.
+    pub(super) fn are_complete(&self) -> bool {
+        self.companions.iter().all(Option::is_some)
+    }
+
+    /// Whether the file itself is the same.
+    pub(super) fn is_file_of(&self, other: &Self) -> bool {
+        self.file == other.file
+    }
+}
+
+/// The names of a file and of its companions.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// As the URL says. It may be a symbolic link.
+    named: PathBuf,
+    /// Without links: SQLite looks for the companions here.
+    file: PathBuf,
+    companions: [PathBuf; 2],
+}
+
+impl Place {
+    /// The place that this name leads to now.
+    pub(super) fn of(named: &Path) -> io::Result<Self> {
+        let is_link = fs::symlink_metadata(named).is_ok_and(|metadata| metadata.is_symlink());
         #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(directory)?;
+        if is_link {
+            let link = fs::symlink_metadata(named)?;
+            access::of_link(&link, &fs::metadata(directory(named))?).map_err(refused)?;
+        }
+        let file = if is_link { fs::canonicalize(named)? } else { named.to_owned() };
+        let companions = COMPANIONS.map(|suffix| with_suffix(&file, suffix));
+        Ok(Self { named: named.to_owned(), file, companions })
     }
-    #[cfg(unix)]
-    check_directory(directory)?;
-    if !path.try_exists()? {
-        make(path, directory, fill)?;
-    }
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() {
-        let reason = "it is no file: name one, local:/path/file.db";
-        return Err(io::Error::new(ErrorKind::InvalidInput, reason).into());
-    }
-    #[cfg(unix)]
-    check_owner(&metadata)?;
-    Ok(())
-}
 
-pub(super) fn directory(path: &Path) -> &Path {
-    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn make<E: From<io::Error>>(
-    path: &Path,
-    directory: &Path,
-    fill: impl FnOnce(&Path) -> Result<(), E>,
-) -> Result<(), E> {
-    let own = directory.join(format!(".permits-{}-{:016x}", std::process::id(), fastrand::u64(..)));
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    drop(options.open(&own)?);
-    let named = fill(&own).and_then(|()| name(&own, path, directory).map_err(E::from));
-    fs::remove_file(&own)?;
-    for companion in COMPANIONS {
-        // Left only if filling it has failed.
-        let _ = fs::remove_file(with_suffix(&own, companion));
+    /// As the URL says.
+    pub(super) fn named(&self) -> &Path {
+        &self.named
     }
-    named
-}
 
-/// Gives a file its name, unless another process was faster.
-fn name(own: &Path, path: &Path, directory: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    let _alone = alone_in(directory)?;
-    #[cfg(not(unix))]
-    let _ = directory;
-    if path.try_exists()? {
-        return Ok(());
+    /// The file, without links.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
     }
-    // Somebody has deleted the file alone. Whoever still uses it shares these by their names with whoever opens
-    // the new one, and both would find nonsense in them.
-    for companion in COMPANIONS {
-        match fs::remove_file(with_suffix(path, companion)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+
+    /// The directory of the file and its companions.
+    pub(super) fn directory(&self) -> &Path {
+        directory(&self.file)
+    }
+
+    /// The files that are there now. It is an error if the file is not.
+    pub(super) fn files(&self) -> io::Result<Files> {
+        let file = Identity::of(&fs::metadata(&self.named)?);
+        let mut companions = [None; 2];
+        for (path, companion) in self.companions.iter().zip(&mut companions) {
+            *companion = match fs::metadata(path) {
+                Ok(metadata) => Some(Identity::of(&metadata)),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(Files { file, companions })
+    }
+
+    /// When the file was first opened under its name: SQLite makes the log then. The file itself is older, by the time
+    /// that filling it took.
+    pub(super) fn opened(&self) -> io::Result<SystemTime> {
+        fs::metadata(&self.companions[0])?.created()
+    }
+
+    /// Sees to it that there is a file, and that no user may write to it but those it is for. A new one is filled by
+    /// `fill`.
+    pub(super) fn prepare<E: From<io::Error>>(
+        &self,
+        fill: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let directory = self.directory();
+        if !directory.exists() {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true);
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.create(directory).map_err(|error| {
+                let reason = format!(
+                    "its directory cannot be made ({error}): name a file elsewhere, local:/path/file.db"
+                );
+                io::Error::new(error.kind(), reason)
+            })?;
+        }
+        check_directory(directory)?;
+        if !self.file.try_exists()? {
+            self.make(fill)?;
+        }
+        if !fs::metadata(&self.file)?.is_file() {
+            let reason = "it is no file: name one, local:/path/file.db";
+            return Err(io::Error::new(ErrorKind::InvalidInput, reason).into());
+        }
+        #[cfg(unix)]
+        self.check_files()?;
+        Ok(())
+    }
+
+    /// Refuses the file if this user may not use it or a companion.
+    #[cfg(unix)]
+    pub(super) fn check_files(&self) -> io::Result<()> {
+        let directory = fs::metadata(self.directory())?;
+        access::of_file(&fs::metadata(&self.file)?, &directory).map_err(refused)?;
+        for companion in &self.companions {
+            // SQLite would follow a link, and write wherever that leads.
+            let judged = match fs::symlink_metadata(companion) {
+                Ok(metadata) if !metadata.is_file() => Err("it is no file: delete it".to_owned()),
+                Ok(metadata) => access::of_file(&metadata, &directory),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                Err(error) => return Err(error),
+            };
+            judged.map_err(|reason| refused(format!("{} beside it: {reason}", companion.display())))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file under another name, and gives it its own when it is complete.
+    fn make<E: From<io::Error>>(&self, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
+        let name = format!("{UNFINISHED}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let own = self.directory().join(name);
+        let made = self.create(&own).map_err(E::from).and_then(|()| fill(&own));
+        let named = made.and_then(|()| self.name(&own).map_err(E::from));
+        // If filling it has failed, it has companions.
+        for path in std::iter::once(own.clone()).chain(COMPANIONS.map(|suffix| with_suffix(&own, suffix))) {
+            let _ = fs::remove_file(path);
+        }
+        named
+    }
+
+    fn create(&self, own: &Path) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(own)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            // Not by `open`, which heeds the umask.
+            let mode = access::mode_in(&fs::metadata(self.directory())?);
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+        }
+        drop(file);
+        Ok(())
+    }
+
+    /// Gives a file its name, unless another process was faster.
+    fn name(&self, own: &Path) -> io::Result<()> {
+        let _alone = self.alone()?;
+        self.clear_litter();
+        if self.file.try_exists()? {
+            return Ok(());
+        }
+        // The users of a deleted file share its companions by their names with the users of the new one, and both
+        // would find nonsense in them.
+        self.remove_companions()?;
+        fs::hard_link(own, &self.file)
+    }
+
+    /// Deletes the file and its companions. Its users follow to the next one.
+    pub(super) fn discard(&self, _alone: &Alone) -> io::Result<()> {
+        // First, so that no process opens it without them.
+        remove(&self.file)?;
+        self.remove_companions()
+    }
+
+    /// Deletes the companions.
+    pub(super) fn remove_companions(&self) -> io::Result<()> {
+        self.companions.iter().try_for_each(|companion| remove(companion))
+    }
+
+    /// Deletes what processes have left that were killed while they made a file.
+    fn clear_litter(&self) {
+        let Ok(entries) = fs::read_dir(self.directory()) else { return };
+        for entry in entries.flatten() {
+            let unfinished = entry.file_name().to_str().is_some_and(is_unfinished);
+            let age = || entry.metadata().and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
+            if unfinished && age().is_some_and(|age| age > LITTER_AGE) {
+                // Another user's stays.
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
-    fs::hard_link(own, path)
+
+    /// Locks the directory, waiting for other processes as long as [`busy::until`] says: of many that make or delete
+    /// the file one is first. Held for milliseconds.
+    pub(super) fn alone(&self) -> io::Result<Alone> {
+        #[cfg(unix)]
+        {
+            let directory = fs::File::open(self.directory())?;
+            for waited in 0.. {
+                match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => break,
+                    Err(Errno::WOULDBLOCK | Errno::INTR) if busy::wait(waited) => {}
+                    Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                        let reason = format!(
+                            "another program has locked the directory {} (flock; lslocks names the program)",
+                            self.directory().display()
+                        );
+                        return Err(io::Error::new(ErrorKind::WouldBlock, reason));
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(Alone(directory))
+        }
+        #[cfg(not(unix))]
+        Ok(Alone)
+    }
 }
 
-/// A lock on the directory, until dropped: of many that make the file one is first. Held for microseconds.
+/// A lock on the directory, until dropped.
 #[cfg(unix)]
-fn alone_in(directory: &Path) -> io::Result<fs::File> {
-    let directory = fs::File::open(directory)?;
-    rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive)?;
-    Ok(directory)
+pub(super) struct Alone(fs::File);
+
+#[cfg(not(unix))]
+pub(super) struct Alone;
+
+#[cfg(unix)]
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // Not left to closing it: a child that this process forked meanwhile has it open too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// The directory of a file.
+pub(super) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -152,41 +335,49 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-#[cfg(unix)]
-fn refused(reason: String) -> io::Result<()> {
-    Err(io::Error::new(ErrorKind::PermissionDenied, reason))
+/// Whether a file of this name is one that a process makes, or what SQLite keeps beside it.
+fn is_unfinished(name: &str) -> bool {
+    let Some((process, random)) = name.strip_prefix(UNFINISHED).and_then(|rest| rest.split_once('-')) else {
+        return false;
+    };
+    // With or without a suffix.
+    let random = random.split('-').next().unwrap_or_default();
+    let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    process.bytes().all(|byte| byte.is_ascii_digit()) && random.len() == 16 && is_hexadecimal(random)
+}
+
+/// Deletes a file, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            let reason =
+                format!("{} is left from a deleted file, and cannot be deleted: {error}", path.display());
+            Err(io::Error::new(error.kind(), reason))
+        }
+    }
 }
 
 #[cfg(unix)]
-fn check_owner(metadata: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-    let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    if owner != user {
-        return refused(format!(
-            "it belongs to user {owner}, and this is user {user}: users share semaphores by a server, not by a file"
-        ));
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return refused("others may write to it: chmod 600".into());
+fn refused(reason: String) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, reason)
+}
+
+#[cfg(unix)]
+fn check_directory(directory: &Path) -> io::Result<()> {
+    access::of_directory(&fs::metadata(directory)?).map_err(refused)?;
+    #[cfg(target_os = "linux")]
+    if let Some(name) = network(rustix::fs::statfs(directory)?.f_type as u64) {
+        return Err(refused(format!(
+            "it is on a network file system ({name}), and a local store is for one machine"
+        )));
     }
     Ok(())
 }
 
-/// A group may write to a directory: many systems give each user a group of its own. Everybody may not, unless
-/// it is as `/tmp` is, where nobody can take away another's file and put his own there.
-#[cfg(unix)]
-fn check_directory(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-    let mode = fs::metadata(directory)?.mode();
-    if mode & 0o002 != 0 && mode & 0o1000 == 0 {
-        return refused("everybody may put another file in its place: chmod o-w its directory".into());
-    }
-    #[cfg(target_os = "linux")]
-    if let Some(name) = network(rustix::fs::statfs(directory)?.f_type as u64) {
-        return refused(format!(
-            "it is on a network file system ({name}), and a local store is for one machine"
-        ));
-    }
+#[cfg(not(unix))]
+fn check_directory(_directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -215,6 +406,21 @@ pub(super) fn network(magic: u64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_a_process_left_unfinished_is_litter() {
+        for name in [".permits-41-0123456789abcdef", ".permits-41-0123456789abcdef-wal"] {
+            assert!(is_unfinished(name), "{name}");
+        }
+        for name in [
+            "semaphores.db-wal",
+            ".permits-41",
+            ".permits-x-0123456789abcdef",
+            ".permits-41-0123456789abcdef.db",
+        ] {
+            assert!(!is_unfinished(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_path_is_taken_as_it_stands() {

@@ -123,6 +123,11 @@ impl Watch {
         }
     }
 
+    /// Forgets a request that the session has handed over.
+    pub(super) fn forget(&mut self, semaphore: &Name, request: &Id) {
+        self.set(semaphore, request, None);
+    }
+
     fn set(&mut self, semaphore: &Name, request: &Id, standing: Option<Standing>) {
         let before = match standing {
             Some(standing) => self.standing.insert(request.clone(), standing),
@@ -194,6 +199,15 @@ mod tests {
         let release = Release { holder, request: Id::new("a").expect("valid") };
         watch.note(&command(Operation::Release(vec![release])), &Answers::Release(Vec::new()));
         assert_eq!(watch.look_every(NONE), None);
+    }
+
+    #[test]
+    fn a_request_that_was_handed_over_is_forgotten() {
+        let mut watch = Watch::default();
+        renewed(&mut watch, "a", Renewed::Held);
+        watch.forget(&Name::new("exports").expect("valid"), &Id::new("a").expect("valid"));
+        assert_eq!(watch.look_every(NONE), None);
+        assert!(watch.standing.is_empty() && watch.lines.is_empty());
     }
 
     #[test]

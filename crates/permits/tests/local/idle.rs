@@ -1,0 +1,54 @@
+//! A client that holds nothing and waits for nothing does nothing.
+
+use std::fs;
+use std::time::Duration;
+
+use permits::blocking::Client;
+use permits_testkit::wait;
+
+use crate::errand;
+use crate::stage::{Stage, url};
+
+/// Longer than the time between two looks of a holder.
+const LOOK: Duration = Duration::from_millis(400);
+
+/// How often the system has woken the thread that works with the file.
+fn wakings() -> u64 {
+    let status =
+        fs::read_dir("/proc/self/task").expect("the system lists threads").flatten().find_map(|thread| {
+            let status = fs::read_to_string(thread.path().join("status")).ok()?;
+            status.starts_with("Name:\tpermits-local\n").then_some(status)
+        });
+    let status = status.expect("the client has such a thread");
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).expect("the system counts them")
+}
+
+/// Whether the thread comes to rest. What is under way when it is first seen may still end.
+fn rests() -> bool {
+    wait::until(10 * LOOK, || {
+        let before = wakings();
+        std::thread::sleep(LOOK);
+        wakings() == before
+    })
+}
+
+#[test]
+fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
+    let stage = Stage::small();
+    println!("{:#?}", errand::done(&mut errand::command("hand_over", &stage.path())));
+}
+
+/// An errand: threads are told apart by their names, so there is one client in the process.
+pub(crate) fn hand_over() {
+    let client = Client::connect(&url(&errand::place())).expect("the file can be used");
+    let semaphore = client.semaphore("idle", 10);
+    assert!(rests());
+    let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().expect("it is free")).collect();
+    assert!(!rests(), "a holder looks: else this shows nothing");
+    for permit in permits {
+        permit.hand_over().expect("it is held");
+    }
+    assert!(rests());
+    client.close().expect("the file can be used");
+}
