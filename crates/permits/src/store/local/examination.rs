@@ -1,8 +1,8 @@
-//! What is wrong with a local store's file: who may touch it, what it lies on, what is in it, and a trial.
+//! Defects of a local store's file: users that may use it, what it lies on, what is in it, and a trial.
 //!
-//! A file that is not there is not made: that is left to whoever needs it first. The file is looked at by name
-//! or through SQLite, and never opened otherwise, because closing it would give up the locks of whoever has it
-//! open in this process.
+//! A file that is not there is not made: that is left to the first program that needs it. The file is examined by name
+//! or through SQLite, and never opened otherwise, because closing it would give up the locks of any connection that this
+//! process has to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
