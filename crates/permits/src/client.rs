@@ -85,7 +85,7 @@ impl Client {
             prefix: "permits".into(),
             label: None,
             lease: LEASE,
-            recovery: Recovery::default(),
+            recovery: None,
             max_waiters: MAX_WAITERS,
             replicas: 0,
             store_timeout: STORE_TIMEOUT,
@@ -193,7 +193,7 @@ pub struct ClientBuilder {
     prefix: String,
     label: Option<String>,
     lease: Duration,
-    recovery: Recovery,
+    recovery: Option<Recovery>,
     max_waiters: u32,
     replicas: u32,
     store_timeout: Duration,
@@ -235,7 +235,7 @@ impl ClientBuilder {
 
     /// How cautious to be after a restart or failover of the store that may have lost state.
     pub fn recovery(mut self, recovery: Recovery) -> Self {
-        self.recovery = recovery;
+        self.recovery = Some(recovery);
         self
     }
 
@@ -315,12 +315,12 @@ impl ClientBuilder {
     }
 
     pub(crate) fn start_examining(self) -> Result<oneshot::Receiver<Examination>, ConnectError> {
-        let address = self.checked_address()?;
+        let (address, _) = self.checked_address()?;
         examine::start(address, self.prefix, self.lease)
     }
 
-    /// Where the store is, if what every store is told is valid.
-    fn checked_address(&self) -> Result<Address, ConnectError> {
+    /// Where the store is, and the recovery that the URL asks for, if what every store is told is valid.
+    fn checked_address(&self) -> Result<(Address, Option<Recovery>), ConnectError> {
         let address = Address::parse(&self.url)?;
         check_prefix(&self.prefix)?;
         check_lease(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))?;
@@ -328,7 +328,7 @@ impl ClientBuilder {
     }
 
     fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
-        let address = self.checked_address()?;
+        let (address, of_url) = self.checked_address()?;
         let label = self.label.unwrap_or_else(default_label);
         if label.len() > MAX_LABEL {
             Err(Invalid::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
@@ -338,7 +338,7 @@ impl ClientBuilder {
             session: new_session_id(),
             label,
             lease: self.lease,
-            recovery: self.recovery,
+            recovery: self.recovery.or(of_url).unwrap_or_default(),
             queue_max: self.max_waiters,
             replicas: self.replicas,
             store_timeout: self.store_timeout,

@@ -58,12 +58,17 @@ async fn run(
     config: Config,
     address: store::Address,
     prefix: String,
-    opened: oneshot::Sender<Result<Session, ConnectError>>,
+    mut opened: oneshot::Sender<Result<Session, ConnectError>>,
 ) {
     let (signals_in, signals) = mpsc::channel(SIGNALS);
     let opening =
         store::Opening { session: config.session.clone(), prefix, lease: config.lease, signals: signals_in };
-    let store = match store::open(&address, opening).await {
+    let opening = tokio::select! {
+        opening = store::open(&address, opening, config.store_timeout) => opening,
+        // The caller has given up.
+        () = opened.closed() => return,
+    };
+    let store = match opening {
         Ok(store) => store,
         Err(error) => {
             // Whoever asked may be gone.

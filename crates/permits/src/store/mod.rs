@@ -5,6 +5,7 @@
 #[cfg(feature = "local")]
 mod local;
 mod memory;
+mod options;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(any(feature = "local", feature = "redis"))]
@@ -16,10 +17,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep, timeout};
+
 use self::memory::MemoryStore;
+use self::options::{Known, Options, RECOVERY};
 use crate::error::ConnectError;
 use crate::examine::Finding;
-use crate::protocol::{Command, Event, Id, Name, Reply};
+use crate::protocol::{Command, Event, Id, Name, Recovery, Reply};
+
+/// How long one attempt to open a store may take.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// The first and the longest pause between two attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A call to a store, in progress.
 pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;
@@ -90,40 +100,92 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Parses a URL. No error repeats it, as it may have a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+    /// Parses a URL, with the recovery that it asks for. No error repeats the URL, as it may have a password.
+    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), ConnectError> {
+        let invalid = |reason| ConnectError::Url { reason };
         let scheme = url.split(':').next().unwrap_or_default();
-        if let Some(name) = url.strip_prefix("memory:") {
-            return Ok(Self::Memory(name.to_owned()));
+        if let Some(rest) = url.strip_prefix("memory:") {
+            let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let options = Options::parse(query, &[Known { name: RECOVERY, refused: None }]);
+            let recovery = options.and_then(|options| options.recovery()).map_err(invalid)?;
+            return Ok((Self::Memory(name.to_owned()), recovery));
         }
         #[cfg(feature = "local")]
         if let Some(path) = url.strip_prefix("local:") {
-            return local::parse(path).map(Self::Local).map_err(|reason| ConnectError::Url { reason });
+            return local::parse(path).map(|path| (Self::Local(path), None)).map_err(invalid);
         }
         #[cfg(feature = "redis")]
-        if redis::Address::SCHEMES.contains(&scheme) {
-            return redis::Address::parse(url)
-                .map(|address| Self::Redis(Box::new(address)))
-                .map_err(|reason| ConnectError::Url { reason });
+        if url[scheme.len()..].starts_with("://") && redis::Address::serves(scheme) {
+            let (address, recovery) = redis::Address::parse(url).map_err(invalid)?;
+            return Ok((Self::Redis(Box::new(address)), recovery));
         }
-        let local = if cfg!(feature = "local") { "local: " } else { "" };
+        let local = if cfg!(feature = "local") { "local:, " } else { "" };
         #[cfg(feature = "redis")]
-        let others = redis::Address::SCHEMES.map(|scheme| format!(" {scheme}://")).concat();
+        let others = redis::Address::SCHEMES.map(|scheme| format!(", {scheme}://")).concat();
         #[cfg(not(feature = "redis"))]
         let others = "";
         let known = format!("{local}memory:{others}");
         // Only what a `://` follows is a scheme. Anything else may be a part of a password.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
         if !url[scheme.len()..].starts_with("://") || !scheme.bytes().all(plain) {
-            let reason = format!("it does not begin with one of {known}");
+            let reason = match is_address(url) {
+                true => format!("it has no scheme: did you mean redis://{url}?"),
+                false => format!("it begins with none of {known}: did you mean redis://HOST:PORT?"),
+            };
             return Err(ConnectError::Url { reason });
         }
         Err(ConnectError::UnknownScheme { scheme: scheme.to_owned(), known })
     }
 }
 
-/// Opens a store for a session. Must be called on the session's runtime.
-pub(crate) async fn open(address: &Address, opening: Opening) -> Result<Arc<dyn Store>, StoreError> {
+/// Whether `text` is the address of a server, certainly without a password: an IP address or this machine, and
+/// perhaps a port.
+fn is_address(text: &str) -> bool {
+    let text = text.trim_end_matches('/');
+    let host = match text.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
+        _ => text,
+    };
+    host == "localhost" || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Opens a store for a session, trying again with growing pauses while the store is away. The first attempt takes
+/// 5 seconds at most. No other begins when `within` has passed, and none goes on then. Must be called on the
+/// session's runtime.
+pub(crate) async fn open(
+    address: &Address,
+    opening: Opening,
+    within: Duration,
+) -> Result<Arc<dyn Store>, StoreError> {
+    let began = Instant::now();
+    let mut pause = PAUSES.0;
+    let mut failed: Option<StoreError> = None;
+    loop {
+        let left = within.saturating_sub(began.elapsed());
+        let limit = if failed.is_none() { ATTEMPT } else { left.min(ATTEMPT) };
+        let error = match timeout(limit, open_once(address, opening.clone())).await {
+            Ok(Err(error)) if error.is_temporary() => error,
+            Ok(result) => return result,
+            Err(_) => {
+                let reason = format!("{address}: no connection within {limit:?}");
+                // An attempt that was cut short tells less than the one before it.
+                failed.take().filter(|_| limit < ATTEMPT).unwrap_or(StoreError::Unreachable { reason })
+            }
+        };
+        if failed.is_none() && !within.is_zero() {
+            tracing::warn!(store = %address, %error, ?within, "not connected yet: trying again");
+        }
+        let now = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        if began.elapsed() + now >= within {
+            return Err(error);
+        }
+        failed = Some(error);
+        sleep(now).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+async fn open_once(address: &Address, opening: Opening) -> Result<Arc<dyn Store>, StoreError> {
     match address {
         Address::Memory(name) => Ok(Arc::new(MemoryStore::open(name, &opening))),
         #[cfg(feature = "local")]
@@ -164,22 +226,36 @@ pub(crate) async fn examine(address: &Address, prefix: &str, lease: Duration) ->
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// It was not asked: there is no connection, or it cannot serve now. Nothing has happened; tried again.
+    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened, and the
+    /// session tries again until `store_timeout` has passed.
     #[error("the store cannot be reached: {reason}")]
     Unreachable {
         /// What failed.
         reason: String,
     },
-    /// It was asked and did not answer: it may have happened. Tried again with the same request.
+    /// The command was sent and not answered: it may have been executed. The session sends the same request again.
     #[error("the store did not answer: {reason}")]
     NoAnswer {
         /// What failed.
         reason: String,
     },
-    /// It does not let us in, or not do this.
+    /// The store does not accept the user or the password, or does not allow the command.
     #[error("the store denies access: {reason}")]
     Denied {
-        /// The store's words.
+        /// What is denied, and how to allow it.
+        reason: String,
+    },
+    /// The URL does not fit the store: TLS to a server without, a single server's URL for a cluster or a sentinel, a
+    /// database that there is not.
+    #[error("the URL does not fit the store: {reason}")]
+    Mismatch {
+        /// What the store is, and which URL it needs.
+        reason: String,
+    },
+    /// The server's certificate is not trusted, or the server does not accept the client's.
+    #[error("no TLS with the store: {reason}")]
+    Tls {
+        /// What is wrong with which certificate.
         reason: String,
     },
     /// A key of the semaphore holds something else.
@@ -192,34 +268,34 @@ pub enum StoreError {
         /// The store's words.
         reason: String,
     },
-    /// It has no memory left for this.
+    /// The store has no memory left for this.
     #[error("the store is out of memory: {reason}")]
     OutOfMemory {
         /// The store's words.
         reason: String,
     },
-    /// It is too old, or otherwise not able to.
+    /// The store is too old, or lacks something else that is needed.
     #[error("the store is not supported: {reason}")]
     Unsupported {
         /// What is missing.
         reason: String,
     },
-    /// It rejected the command for another reason.
+    /// The store rejected the command for another reason.
     #[error("the store rejected the command: {reason}")]
     Rejected {
         /// The store's words.
         reason: String,
     },
-    /// It said something that makes no sense.
+    /// The store's reply makes no sense.
     #[error("the store answered nonsense: {reason}")]
     Malformed {
-        /// What.
+        /// What is wrong with the reply.
         reason: String,
     },
 }
 
 impl StoreError {
-    /// Whether trying again can help.
+    /// Whether trying again can help. Connecting tries again after these alone.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
@@ -227,5 +303,40 @@ impl StoreError {
     /// Whether the command may have been executed.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
+    }
+
+    /// The reason alone.
+    #[cfg(feature = "redis")]
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Unreachable { reason }
+            | Self::NoAnswer { reason }
+            | Self::Denied { reason }
+            | Self::Mismatch { reason }
+            | Self::Tls { reason }
+            | Self::WrongType { reason, .. }
+            | Self::OutOfMemory { reason }
+            | Self::Unsupported { reason }
+            | Self::Rejected { reason }
+            | Self::Malformed { reason } => reason,
+        }
+    }
+
+    /// The same, with the place that it is about before the reason.
+    #[cfg(feature = "redis")]
+    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
+        match &mut self {
+            Self::Unreachable { reason }
+            | Self::NoAnswer { reason }
+            | Self::Denied { reason }
+            | Self::Mismatch { reason }
+            | Self::Tls { reason }
+            | Self::WrongType { reason, .. }
+            | Self::OutOfMemory { reason }
+            | Self::Unsupported { reason }
+            | Self::Rejected { reason }
+            | Self::Malformed { reason } => *reason = format!("{place}: {reason}"),
+        }
+        self
     }
 }

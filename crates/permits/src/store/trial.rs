@@ -56,7 +56,7 @@ pub(super) async fn run(address: &Address, prefix: &str, semaphore: &Name, lease
         };
         vec![Finding::problem("semaphore", format!("{step}: {error}"), meaning)]
     };
-    let store = match super::open(address, opening).await {
+    let store = match super::open(address, opening, Duration::ZERO).await {
         Ok(store) => store,
         Err(error) => return failed("opening a session", error),
     };

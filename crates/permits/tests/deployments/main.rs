@@ -9,6 +9,8 @@ mod packed;
 mod replicas;
 mod sentinels;
 mod tls;
+mod urls;
+mod waiting;
 
 use std::time::Duration;
 

@@ -18,7 +18,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Server;
-use super::connecting::{Plan, connect};
+use super::connecting::Plan;
+use super::connection::connect;
 use super::errors::{self, Failure};
 use super::place::Place;
 use super::slots::{Node, Slots};
@@ -90,15 +91,13 @@ impl Drop for Cluster {
 impl Cluster {
     /// Finds the nodes, and connects to one of them to see whether it may be used.
     pub(super) async fn connect(seeds: &[Server], opening: Opening) -> Result<Self, StoreError> {
-        let shared = Arc::new(Shared {
-            seeds: seeds.to_vec(),
-            opening,
-            inner: Mutex::default(),
-            stale: Notify::new(),
-        });
+        let mut seeds = seeds.to_vec();
+        // An attempt may end before it has come to the last of many.
+        fastrand::shuffle(&mut seeds);
+        let shared = Arc::new(Shared { seeds, opening, inner: Mutex::default(), stale: Notify::new() });
         let (slots, server) = shared.ask_for_map().await?;
         let plan = shared.plan(&server, shared.opening.signals.clone());
-        drop(plan.commands_when_loaded().await?);
+        drop(plan.commands().await?);
         shared.lock().slots = slots;
         // A new channel has room for it.
         let _ = shared.opening.signals.try_send(Signal::Up);
@@ -318,39 +317,35 @@ pub(super) async fn ask_for_map(
 ) -> Result<(Slots, Server), StoreError> {
     let mut error = StoreError::Unreachable { reason: "no node of the cluster is known".into() };
     for server in servers {
-        match timeout(MAP_PATIENCE, ask_one(&server)).await {
+        let failed = match timeout(MAP_PATIENCE, ask_one(&server)).await {
             Ok(Ok(slots)) => return Ok((slots, server)),
-            Ok(Err(unsupported @ StoreError::Unsupported { .. })) => return Err(unsupported),
-            Ok(Err(failed)) => error = failed,
+            Ok(Err(mismatch @ StoreError::Mismatch { .. })) => return Err(mismatch),
+            Ok(Err(failed)) => failed,
             Err(_) => {
                 let reason = format!("{server}: no answer within {MAP_PATIENCE:?}");
-                error = StoreError::Unreachable { reason };
+                StoreError::Unreachable { reason }
             }
+        };
+        // A refusal that lasts counts more than a node that is away.
+        if error.is_temporary() {
+            error = failed;
         }
     }
     Err(error)
 }
 
 async fn ask_one(server: &Server) -> Result<Slots, StoreError> {
-    let asking = async {
-        let mut connection = connect(server).await?;
-        redis::cmd("CLUSTER").arg("SLOTS").query_async::<Value>(&mut connection).await
-    };
+    let mut connection = connect(server).await.map_err(|error| error.at(server))?;
     let asked = server.host_and_port().map(|(host, _)| host).unwrap_or_default();
-    match asking.await {
+    match redis::cmd("CLUSTER").arg("SLOTS").query_async::<Value>(&mut connection).await {
         Ok(value) => Slots::read(&value, asked).ok_or_else(|| StoreError::Unreachable {
             reason: format!("{server}: the cluster serves no slots"),
         }),
         Err(error) if error.detail().is_some_and(|text| text.contains("cluster support disabled")) => {
             let reason = format!("{server} is not in a cluster: connect with redis://");
-            Err(StoreError::Unsupported { reason })
+            Err(StoreError::Mismatch { reason })
         }
-        Err(error) => Err(match errors::of_connecting(&error) {
-            StoreError::Unreachable { reason } => {
-                StoreError::Unreachable { reason: format!("{server}: {reason}") }
-            }
-            other => other,
-        }),
+        Err(error) => Err(errors::of_connecting(&error).at(server)),
     }
 }
 

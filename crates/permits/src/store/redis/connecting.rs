@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use super::address::Server;
+use super::connection::connect;
 use super::place::Place;
 use super::wakeups::{Messages, Wakeups};
 use super::{errors, keys, scripts};
@@ -59,6 +58,7 @@ impl Plan {
         let server = self.patiently(self.place.server(CONNECT_PATIENCE)).await?;
         let connecting = async {
             let mut connection = connect(&server).await?;
+            let failed = |error: redis::RedisError| errors::of_connecting(&error);
             let (mut again, mut third) = (connection.clone(), connection.clone());
             let check = self.check();
             // Sent together.
@@ -67,30 +67,25 @@ impl Plan {
                 info("memory", &mut again),
                 denied(&check, &mut third)
             );
-            let version = version?;
-            if let Err(error) = check_version(&version, self.in_cluster) {
-                return Ok(Err(error));
-            }
-            let (memory, denied) = (memory?, denied?);
+            // First, because a server of another kind has other commands.
+            let version = version.map_err(failed)?;
+            check_mode(&version, self.in_cluster)?;
+            check_version(&version, self.in_cluster)?;
+            let (memory, denied) = (memory.map_err(failed)?, denied.map_err(failed)?);
             let role = match self.place {
                 Place::Server(_) => None,
-                Place::Sentinels(_) => Some(info("replication", &mut connection).await?),
+                Place::Sentinels(_) => Some(info("replication", &mut connection).await.map_err(failed)?),
             };
-            Ok(Ok((connection, version, memory, denied, role)))
+            Ok((connection, memory, denied, role))
         };
-        let connecting = async { connecting.await.map_err(|error| errors::of_connecting(&error))? };
-        let (connection, version, memory, denied, role) = self.patiently(connecting).await?;
+        let (connection, memory, denied, role) = self.patiently(connecting).await?;
         if !denied.is_empty() {
-            let reason = format!("this user may not run {}: allow it with ACL SETUSER", denied.join(", "));
+            let reason = missing_rights(&denied, &self.prefix);
             return Err(StoreError::Denied { reason });
         }
         if role.is_some_and(|info| field(&info, "role") != Some("master")) {
             // The sentinels are about to change their minds, or it has not heard of its promotion yet.
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
-        }
-        if !self.in_cluster && field(&version, "redis_mode") == Some("cluster") {
-            let reason = format!("{server} is a node of a cluster: connect with redis+cluster://");
-            return Err(StoreError::Unsupported { reason });
         }
         if let Some(policy) = evicting_policy(&memory) {
             tracing::warn!(
@@ -103,10 +98,8 @@ impl Plan {
     }
 
     /// Another connection, unchecked.
-    pub(super) async fn connect(&self) -> redis::RedisResult<MultiplexedConnection> {
-        let server = self.place.server(CONNECT_PATIENCE).await;
-        let unreachable = |error: StoreError| std::io::Error::new(std::io::ErrorKind::NotConnected, error);
-        connect(&server.map_err(unreachable)?).await
+    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+        connect(&self.place.server(CONNECT_PATIENCE).await?).await
     }
 
     fn check(&self) -> redis::Cmd {
@@ -118,23 +111,6 @@ impl Plan {
             .arg(keys::some_channel(&self.prefix, self.in_cluster, &self.session))
             .arg(if self.in_cluster { "S" } else { "" });
         check
-    }
-
-    /// The first connection. A server that is still loading its data is waited for.
-    pub(super) async fn commands_when_loaded(&self) -> Result<MultiplexedConnection, StoreError> {
-        let mut backoff = Backoff::new(self);
-        let deadline = Instant::now() + CONNECT_PATIENCE;
-        loop {
-            match self.commands().await {
-                Err(StoreError::Unreachable { reason })
-                    if (reason.contains("LOADING") || matches!(self.place, Place::Sentinels(_)))
-                        && Instant::now() < deadline =>
-                {
-                    backoff.wait().await;
-                }
-                result => return result,
-            }
-        }
     }
 
     /// A connection that listens to `channels`.
@@ -181,21 +157,12 @@ impl Plan {
         connecting: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         match timeout(CONNECT_PATIENCE, connecting).await {
-            Ok(Err(StoreError::Unreachable { reason })) => {
-                Err(StoreError::Unreachable { reason: format!("{}: {reason}", self.place) })
-            }
-            Ok(result) => result,
+            Ok(result) => result.map_err(|error| error.at(&self.place)),
             Err(_) => Err(StoreError::Unreachable {
                 reason: format!("{}: no connection within {CONNECT_PATIENCE:?}", self.place),
             }),
         }
     }
-}
-
-/// A connection without a timeout of its own: patience is the caller's business.
-pub(super) async fn connect(server: &Server) -> Result<MultiplexedConnection, redis::RedisError> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    server.client().get_multiplexed_async_connection_with_config(&config).await
 }
 
 async fn info(section: &str, connection: &mut MultiplexedConnection) -> redis::RedisResult<String> {
@@ -224,6 +191,43 @@ impl Backoff {
         sleep(self.next.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         self.next = (self.next * 2).min(self.max);
     }
+}
+
+/// The rights that are missing, each command once. `denied` are commands with their first arguments.
+fn missing_rights(denied: &[String], prefix: &str) -> String {
+    let mut missing: Vec<(String, Vec<&str>)> = Vec::new();
+    let some_key = keys::some_key(prefix);
+    for line in denied {
+        let (command, argument) = line.split_once(' ').unwrap_or((line, ""));
+        let on = match command {
+            "SUBSCRIBE" | "PUBLISH" => format!(" on channels {}", keys::channel_pattern(prefix, false)),
+            "SSUBSCRIBE" | "SPUBLISH" => format!(" on channels {}", keys::channel_pattern(prefix, true)),
+            _ if argument == some_key => format!(" on keys {}", keys::pattern(prefix)),
+            _ => String::new(),
+        };
+        match missing.iter_mut().find(|(known, _)| *known == on) {
+            Some((_, commands)) => commands.push(command),
+            None => missing.push((on, vec![command])),
+        }
+    }
+    let missing: Vec<String> =
+        missing.iter().map(|(on, commands)| format!("{}{on}", commands.join(", "))).collect();
+    format!(
+        "this user may not run {}: allow it with ACL SETUSER (permits doctor --acl prints all that is needed)",
+        missing.join("; nor ")
+    )
+}
+
+/// Whether the server is what the URL says: alone, or in a cluster.
+fn check_mode(info: &str, in_cluster: bool) -> Result<(), StoreError> {
+    let reason = match field(info, "redis_mode") {
+        Some("cluster") if !in_cluster => "it is a node of a cluster: connect with redis+cluster://HOST,HOST",
+        Some("sentinel") => {
+            "it is a sentinel, which watches servers: connect with redis+sentinel://HOST,HOST/SERVICE"
+        }
+        _ => return Ok(()),
+    };
+    Err(StoreError::Mismatch { reason: reason.into() })
 }
 
 pub(super) fn check_version(info: &str, in_cluster: bool) -> Result<(), StoreError> {

@@ -17,13 +17,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 use tokio::time::timeout;
 
 use self::clock::Reading;
 use self::settings::{Configuration, Settings};
 use super::address::{Address, Server};
 use super::connecting::CONNECT_PATIENCE;
+use super::connection::connect_with;
 use super::{errors, keys};
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
@@ -152,21 +153,12 @@ async fn examine_server(
 }
 
 async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(Some(PATIENCE));
-    let connecting = server.client().get_multiplexed_async_connection_with_config(&config);
-    let failed = |error: &RedisError| errors::of_connecting(error);
-    let mut connection = match timeout(CONNECT_PATIENCE, connecting).await {
-        Ok(connected) => connected.map_err(|error| failed(&error))?,
+    match timeout(CONNECT_PATIENCE, connect_with(server, Some(PATIENCE))).await {
+        Ok(connected) => connected,
         Err(_) => {
             let reason = format!("no connection within {CONNECT_PATIENCE:?}");
-            return Err(StoreError::Unreachable { reason });
+            Err(StoreError::Unreachable { reason })
         }
-    };
-    // A server that wants a password lets everybody in until the first command.
-    match redis::cmd("PING").exec_async(&mut connection).await {
-        Err(error) if error.code().is_none_or(|code| code == "NOAUTH") => Err(failed(&error)),
-        _ => Ok(connection),
     }
 }
 
@@ -176,6 +168,10 @@ fn unreachable(server: &Server, error: &StoreError) -> Finding {
             "The URL needs a user and a password that are right, redis://user:password@host/, and belongs into the \
              environment (PERMITS_URL), which the list of processes does not show. How to make a user with the \
              rights that are needed is printed by permits doctor --acl."
+        }
+        StoreError::Mismatch { .. } | StoreError::Tls { .. } => {
+            "Nothing can be acquired until the URL fits the server; docs/operations.md has a table of URLs and their \
+             options."
         }
         _ => {
             "Nothing can be acquired, and who holds loses its permits when their leases end. Is the server \
@@ -189,7 +185,7 @@ fn silent(error: &RedisError) -> Finding {
     let meaning = "The connection was made, and then the server would not answer, or not any more. A script or \
                    a command that runs for long, a server that swaps or was stopped, or a proxy between do \
                    that: look at the server's log.";
-    Finding::problem("connection", error.to_string(), meaning)
+    Finding::problem("connection", errors::text(error), meaning)
 }
 
 /// The answer to a command. The outer error is the connection's, the inner one the server's.
@@ -210,7 +206,7 @@ async fn configuration(connection: &mut impl ConnectionLike) -> RedisResult<Conf
     for name in settings::NAMES {
         match answered::<Vec<String>>(connection, redis::cmd("CONFIG").arg("GET").arg(name)).await? {
             Ok(pair) => known.extend(pair.get(1).map(|value| (name, value.clone()))),
-            Err(error) => return Ok(Configuration::Hidden(error.to_string())),
+            Err(error) => return Ok(Configuration::Hidden(errors::text(&error))),
         }
     }
     Ok(Configuration::Known(known))

@@ -2,6 +2,7 @@
 //! the semaphore.
 //!
 //! - `address`: what a URL names; `place`: which server that is now, if sentinels decide.
+//! - `connection`: one connection, opened and logged in.
 //! - `supervisor`: two connections to a server, one for commands and one for wake-ups, replaced when they break;
 //!   `connecting` makes and checks them, `wakeups` is the one that listens.
 //! - `cluster`: a supervisor for each node, and `slots`, the map that says which.
@@ -15,6 +16,7 @@
 mod address;
 mod cluster;
 mod connecting;
+mod connection;
 mod errors;
 pub(super) mod examination;
 pub(crate) mod keys;
@@ -62,7 +64,7 @@ enum Route {
 }
 
 impl RedisStore {
-    /// Connects, checks the server, and listens for wake-ups. Must be called on the session's runtime.
+    /// Connects, checks the server, and listens for wake-ups: one attempt. Must be called on the session's runtime.
     pub(crate) async fn connect(address: &Address, opening: Opening) -> Result<Self, StoreError> {
         let scripts = Scripts::new(matches!(address, Address::Cluster(_)));
         Self::connect_with(address, opening, scripts).await
@@ -181,17 +183,18 @@ impl Calling<'_> {
         };
         match result {
             Ok((value, confirmed)) => {
-                supervisor.served();
                 let malformed = |Malformed(reason)| {
                     // It may be the reply to another call, and so may all that follow.
-                    supervisor.broken(epoch, reason.clone());
+                    supervisor.confused(epoch, reason.clone());
                     Failure::Store(StoreError::Malformed { reason })
                 };
-                Ok((scripts::decode(value, &self.command.operation).map_err(malformed)?, confirmed))
+                let reply = scripts::decode(value, &self.command.operation).map_err(malformed)?;
+                supervisor.served();
+                Ok((reply, confirmed))
             }
             Err(error) => {
                 if errors::needs_reconnect(&error) {
-                    supervisor.broken(epoch, error.to_string());
+                    supervisor.broken(epoch, errors::text(&error));
                 }
                 Err(Failure::of(&error, &self.command.semaphore))
             }
@@ -205,7 +208,7 @@ impl Calling<'_> {
         epoch: u64,
     ) -> Result<MultiplexedConnection, Failure> {
         match timeout_at(self.deadline, supervisor.confirming(epoch)).await {
-            Ok(connected) => connected.map_err(|error| Failure::Store(errors::of_connecting(&error))),
+            Ok(connected) => connected.map_err(Failure::Store),
             Err(_) => {
                 let reason = format!("no connection within {:?}", self.patience);
                 Err(Failure::Store(StoreError::Unreachable { reason }))

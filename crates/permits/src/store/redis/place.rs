@@ -13,7 +13,8 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::address::{Sentinels, Server};
-use super::connecting::connect;
+use super::connection::connect;
+use super::errors;
 use super::wakeups::{Messages, Wakeups};
 use crate::store::StoreError;
 
@@ -70,10 +71,13 @@ impl Watched {
     }
 
     async fn ask(&self, patience: Duration) -> Result<Server, StoreError> {
-        let (newest, reasons) = self.ask_all(patience).await;
+        let (newest, errors) = self.ask_all(patience).await;
         let Some(named) = newest else {
+            let reasons: Vec<&str> = errors.iter().map(StoreError::reason).collect();
             let reason = format!("no sentinel names a server ({})", reasons.join("; "));
-            return Err(StoreError::Unreachable { reason });
+            // A refusal that lasts counts more than a sentinel that is away.
+            let lasting = errors.into_iter().find(|error| !error.is_temporary());
+            return Err(lasting.unwrap_or(StoreError::Unreachable { reason }));
         };
         let server = self.address.server.at(&named.host, named.port);
         *self.lock() = Some((named.host, named.port));
@@ -82,35 +86,49 @@ impl Watched {
 
     /// The server that counts, and why those that name none do not.
     pub(super) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
-        let (newest, reasons) = self.ask_all(SENTINEL_PATIENCE).await;
-        (newest.and_then(|named| self.address.server.at(&named.host, named.port).ok()), reasons)
+        let (newest, errors) = self.ask_all(SENTINEL_PATIENCE).await;
+        let server = newest.and_then(|named| self.address.server.at(&named.host, named.port).ok());
+        (server, errors.iter().map(|error| error.reason().to_owned()).collect())
     }
 
-    async fn ask_all(&self, patience: Duration) -> (Option<Named>, Vec<String>) {
+    async fn ask_all(&self, patience: Duration) -> (Option<Named>, Vec<StoreError>) {
         let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, patience));
         let mut newest: Option<Named> = None;
-        let mut reasons = Vec::new();
+        let mut errors = Vec::new();
         for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
             match answer {
                 Ok(named) => newest = newest.max(Some(named)),
-                Err(reason) => reasons.push(format!("{sentinel}: {reason}")),
+                Err(error) => errors.push(error.at(sentinel)),
             }
         }
-        (newest, reasons)
+        (newest, errors)
     }
 
-    async fn ask_one(&self, sentinel: &Server, patience: Duration) -> Result<Named, String> {
+    async fn ask_one(&self, sentinel: &Server, patience: Duration) -> Result<Named, StoreError> {
         let asking = async {
             let mut connection = connect(sentinel).await?;
             let mut ask = redis::cmd("SENTINEL");
             ask.arg("MASTER").arg(&self.address.service);
-            ask.query_async::<HashMap<String, String>>(&mut connection).await
+            match ask.query_async::<HashMap<String, String>>(&mut connection).await {
+                Ok(fields) => Named::of(&fields).ok_or_else(|| StoreError::Unreachable {
+                    reason: "an answer that makes no sense".into(),
+                }),
+                Err(error) => Err(match errors::of_connecting(&error) {
+                    StoreError::Unsupported { .. } => {
+                        let reason = "it is no sentinel: name the sentinels, usually at port 26379, or connect to \
+                                      the server itself with redis://";
+                        StoreError::Mismatch { reason: reason.into() }
+                    }
+                    StoreError::Unreachable { reason } if reason.contains("No such master") => {
+                        let reason = format!("it knows no service {:?}", self.address.service);
+                        StoreError::Unreachable { reason }
+                    }
+                    other => other,
+                }),
+            }
         };
-        match timeout(patience, asking).await {
-            Ok(Ok(fields)) => Named::of(&fields).ok_or_else(|| "an answer that makes no sense".into()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {patience:?}")),
-        }
+        let silent = || StoreError::Unreachable { reason: format!("no answer within {patience:?}") };
+        timeout(patience, asking).await.unwrap_or_else(|_| Err(silent()))
     }
 
     /// Listens to one of the sentinels for ever, and calls `moved` when it says that the server is another one.

@@ -45,6 +45,8 @@ struct Link {
     replace_wakeups: Notify,
     /// A command has succeeded on the current connection.
     served: AtomicBool,
+    /// A reply on the current connection made no sense.
+    confused: AtomicBool,
 }
 
 struct Current {
@@ -64,8 +66,10 @@ impl Supervisor {
     /// Connects to one server and listens to `channel`.
     pub(super) async fn connect(plan: Plan, channel: String) -> Result<Self, StoreError> {
         let channels = BTreeSet::from([channel]);
-        let (commands, wakeups) = tokio::join!(plan.commands_when_loaded(), plan.wakeups(&channels));
-        let (commands, (wakeups, messages)) = (commands?, wakeups?);
+        // The connection for commands tells best what is wrong, so its error counts, and ends the attempt.
+        let listening = async { Ok(plan.wakeups(&channels).await) };
+        let (commands, wakeups) = tokio::try_join!(plan.commands(), listening)?;
+        let (wakeups, messages) = wakeups?;
         // A new channel has room for it.
         let _ = plan.signals.try_send(Signal::Up);
         let link = Arc::new(Link::new(channels, Some(commands), Some(wakeups)));
@@ -115,7 +119,7 @@ impl Supervisor {
 
     /// A connection for commands that replicas are to confirm, which blocks it: one of their own. It is to the server
     /// of the connection of this epoch, and lives as long.
-    pub(super) async fn confirming(&self, epoch: u64) -> redis::RedisResult<MultiplexedConnection> {
+    pub(super) async fn confirming(&self, epoch: u64) -> Result<MultiplexedConnection, StoreError> {
         if let Some((of, connection)) = &self.link.lock().confirming
             && *of == epoch
         {
@@ -138,6 +142,13 @@ impl Supervisor {
     /// A call on the connection of this epoch failed in a way that calls for another connection.
     pub(super) fn broken(&self, epoch: u64, reason: String) {
         self.link.drop_connection(epoch, StoreError::Unreachable { reason });
+    }
+
+    /// A reply on the connection of this epoch made no sense. The next connection may say the same, and so is not made
+    /// at once.
+    pub(super) fn confused(&self, epoch: u64, reason: String) {
+        self.link.confused.store(true, Ordering::Relaxed);
+        self.broken(epoch, reason);
     }
 
     /// Listens to another channel. Returns when messages on it arrive here, or when they will, after `Signal::Up`.
@@ -193,6 +204,7 @@ impl Link {
             moved: Notify::new(),
             replace_wakeups: Notify::new(),
             served: AtomicBool::new(false),
+            confused: AtomicBool::new(false),
         }
     }
 
@@ -220,13 +232,15 @@ impl Link {
         self.replace_wakeups.notify_one();
     }
 
+    /// Whether the current connection was of use.
     fn has_served(&self) -> bool {
-        self.served.load(Ordering::Relaxed)
+        self.served.load(Ordering::Relaxed) && !self.confused.load(Ordering::Relaxed)
     }
 
     fn replace(&self, connection: MultiplexedConnection) {
         let mut current = self.lock();
         self.served.store(false, Ordering::Relaxed);
+        self.confused.store(false, Ordering::Relaxed);
         current.epoch += 1;
         current.commands = Some(connection);
         self.up.send_replace(true);
@@ -264,7 +278,7 @@ impl Link {
             let pong = timeout(plan.ping_patience, redis::cmd("PING").exec_async(&mut connection)).await;
             let reason = match pong {
                 // LOADING and the like are answers too: the peer is alive.
-                Ok(Err(error)) if errors::needs_reconnect(&error) => error.to_string(),
+                Ok(Err(error)) if errors::needs_reconnect(&error) => errors::text(&error),
                 Ok(_) => continue,
                 Err(_) => "the server does not answer a ping".to_owned(),
             };
@@ -315,14 +329,21 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
 }
 
 async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<Messages>) {
+    let mut backoff = Backoff::new(&plan);
     loop {
         if let Some(messages) = messages.take() {
+            let connected = Instant::now();
             read(&plan, &link, messages).await;
             link.lock().wakeups = None;
             // The server may be gone altogether. Whoever holds must know before it would have to renew.
             link.check.notify_one();
+            if connected.elapsed() < plan.backoff_max {
+                // A server that lets us in and then closes the connection is not to be stormed.
+                backoff.wait().await;
+            } else {
+                backoff = Backoff::new(&plan);
+            }
         }
-        let mut backoff = Backoff::new(&plan);
         messages = loop {
             let listening = tokio::select! {
                 listening = listen_to_all(&plan, &link) => listening,

@@ -46,7 +46,7 @@ impl ToldStore {
     /// # Errors
     /// [`StoreError`] if there is no such server.
     pub async fn connect(url: &str, prefix: &str, session: Id) -> Result<Self, StoreError> {
-        let address = Address::parse(url).map_err(|reason| StoreError::Unsupported { reason })?;
+        let (address, _) = Address::parse(url).map_err(|reason| StoreError::Unsupported { reason })?;
         let (sender, signals) = tokio::sync::mpsc::channel(SIGNALS);
         let lease = Duration::from_secs(15);
         let opening = Opening { session, prefix: prefix.to_owned(), lease, signals: sender };

@@ -11,6 +11,7 @@ use crate::client::new_session_id;
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
 use crate::store::redis::address::Server;
+use crate::store::redis::errors;
 use crate::store::redis::keys;
 use crate::store::redis::rights::{Denial, attempts, denial};
 use crate::store::redis::wakeups::Wakeups;
@@ -119,7 +120,7 @@ pub(super) async fn may_not_subscribe(
         Ok(Err(error)) if error.redirect_node().is_some() => return None,
         Ok(Err(error)) => match denial_of(&error) {
             Some(denial) => return Some(forbidden(true, denial, &[verb], prefix, in_cluster)),
-            None => error.to_string(),
+            None => errors::text(&error),
         },
         Err(_) => format!("no answer within {PATIENCE:?}"),
     };

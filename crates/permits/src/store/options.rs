@@ -1,0 +1,132 @@
+//! The options of a URL: `name=value` pairs behind the question mark, each known and each given once.
+//!
+//! An option that is ignored is worse than one that is refused: a `tls_ca` that has no effect looks like
+//! encryption. An error never repeats a value, and a name only if it is nearly a known one, because anything else
+//! may be a part of a password.
+
+use crate::percent;
+use crate::protocol::Recovery;
+
+/// The option that every store takes.
+pub(super) const RECOVERY: &str = "recovery";
+
+/// An option that URLs of some kind take.
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// Why this URL does not take the option, as the end of a sentence; `None` if this URL takes it.
+    pub(super) refused: Option<&'static str>,
+}
+
+/// The options of one URL, with their values decoded.
+#[derive(Debug, Default)]
+pub(super) struct Options(Vec<(&'static str, String)>);
+
+impl Options {
+    /// Reads the part of a URL behind its question mark.
+    pub(super) fn parse(query: &str, known: &[Known]) -> Result<Self, String> {
+        let mut given: Vec<(&'static str, String)> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let Some(Known { name, refused }) = known.iter().find(|option| option.name == name) else {
+                return Err(unknown(name, known));
+            };
+            if let Some(reason) = refused {
+                return Err(format!("option {name} {reason}"));
+            }
+            if given.iter().any(|(earlier, _)| earlier == name) {
+                return Err(format!("option {name} is given twice"));
+            }
+            let value = percent::decode(value).ok_or_else(|| format!("option {name}: {NOT_ENCODED}"))?;
+            if value.is_empty() {
+                return Err(format!("option {name} has no value: write {name}=VALUE"));
+            }
+            given.push((name, value));
+        }
+        Ok(Self(given))
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find_map(|(given, value)| (*given == name).then_some(value.as_str()))
+    }
+
+    /// The recovery that the URL asks for.
+    pub(super) fn recovery(&self) -> Result<Option<Recovery>, String> {
+        Ok(match self.value(RECOVERY) {
+            None => None,
+            Some("off") => Some(Recovery::Off),
+            Some("interval") => Some(Recovery::Interval),
+            Some("strict") => Some(Recovery::Strict),
+            Some(_) => return Err(format!("option {RECOVERY} must be off, interval or strict")),
+        })
+    }
+}
+
+/// Said of text that is not percent-encoded.
+pub(super) const NOT_ENCODED: &str =
+    "a % must be followed by two hexadecimal digits, and the whole be UTF-8: write % itself as %25";
+
+fn unknown(name: &str, known: &[Known]) -> String {
+    let by_distance = known.iter().map(|option| (distance(name, option.name), option.name));
+    match by_distance.min() {
+        Some((edits, near)) if edits <= (near.len() / 3).clamp(1, 2) => {
+            format!("unknown option {name}: did you mean {near}?")
+        }
+        _ => {
+            let taken: Vec<&str> =
+                known.iter().filter(|option| option.refused.is_none()).map(|option| option.name).collect();
+            format!("it has an unknown option: this URL takes {}", taken.join(", "))
+        }
+    }
+}
+
+/// How many characters must be inserted, removed or replaced to make `b` of `a` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.chars().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.chars().count()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [Known; 3] = [
+        Known { name: RECOVERY, refused: None },
+        Known { name: "tls_ca", refused: None },
+        Known { name: "db", refused: Some("goes elsewhere") },
+    ];
+
+    #[test]
+    fn each_option_is_known_and_given_once() {
+        let options = Options::parse("tls_ca=/a%20b&recovery=off", &KNOWN).expect("both are known");
+        assert_eq!(options.value("tls_ca"), Some("/a b"));
+        assert_eq!(options.recovery(), Ok(Some(Recovery::Off)));
+        for (query, expected) in [
+            ("tls_ac=/x", "unknown option tls_ac: did you mean tls_ca?"),
+            ("recover=off", "unknown option recover: did you mean recovery?"),
+            ("secret=x", "it has an unknown option: this URL takes recovery, tls_ca"),
+            ("db=1", "option db goes elsewhere"),
+            ("tls_ca=a&tls_ca=a", "option tls_ca is given twice"),
+            ("tls_ca", "option tls_ca has no value: write tls_ca=VALUE"),
+        ] {
+            assert_eq!(Options::parse(query, &KNOWN).map(drop), Err(expected.to_owned()));
+        }
+        assert!(Options::parse("tls_ca=%zz", &KNOWN).is_err());
+        let options = Options::parse("recovery=no", &KNOWN).expect("the option is known");
+        assert!(options.recovery().is_err());
+    }
+
+    #[test]
+    fn distances_count_edits() {
+        for (a, b, edits) in [("", "", 0), ("tls_ac", "tls_ca", 2), ("kitten", "sitting", 3), ("", "ab", 2)] {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+        }
+    }
+}

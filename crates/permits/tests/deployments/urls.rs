@@ -1,0 +1,241 @@
+//! URLs that do not fit the store, or that the store refuses: each is told in a sentence that says what to do, at
+//! once, without a password and without the words of a library.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use permits::{Client, ConnectError, StoreError};
+use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server};
+
+/// A password that stands nowhere by chance. Its slash must be encoded in a URL.
+const PASSWORD: &str = "s3cr3t/Xyz";
+const ENCODED: &str = "s3cr3t%2FXyz";
+
+/// How long the store would be waited for, if waiting could help.
+const STORE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// More than an answer at once takes on a busy machine, and far less than the store would be waited for.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+/// What no message has in it: words of libraries, of scripts, and passwords.
+const INNARDS: [&str; 18] = [
+    "InvalidClientConfig",
+    "AuthenticationFailed",
+    "ResponseError",
+    "Other(",
+    "OtherError",
+    "UnknownIssuer",
+    "InvalidContentType",
+    "rustls",
+    "RedisError",
+    "Redis URL",
+    " - ",
+    "os error",
+    "user_script",
+    "script:",
+    "with args",
+    "permits:{}",
+    "s3cr3t",
+    "Xyz",
+];
+
+/// The kinds of errors that waiting does not mend.
+#[derive(Debug, PartialEq)]
+enum Kind {
+    Url,
+    Denied,
+    Mismatch,
+    Tls,
+}
+
+fn kind(error: &ConnectError) -> Option<Kind> {
+    match error {
+        ConnectError::Url { .. } | ConnectError::UnknownScheme { .. } => Some(Kind::Url),
+        ConnectError::Store(StoreError::Denied { .. }) => Some(Kind::Denied),
+        ConnectError::Store(StoreError::Mismatch { .. }) => Some(Kind::Mismatch),
+        ConnectError::Store(StoreError::Tls { .. }) => Some(Kind::Tls),
+        _ => None,
+    }
+}
+
+/// Connects to each URL, and finds the error that stands beside it.
+async fn all_are_told(table: Vec<(String, Kind, &'static str)>) {
+    let cases = table.into_iter().map(|(url, expected, words)| {
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let connecting = Client::builder(&url).store_timeout(STORE_TIMEOUT).connect();
+            let error = tokio::time::timeout(AT_ONCE, connecting).await;
+            let error = error.unwrap_or_else(|_| panic!("{url}: no answer within {AT_ONCE:?}"));
+            let error = error.map(drop).expect_err(&url);
+            let message = error.to_string();
+            eprintln!("{:.1} s  {url}\n       {message}", began.elapsed().as_secs_f64());
+            assert_eq!(kind(&error), Some(expected), "{url}: {error:?}");
+            assert!(message.contains(words), "{url}: {message:?} lacks {words:?}");
+            let printed = format!("{message} {error:?}");
+            let found = INNARDS.iter().find(|innards| printed.contains(**innards));
+            assert_eq!(found, None, "{url}: {printed}");
+        })
+    });
+    let mut failed = Vec::new();
+    for case in cases.collect::<Vec<_>>() {
+        failed.extend(case.await.err().map(|error| error.to_string()));
+    }
+    assert_eq!(failed, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_url_is_told() {
+    let table = [
+        ("127.0.0.1:7701", "did you mean redis://127.0.0.1:7701?"),
+        ("localhost", "did you mean redis://localhost?"),
+        ("s3cr3t:6379", "did you mean redis://HOST:PORT?"),
+        ("http://h:1", "redis+cluster://"),
+        ("redis://h?tls_ca=/ca.pem", "tls_ca needs TLS: write rediss://"),
+        ("rediss://h?tls_ac=/ca.pem", "unknown option tls_ac: did you mean tls_ca?"),
+        ("redis://h?recovery=no", "recovery must be off, interval or strict"),
+        ("redis://h?recovery=off&recovery=off", "recovery is given twice"),
+        ("redis://h?db=3", "write redis://HOST/DATABASE"),
+        ("memory:?recover=off", "did you mean recovery?"),
+        ("memory:x?tls_ca=y", "this URL takes recovery"),
+        ("redis://:s3cr3t/Xyz@h", "must be percent-encoded"),
+        ("redis://:s3cr3t%Xyz@h", "write % itself as %25"),
+        ("redis://u:s3cr3t#Xyz@h", "must be written %23"),
+        ("rediss://h#insecure", "always verified"),
+        ("redis://h:99999", "a port from 1 to 65535"),
+        ("redis://h/first", "the database must be a number"),
+    ];
+    all_are_told(table.into_iter().map(|(url, words)| (url.to_owned(), Kind::Url, words)).collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_is_told() {
+    let open = Server::start();
+    let closed = Server::builder().password(PASSWORD).start();
+    let password = format!(">{PASSWORD}");
+    let user = ["ACL", "SETUSER", "exporter", "on", &password, "resetchannels", "~no:*", "+@all"];
+    assert_eq!(open.command(&user).text(), "OK");
+    let less = ["ACL", "SETUSER", "lesser", "on", &password, "allkeys", "allchannels", "+@all"];
+    let less: Vec<&str> = less.into_iter().chain(["-hset", "-zadd", "-publish"]).collect();
+    assert_eq!(open.command(&less).text(), "OK");
+    let (open, closed) = (open.address(), closed.address());
+    let table = [
+        (format!("redis://{closed}"), Kind::Denied, "wants a password"),
+        (format!("redis://:{ENCODED}x@{closed}"), Kind::Denied, "user or the password is wrong"),
+        (format!("redis://exporter:{ENCODED}@{closed}"), Kind::Denied, "user or the password is wrong"),
+        (format!("redis://:{ENCODED}@{open}"), Kind::Denied, "has no password: leave it out"),
+        (format!("redis://{open}/99"), Kind::Mismatch, "has no database 99 (DB index is out of range)"),
+        (
+            format!("redis://exporter:{ENCODED}@{open}"),
+            Kind::Denied,
+            "ZSCORE, TYPE, PEXPIREAT, PERSIST on keys permits:{*",
+        ),
+        (
+            format!("redis://lesser:{ENCODED}@{open}"),
+            Kind::Denied,
+            "may not run PUBLISH on channels permits:wake:*; nor HSET, ZADD on keys permits:{*: allow it",
+        ),
+    ];
+    all_are_told(table.into()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_of_another_kind_is_told() {
+    let server = Server::start();
+    let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).sentinel_password(PASSWORD).start();
+    let cluster = Cluster::builder().primaries(1).replicas(0).start();
+    let (server, sentinel) = (server.address(), set.sentinels()[0].address());
+    let node = cluster.nodes()[0].address();
+    let table = [
+        (
+            format!("redis+sentinel://{server}/service"),
+            Kind::Mismatch,
+            "it is no sentinel: name the sentinels",
+        ),
+        (format!("redis+sentinel://{server},127.0.0.1:1/service"), Kind::Mismatch, "it is no sentinel"),
+        (format!("redis+sentinel://{sentinel}/service"), Kind::Denied, "wants a password"),
+        (
+            format!("redis+sentinel://{sentinel}/service?sentinel_password={ENCODED}x"),
+            Kind::Denied,
+            "user or the password is wrong",
+        ),
+        (
+            format!("redis://:{ENCODED}@{sentinel}"),
+            Kind::Mismatch,
+            "connect with redis+sentinel://HOST,HOST/SERVICE",
+        ),
+        (format!("redis+cluster://{server}"), Kind::Mismatch, "connect with redis://"),
+        (format!("redis://{node}"), Kind::Mismatch, "connect with redis+cluster://"),
+        (format!("redis://{node}/3"), Kind::Mismatch, "has no database 3"),
+    ];
+    all_are_told(table.into()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_that_does_not_fit_is_told() {
+    let (certificates, stranger) = (Certificates::new(), Certificates::new());
+    let plain = Server::start();
+    let server = Server::builder().tls(&certificates, ClientCertificates::Ignored).start();
+    let strict = Server::builder().tls(&certificates, ClientCertificates::Required).start();
+    let with = |server: &Server, files: &[(&str, &Path)]| {
+        let files: Vec<String> =
+            files.iter().map(|(name, path)| format!("{name}={}", path.display())).collect();
+        format!("rediss://localhost:{}?{}", server.port(), files.join("&"))
+    };
+    let authority = ("tls_ca", certificates.authority().path());
+    let theirs = [("tls_cert", stranger.client().path()), ("tls_key", stranger.client_key().path())];
+    let mixed = [("tls_cert", certificates.client().path()), theirs[1]];
+    let (plain, port) = (plain.address(), server.port());
+    let table = [
+        (format!("rediss://{plain}"), Kind::Mismatch, "write redis:// instead of rediss://"),
+        (format!("rediss+cluster://{plain}"), Kind::Mismatch, "write redis:// instead of rediss://"),
+        (format!("rediss+sentinel://{plain}/service"), Kind::Mismatch, "write redis:// instead of rediss://"),
+        (format!("redis://127.0.0.1:{port}"), Kind::Mismatch, "write rediss:// instead of redis://"),
+        (
+            format!("redis://:{ENCODED}@127.0.0.1:{port}/3"),
+            Kind::Mismatch,
+            "write rediss:// instead of redis://",
+        ),
+        (format!("redis+cluster://127.0.0.1:{port}"), Kind::Mismatch, "write rediss:// instead of redis://"),
+        (format!("redis+sentinel://127.0.0.1:{port}/service"), Kind::Mismatch, "write rediss:// instead"),
+        (
+            format!("rediss://127.0.0.1:{port}"),
+            Kind::Tls,
+            "not trusted: name the authority's certificate with ?tls_ca=",
+        ),
+        (
+            with(&server, &[("tls_ca", stranger.authority().path())]),
+            Kind::Tls,
+            "authority that is not trusted",
+        ),
+        (with(&strict, &[authority]), Kind::Tls, "wants a client's certificate: ?tls_cert="),
+        (
+            with(&strict, &[authority, theirs[0], theirs[1]]),
+            Kind::Tls,
+            "does not accept the certificate in tls_cert",
+        ),
+        (
+            with(&strict, &[authority, mixed[0], mixed[1]]),
+            Kind::Tls,
+            "tls_cert and tls_key do not belong together",
+        ),
+        (with(&strict, &[authority, theirs[0]]), Kind::Url, "tls_cert and tls_key belong together"),
+        (
+            with(&strict, &[("tls_ca", certificates.client_key().path())]),
+            Kind::Url,
+            "holds no certificate in PEM form",
+        ),
+    ];
+    all_are_told(table.into()).await;
+}
+
+/// All of 127.0.0.0/8 is this machine.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_for_another_host_is_told() {
+    let certificates = Certificates::new();
+    let server = Server::builder().arg("bind", "127.0.0.1 127.0.0.2");
+    let server = server.tls(&certificates, ClientCertificates::Ignored).start();
+    let url =
+        format!("rediss://127.0.0.2:{}?tls_ca={}", server.port(), certificates.authority().path().display());
+    all_are_told(vec![(url, Kind::Tls, "is for another host than the URL names")]).await;
+}

@@ -1,0 +1,185 @@
+//! A store that is away when a client connects is waited for, for as long as the client says.
+//!
+//! What waiting does not mend is an error at once: see `urls`.
+
+use std::time::{Duration, Instant};
+
+use permits::{Client, ConnectError, StoreError};
+use permits_testkit::{Cluster, Connection, Proxy, Sentinels, Server, wait};
+use tokio::task::JoinHandle;
+
+use crate::{LIMIT, builder, in_time};
+
+/// Begins to connect, to a store that is away.
+fn connecting(url: &str) -> JoinHandle<Result<Client, ConnectError>> {
+    let builder = builder(url).store_timeout(LIMIT);
+    tokio::spawn(async move { builder.connect().await })
+}
+
+/// The client has its connection, and uses it.
+async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
+    let client = in_time(connecting).await.expect("it does not panic").expect("the store is up");
+    let semaphore = client.semaphore("exports", 1);
+    let permit = in_time(semaphore.acquire()).await.expect("it is free");
+    permit.release().await.expect("it is held");
+    client.close().await.expect("the store is up");
+}
+
+/// Has seen attempts fail, as far as can be seen from outside.
+async fn tried_in_vain(connecting: &JoinHandle<Result<Client, ConnectError>>, proxy: &Proxy) {
+    let before = proxy.accepted();
+    assert!(wait::until(LIMIT, || proxy.accepted() > before + 2), "it tries again and again");
+    assert!(!connecting.is_finished());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_started_late_is_waited_for() {
+    for builder in [Server::builder(), Server::builder().unix_socket()] {
+        let server = builder.start();
+        server.kill();
+        let connecting = connecting(&server.url());
+        // Long enough for many attempts.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!connecting.is_finished());
+        server.restart();
+        connects(connecting).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_behind_a_network_that_fails_is_waited_for() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.refuse(true);
+    let connecting = connecting(&proxy.url());
+    tried_in_vain(&connecting, &proxy).await;
+    proxy.refuse(false);
+    connects(connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_loading_is_waited_for() {
+    let server = Server::builder().append_only().arg("enable-debug-command", "yes").start();
+    server.command(&["DEBUG", "POPULATE", "20000"]);
+    server.command(&["CONFIG", "SET", "key-load-delay", "50"]);
+    // Loads its data again, and answers LOADING from time to time.
+    let mut loader = Connection::connect(server.address()).expect("it is up");
+    loader.send(&["DEBUG", "RELOAD"]).expect("it is up");
+    let loading = || matches!(server.connect().and_then(|mut it| it.call(&["GET", "key:1"])), Ok(reply) if format!("{reply:?}").contains("LOADING"));
+    assert!(wait::until(LIMIT, loading), "it is loading");
+    let zero = builder(&server.url()).store_timeout(Duration::ZERO).connect();
+    let error = in_time(zero).await.expect_err("it is loading");
+    assert!(error.to_string().contains("LOADING"), "{error}");
+    connects(connecting(&server.url())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_too_many_clients_is_waited_for() {
+    let server = Server::start();
+    let mut keeper = server.connect().expect("it is up");
+    keeper.call(&["CONFIG", "SET", "maxclients", "1"]).expect("it is up");
+    let error = in_time(builder(&server.url()).store_timeout(Duration::ZERO).connect()).await;
+    let error = error.expect_err("there is no room");
+    assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
+    assert!(error.to_string().contains("max number of clients"), "{error}");
+    let connecting = connecting(&server.url());
+    let refused = |keeper: &mut Connection| {
+        let info = keeper.call(&["INFO", "stats"]).expect("it is up");
+        let line = info.text().lines().find_map(|line| line.strip_prefix("rejected_connections:"));
+        line.and_then(|count| count.trim().parse::<u32>().ok()).expect("servers count")
+    };
+    assert!(wait::until(LIMIT, || refused(&mut keeper) > 5), "it is refused");
+    assert!(!connecting.is_finished());
+    keeper.call(&["CONFIG", "SET", "maxclients", "100"]).expect("it is up");
+    connects(connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_in_progress_is_waited_for() {
+    let set = Sentinels::start();
+    let old = set.primary();
+    set.servers()[old].kill();
+    let connecting = connecting(&set.url());
+    set.wait_for_switch(old);
+    connects(connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_that_start_late_are_waited_for() {
+    let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).start();
+    set.sentinels()[0].kill();
+    let connecting = connecting(&set.url());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!connecting.is_finished());
+    set.sentinels()[0].restart();
+    connects(connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_starts_late_is_waited_for() {
+    let cluster = Cluster::builder().primaries(1).replicas(0).start();
+    cluster.nodes()[0].kill();
+    let connecting = connecting(&cluster.url());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!connecting.is_finished());
+    cluster.nodes()[0].restart();
+    connects(connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_stays_away_is_given_up_in_time() {
+    let away = ["redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/s", "redis+cluster://127.0.0.1:1"];
+    let urls = away.iter().map(|url| (*url).to_owned());
+    let urls = urls.chain(["redis+unix:///nowhere/at/all.sock".into(), "redis://nowhere.invalid".into()]);
+    let patience = Duration::from_millis(800);
+    for url in urls {
+        let began = Instant::now();
+        let error = in_time(builder(&url).store_timeout(patience).connect()).await.expect_err(&url);
+        assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{url}: {error:?}");
+        // The last pause is not begun if it would end too late.
+        assert!(began.elapsed() > patience / 4, "{url}: given up after {:?}", began.elapsed());
+        assert!(!error.to_string().contains("os error"), "{url}: {error}");
+    }
+}
+
+/// With no time to wait there is one attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_timeout_there_is_one_attempt() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.refuse(true);
+    in_time(builder(&proxy.url()).store_timeout(Duration::ZERO).connect()).await.expect_err("it is refused");
+    // One for commands and one for wake-ups, and a question whether TLS is spoken.
+    assert!(proxy.accepted() <= 3, "{} connections", proxy.accepted());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_gives_up_ends_the_attempts() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.refuse(true);
+    let connecting = connecting(&proxy.url());
+    tried_in_vain(&connecting, &proxy).await;
+    connecting.abort();
+    // The end of the task has been seen, so what comes now comes from attempts that go on.
+    assert!(connecting.await.is_err());
+    let quiet = || {
+        let before = proxy.accepted();
+        std::thread::sleep(Duration::from_secs(1));
+        proxy.accepted() == before
+    };
+    assert!(wait::until(LIMIT, quiet), "nobody tries any more");
+}
+
+#[test]
+fn a_blocking_client_waits_too() {
+    let server = Server::start();
+    server.kill();
+    let url = server.url();
+    let connecting = std::thread::spawn(move || {
+        permits::blocking::Client::connect_with(builder(&url).store_timeout(LIMIT)).map(drop)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    server.restart();
+    connecting.join().expect("it does not panic").expect("the server is up");
+}
