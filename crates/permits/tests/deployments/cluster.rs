@@ -200,31 +200,6 @@ async fn channels_of_semaphores_not_used_any_more_are_given_up() {
     granted(waiter).await.release().await.expect("it is held");
 }
 
-#[tokio::test]
-async fn the_wrong_kind_of_url_is_an_error_that_says_the_right_one() {
-    let cluster = Cluster::builder().primaries(1).replicas(0).start();
-    let Err(ConnectError::Store(StoreError::Unsupported { reason })) =
-        Client::connect(&cluster.nodes()[0].url()).await
-    else {
-        panic!("a node of a cluster is no server of its own")
-    };
-    assert!(reason.contains("redis+cluster://"), "{reason}");
-    let server = Server::start();
-    let url = server.url().replacen("redis://", "redis+cluster://", 1);
-    let Err(ConnectError::Store(StoreError::Unsupported { reason })) = Client::connect(&url).await else {
-        panic!("a server of its own is no cluster")
-    };
-    assert!(reason.contains("redis://"), "{reason}");
-}
-
-#[tokio::test]
-async fn nodes_that_are_all_away_are_an_error_at_once() {
-    let error = in_time(Client::connect("redis+cluster://:secret@127.0.0.1:1,127.0.0.1:2")).await;
-    let error = error.expect_err("there is nobody");
-    assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
-    assert!(!error.to_string().contains("secret"));
-}
-
 /// A user with just the rights that are asked for, on every node.
 fn set_user(cluster: &Cluster, left_out: &str) -> String {
     let rights = permits::store::redis::rights("permits").expect("the prefix is valid");

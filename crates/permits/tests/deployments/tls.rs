@@ -1,9 +1,8 @@
-//! TLS: a private authority, certificates of clients, and what is wrong with them.
+//! TLS: a private authority, and certificates of clients. What is wrong with them is in `urls`.
 
-use permits::{Client, ConnectError, StoreError};
 use permits_testkit::{Certificates, ClientCertificates, Server};
 
-use crate::{connect, granted, in_line, in_time};
+use crate::{connect, granted, in_line};
 
 /// The URL of a server, with files of certificates.
 fn url(server: &Server, files: &[(&str, &std::path::Path)]) -> String {
@@ -27,26 +26,4 @@ async fn a_private_authority_and_a_clients_certificate_let_in() {
     permit.release().await.expect("it is held");
     granted(next).await.release().await.expect("it is held");
     client.close().await.expect("it is up");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_nobody_vouches_for_is_refused() {
-    let certificates = Certificates::new();
-    let server = Server::builder().tls(&certificates, ClientCertificates::Ignored).start();
-    connect(&url(&server, &[("tls_ca", certificates.authority().path())])).await;
-    let stranger = Certificates::new();
-    for url in [server.url(), url(&server, &[("tls_ca", stranger.authority().path())])] {
-        let error = in_time(Client::connect(&url)).await.expect_err("it is not trusted");
-        let ConnectError::Store(StoreError::Unreachable { reason }) = &error else { panic!("{error:?}") };
-        assert!(reason.contains("certificate"), "{reason}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_without_the_certificate_that_is_asked_for_is_refused() {
-    let certificates = Certificates::new();
-    let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
-    let url = url(&server, &[("tls_ca", certificates.authority().path())]);
-    let error = in_time(Client::connect(&url)).await.expect_err("it shows none");
-    assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{error:?}");
 }

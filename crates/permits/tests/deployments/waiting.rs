@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use permits::{Client, ConnectError, StoreError};
-use permits_testkit::{Cluster, Connection, Proxy, Sentinels, Server, wait};
+use permits_testkit::{Cluster, Connection, Proxy, Resp, Sentinels, Server, wait};
 use tokio::task::JoinHandle;
 
 use crate::{LIMIT, builder, in_time};
@@ -59,18 +59,22 @@ async fn a_server_behind_a_network_that_fails_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_loading_is_waited_for() {
-    let server = Server::builder().append_only().arg("enable-debug-command", "yes").start();
+    let server = Server::builder().arg("enable-debug-command", "yes").start();
     server.command(&["DEBUG", "POPULATE", "20000"]);
-    server.command(&["CONFIG", "SET", "key-load-delay", "50"]);
-    // Loads its data again, and answers LOADING from time to time.
+    // It takes a second and a half to read its data again, and answers LOADING meanwhile.
+    server.command(&["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"]);
+    server.command(&["CONFIG", "SET", "key-load-delay", "75"]);
     let mut loader = Connection::connect(server.address()).expect("it is up");
     loader.send(&["DEBUG", "RELOAD"]).expect("it is up");
-    let loading = || matches!(server.connect().and_then(|mut it| it.call(&["GET", "key:1"])), Ok(reply) if format!("{reply:?}").contains("LOADING"));
-    assert!(wait::until(LIMIT, loading), "it is loading");
-    let zero = builder(&server.url()).store_timeout(Duration::ZERO).connect();
-    let error = in_time(zero).await.expect_err("it is loading");
+    let mut other = Connection::connect(server.address()).expect("it is up");
+    let mut loading =
+        || matches!(other.call(&["GET", "key:1"]), Ok(Resp::Error(said)) if said.starts_with("LOADING"));
+    assert!(wait::until(LIMIT, &mut loading), "it is loading");
+    let at_once = builder(&server.url()).store_timeout(Duration::ZERO).connect();
+    let error = in_time(at_once).await.expect_err("it is loading");
     assert!(error.to_string().contains("LOADING"), "{error}");
     connects(connecting(&server.url())).await;
+    assert!(!loading(), "it has loaded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,17 +132,20 @@ async fn a_cluster_that_starts_late_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_stays_away_is_given_up_in_time() {
-    let away = ["redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/s", "redis+cluster://127.0.0.1:1"];
-    let urls = away.iter().map(|url| (*url).to_owned());
-    let urls = urls.chain(["redis+unix:///nowhere/at/all.sock".into(), "redis://nowhere.invalid".into()]);
+    let away = ["redis://", "redis+sentinel://", "redis+cluster://"]
+        .map(|scheme| format!("{scheme}:s3cr3t@127.0.0.1:1"));
+    let [server, sentinel, cluster] = away;
+    let [socket, nowhere] =
+        ["redis+unix:///nowhere/at/all.sock", "redis://nowhere.invalid"].map(str::to_owned);
     let patience = Duration::from_millis(800);
-    for url in urls {
+    for url in [server, format!("{sentinel}/s"), cluster, socket, nowhere] {
         let began = Instant::now();
         let error = in_time(builder(&url).store_timeout(patience).connect()).await.expect_err(&url);
         assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{url}: {error:?}");
         // The last pause is not begun if it would end too late.
         assert!(began.elapsed() > patience / 4, "{url}: given up after {:?}", began.elapsed());
-        assert!(!error.to_string().contains("os error"), "{url}: {error}");
+        let printed = format!("{error} {error:?}");
+        assert!(!printed.contains("os error") && !printed.contains("s3cr3t"), "{url}: {printed}");
     }
 }
 
