@@ -108,14 +108,14 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// Commands for redis-cli, with comments. What is needed is one command, so that a user which is in use never has
-/// only a part of it.
+/// Commands for redis-cli, with comments. The least rights are one command, so that a user which is in use never has
+/// only a part of them. The others are comments, so that they are chosen and not applied with the rest.
 fn acl(rights: &[Rights]) -> String {
     let mut text = format!(
         "# Makes a user {USER:?} with the least rights, or takes from it what is too much.\n\
          # For redis-cli:  permits doctor --acl | grep ^ACL | redis-cli\n\
          # Nobody can log in as it until it has a password:  ACL SETUSER {USER} >PASSWORD\n\
-         # Then:  PERMITS_URL=redis://{USER}:PASSWORD@host/\n\n"
+         # Then:  PERMITS_URL=redis://{USER}:PASSWORD@host/  (the password percent-encoded)\n\n"
     );
     let (needed, others): (Vec<_>, Vec<_>) = rights.iter().partition(|rights| rights.needed);
     for Rights { purpose, rules, .. } in &needed {
@@ -123,9 +123,9 @@ fn acl(rights: &[Rights]) -> String {
     }
     let all: Vec<&str> = needed.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
     let _ = writeln!(text, "ACL SETUSER {USER} {}", all.join(" "));
+    text.push_str("\n# Optional, each for one purpose. Remove the # from those that you want.\n");
     for Rights { purpose, rules, .. } in others {
-        let _ =
-            write!(text, "\n# only for what it says: {purpose}:\nACL SETUSER {USER} {}\n", rules.join(" "));
+        let _ = write!(text, "\n# {purpose}:\n# ACL SETUSER {USER} {}\n", rules.join(" "));
     }
     text
 }

@@ -68,12 +68,18 @@ impl Client {
     ///   not, so each test can have a name of its own. Limits that were pinned and pauses stay for the life of the
     ///   process; the rest is dropped when the last client of the name closes.
     ///
+    /// In URLs of servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
+    /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of [`ClientBuilder::recovery`].
+    /// An option that is unknown, or has no effect in the URL, is refused.
+    ///
+    /// A store that is away is waited for: see [`ClientBuilder::store_timeout`].
+    ///
     /// # Errors
-    /// [`ConnectError`] if the URL is not valid, or the store cannot be reached, denies access or is too old.
-    /// No error contains the URL, as it may have a password.
+    /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too old; or
+    /// if it cannot be reached within `store_timeout`. No error contains the URL, as it may have a password.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it leaves nothing behind.
+    /// Dropped before it is ready, it leaves nothing behind, and the attempts end.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder(url).connect().await
     }
@@ -233,7 +239,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How cautious to be after a restart or failover of the store that may have lost state.
+    /// How cautious to be after a restart or failover of the store that may have lost state: as the URL says
+    /// (`?recovery=…`) unless set, else [`Recovery::Interval`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Some(recovery);
         self
@@ -265,6 +272,11 @@ impl ClientBuilder {
 
     /// How long the store may be out of reach before operations that need it fail: 30 s unless set. Permits
     /// that are held are not affected: they last until their deadline.
+    ///
+    /// Connecting is such an operation. It is tried again with pauses of up to half a second while the store cannot be
+    /// reached, loads its data or is failing over ([`StoreError::is_temporary`](crate::StoreError::is_temporary)).
+    /// Other errors, such as a wrong password, end it at once. The first attempt takes up to 5 s, also if the timeout
+    /// is shorter; with a timeout of zero it is the only one.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self

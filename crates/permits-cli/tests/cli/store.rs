@@ -72,7 +72,7 @@ fn the_option_names_the_store_before_the_environment() {
 #[test]
 fn a_wrong_url_is_64() {
     let cases = [
-        ("localhost", "does not begin with one of local: memory: redis://"),
+        ("localhost", "did you mean redis://localhost?"),
         ("http://localhost/", "unknown URL scheme \"http\""),
         ("redis://:secret@host:99999999/", "the URL is not valid"),
     ];

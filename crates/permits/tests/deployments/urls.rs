@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use permits::{Client, ConnectError, StoreError};
+use permits::{Client, ClientBuilder, ConnectError, Recovery, StoreError};
 use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server};
 
 /// A password that stands nowhere by chance. Its slash must be encoded in a URL.
@@ -238,4 +238,29 @@ async fn a_certificate_for_another_host_is_told() {
     let url =
         format!("rediss://127.0.0.2:{}?tls_ca={}", server.port(), certificates.authority().path().display());
     all_are_told(vec![(url, Kind::Tls, "is for another host than the URL names")]).await;
+}
+
+/// A server that was started just now and has no state grants nothing at first, unless recovery is off.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recovery_of_the_url_counts_unless_the_program_sets_another() {
+    let server = Server::start();
+    let options = [("", None, false), ("?recovery=strict", None, false), ("?recovery=off", None, true)];
+    let settings =
+        [("?recovery=off", Some(Recovery::Strict), false), ("?recovery=strict", Some(Recovery::Off), true)];
+    for (number, (option, set, granted)) in options.into_iter().chain(settings).enumerate() {
+        let builder = Client::builder(format!("{}{option}", server.url())).lease(Duration::from_secs(86_400));
+        let builder = set.into_iter().fold(builder, ClientBuilder::recovery);
+        let client = builder.connect().await.expect("the server is up");
+        let semaphore = client.semaphore(format!("semaphore-{number}"), 1);
+        assert_eq!(semaphore.try_acquire().await.is_ok(), granted, "{option} {set:?}");
+    }
+    let client = Client::connect("memory:recovery?recovery=off").await.expect("memory takes it, too");
+    client
+        .semaphore("exports", 1)
+        .try_acquire()
+        .await
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
 }

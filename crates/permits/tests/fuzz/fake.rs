@@ -3,8 +3,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// What to say, once, instead of the answer to a command.
 #[derive(Debug, Clone)]
@@ -26,7 +28,12 @@ struct Shared {
     /// Whether it is a node of a cluster.
     in_cluster: bool,
     nonsense: Mutex<Vec<Nonsense>>,
+    /// Said every time, to a script about a semaphore of this name.
+    always: Mutex<Option<(&'static str, Vec<u8>)>>,
     said: Mutex<usize>,
+    /// Whether replies to scripts have no end, and how many bytes of such replies there were.
+    without_end: AtomicBool,
+    sent: AtomicUsize,
     connections: Mutex<Option<Vec<TcpStream>>>,
 }
 
@@ -37,7 +44,10 @@ impl Fake {
             address: listener.local_addr().expect("it has one"),
             in_cluster,
             nonsense: Mutex::default(),
+            always: Mutex::default(),
             said: Mutex::default(),
+            without_end: AtomicBool::new(false),
+            sent: AtomicUsize::new(0),
             connections: Mutex::new(Some(Vec::new())),
         });
         let accepting = shared.clone();
@@ -65,6 +75,21 @@ impl Fake {
         lock(&self.shared.nonsense).push(nonsense);
     }
 
+    /// Says this in reply to every script about this semaphore.
+    pub(crate) fn say_always(&self, semaphore: &'static str, bytes: Vec<u8>) {
+        *lock(&self.shared.always) = Some((semaphore, bytes));
+    }
+
+    /// Whether to reply to scripts with text that does not end, some 100 MB a second.
+    pub(crate) fn say_without_end(&self, on: bool) {
+        self.shared.without_end.store(on, Ordering::Relaxed);
+    }
+
+    /// How many bytes of such replies were sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
     /// How many connections there have been.
     pub(crate) fn connections(&self) -> usize {
         lock(&self.shared.connections).as_ref().map_or(0, Vec::len)
@@ -72,6 +97,7 @@ impl Fake {
 
     /// Behaves from now on. Returns how often it has not.
     pub(crate) fn behave(&self) -> usize {
+        *lock(&self.shared.always) = None;
         lock(&self.shared.nonsense).clear();
         *lock(&self.shared.said)
     }
@@ -97,7 +123,14 @@ impl Shared {
                 let at = all.iter().position(|nonsense| nonsense.to == verb);
                 at.map(|at| all.remove(at))
             };
-            let (bytes, ends) = match nonsense {
+            if verb == "EVALSHA" && self.without_end.load(Ordering::Relaxed) {
+                let _ = self.write_without_end(stream);
+                break;
+            }
+            let about = |name: &str| verb == "EVALSHA" && command[3].contains(&format!("{{{name}}}"));
+            let always = lock(&self.always).clone().filter(|(name, _)| about(name));
+            let always = always.map(|(_, bytes)| Nonsense { to: "EVALSHA", bytes, ends: false });
+            let (bytes, ends) = match nonsense.or(always) {
                 Some(nonsense) => {
                     *lock(&self.said) += 1;
                     (nonsense.bytes, nonsense.ends)
@@ -109,6 +142,18 @@ impl Shared {
             }
         }
         let _ = stream.shutdown(Shutdown::Both);
+    }
+
+    /// Ends when the client closes the connection, or by an order to stop.
+    fn write_without_end(&self, mut stream: &TcpStream) -> std::io::Result<()> {
+        let chunk = vec![b'x'; 1 << 20];
+        stream.write_all(b"$17179869184\r\n")?;
+        while self.without_end.load(Ordering::Relaxed) {
+            stream.write_all(&chunk)?;
+            self.sent.fetch_add(chunk.len(), Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     fn answer(&self, verb: &str, arguments: &[String]) -> String {

@@ -126,6 +126,40 @@ fn after_a_reply_that_makes_no_sense_the_connection_is_another_one() {
     assert!(fake.connections() > before, "{before} connections before and after");
 }
 
+/// A server whose every reply about a semaphore makes no sense is asked again with pauses, also while it serves
+/// other semaphores of the same session well.
+#[test]
+fn a_server_that_goes_on_talking_nonsense_is_not_stormed() {
+    const SECONDS: usize = 4;
+    let runtime = runtime();
+    let fake = Fake::start(false);
+    let builder = Client::builder(format!("redis://{}", fake.address()));
+    let client = runtime.block_on(builder.connect()).expect("the server behaves");
+    let held = ["a", "b", "c", "d", "e", "f", "bad"].map(|name| {
+        let acquiring = async { client.semaphore(name, 3).acquire().await };
+        runtime.block_on(acquiring).expect("all is granted")
+    });
+    let (connections, said) = (fake.connections(), fake.behave());
+    fake.say_always("bad", b"*1\r\n:1\r\n".to_vec());
+    // It is asked for the first time at once, as by a program that looks.
+    let _ = runtime.block_on(async { client.open("bad").inspect().await });
+    std::thread::sleep(Duration::from_secs(SECONDS as u64));
+    let (connections, said) = (fake.connections() - connections, fake.behave() - said);
+    // Two connections each time, and pauses that grow to half a second.
+    assert!(connections > 1 && connections <= 6 * SECONDS, "{connections} connections in {SECONDS} s");
+    assert!(said > 1 && said <= 6 * SECONDS, "{said} calls in {SECONDS} s");
+    assert!(held.iter().all(permits::Permit::is_held), "the lease has not ended");
+    let again = runtime.block_on(async {
+        for _ in 0..20 {
+            if use_once(&client.semaphore("bad", 3)).await? {
+                return Ok(());
+            }
+        }
+        Err("it does not go on".to_owned())
+    });
+    assert_eq!(again, Ok(()));
+}
+
 /// What a client makes of nonsense while it connects.
 async fn connecting(url: String) -> Result<(), String> {
     let client = Client::builder(url).lease(Duration::from_millis(900)).store_timeout(Duration::from_secs(1));
@@ -198,8 +232,13 @@ async fn all_at_once(
 /// The address space that the process has ever had, in bytes.
 #[cfg(target_os = "linux")]
 fn most_memory() -> u64 {
+    memory("VmPeak:")
+}
+
+#[cfg(target_os = "linux")]
+fn memory(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).expect("it is there");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("it is there");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
@@ -233,4 +272,37 @@ fn memory_is_not_taken_on_a_servers_word() {
     assert_eq!(fake.behave(), CLAIMS.len(), "each was said");
     assert!(taken < 4 << 30, "{taken} bytes");
     no_panics().expect("no panics");
+}
+
+/// What comes of a reply without end is thrown away when the call's time is over, and so does not add up.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reply_without_end_takes_memory_for_one_call_alone() {
+    const ENOUGH: usize = 256 << 20;
+    let runtime = runtime();
+    let fake = Fake::start(false);
+    let client = runtime.block_on(connect(&fake));
+    let exports = client.semaphore("exports", 3);
+    runtime.block_on(use_once(&exports)).expect("the server behaves");
+    fake.say_without_end(true);
+    let (mut most, before) = (0, resident_memory());
+    let began = std::time::Instant::now();
+    while fake.sent() < ENOUGH {
+        assert!(began.elapsed() < 3 * HANGS, "{} bytes were sent", fake.sent());
+        let options = AcquireOptions::new().wait(Duration::from_millis(300));
+        let acquiring = async { timeout(HANGS, exports.acquire_with(options)).await };
+        let ended = runtime.block_on(acquiring).expect("it does not hang");
+        assert!(ended.is_err(), "there was no reply");
+        most = most.max(resident_memory());
+    }
+    fake.say_without_end(false);
+    let taken = most.saturating_sub(before);
+    assert!(taken < ENOUGH as u64 / 2, "{taken} bytes of {} that were sent", fake.sent());
+    no_panics().expect("no panics");
+}
+
+/// The memory that the process has now, in bytes.
+#[cfg(target_os = "linux")]
+fn resident_memory() -> u64 {
+    memory("VmRSS:")
 }

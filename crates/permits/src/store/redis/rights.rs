@@ -14,19 +14,20 @@ use crate::protocol::{Invalid, check_prefix};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rights {
-    /// What a user can do with them.
+    /// The purpose that they serve.
     pub purpose: &'static str,
-    /// Whether every session needs them, outside of a cluster.
+    /// Whether every session outside of a cluster needs them: the least rights. The others are for one purpose each,
+    /// and a server before Redis 7.0 refuses those for clusters.
     pub needed: bool,
     /// The rules, a word each, such as `+hset`.
     pub rules: Vec<String>,
 }
 
-/// The least rights with which everything works, for keys that begin with `prefix`: what follows
-/// `ACL SETUSER name`, in order, in one call or in several.
+/// The rights of a user, for keys that begin with `prefix`: first the least rights ([`Rights::needed`]), then those
+/// that some programs need. Their rules follow `ACL SETUSER name`, in this order, in one call or in several.
 ///
-/// They take away what the user was allowed before, and leave its passwords. A new user has none, so nobody can
-/// log in as it until it is given one.
+/// The rules take away what the user was allowed before, and leave its passwords. A new user has no password, and
+/// cannot log in until it is given one.
 ///
 /// # Errors
 /// [`Invalid`] if the prefix is not valid.
@@ -35,7 +36,8 @@ pub struct Rights {
 /// ```
 /// # fn main() -> Result<(), permits::Invalid> {
 /// let rights = permits::store::redis::rights("permits")?;
-/// let rules: Vec<String> = rights.into_iter().flat_map(|rights| rights.rules).collect();
+/// let least = rights.into_iter().filter(|rights| rights.needed);
+/// let rules: Vec<String> = least.flat_map(|rights| rights.rules).collect();
 /// println!("ACL SETUSER exporter >password {}", rules.join(" "));
 /// # Ok(())
 /// # }
