@@ -159,28 +159,33 @@ pub(crate) async fn open(
 ) -> Result<Arc<dyn Store>, StoreError> {
     let began = Instant::now();
     let mut pause = PAUSES.0;
-    let mut failed: Option<StoreError> = None;
+    let mut earlier: Option<StoreError> = None;
     loop {
-        let left = within.saturating_sub(began.elapsed());
-        let limit = if failed.is_none() { ATTEMPT } else { left.min(ATTEMPT) };
+        let limit = match &earlier {
+            None => ATTEMPT,
+            Some(_) => within.saturating_sub(began.elapsed()).min(ATTEMPT),
+        };
         let error = match timeout(limit, open_once(address, opening.clone())).await {
             Ok(Err(error)) if error.is_temporary() => error,
             Ok(result) => return result,
-            Err(_) => {
-                let reason = format!("{address}: no connection within {limit:?}");
+            Err(_) => match &earlier {
                 // An attempt that was cut short tells less than the one before it.
-                failed.take().filter(|_| limit < ATTEMPT).unwrap_or(StoreError::Unreachable { reason })
-            }
+                Some(earlier) if limit < ATTEMPT => earlier.clone(),
+                _ => {
+                    let reason = format!("{address}: no connection within {limit:?}");
+                    StoreError::Unreachable { reason }
+                }
+            },
         };
-        if failed.is_none() && !within.is_zero() {
+        if earlier.is_none() && !within.is_zero() {
             tracing::warn!(store = %address, %error, ?within, "not connected yet: trying again");
         }
-        let now = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-        if began.elapsed() + now >= within {
+        let delay = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        if began.elapsed() + delay >= within {
             return Err(error);
         }
-        failed = Some(error);
-        sleep(now).await;
+        earlier = Some(error);
+        sleep(delay).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }

@@ -25,7 +25,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// What a URL names.
+/// The servers that a URL names.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     /// One server.
@@ -36,13 +36,13 @@ pub(crate) enum Address {
     Cluster(Vec<Server>),
 }
 
-/// Who to ask for a server.
+/// The sentinels to ask for a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinels {
     pub(crate) sentinels: Vec<Server>,
-    /// What they call it.
+    /// The sentinels' name of it.
     pub(crate) service: String,
-    /// How to log in there, at whatever address.
+    /// The login there. Its address is not known yet.
     pub(crate) server: Server,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Server {
     login: Login,
 }
 
-/// What a connection begins with. Not `Debug`: it has the password.
+/// User, password and database. Not `Debug`, because of the password.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct Login {
     pub(super) database: u32,
 }
 
-/// What the scheme says.
+/// The kind of store that a scheme names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Server,
@@ -189,7 +189,7 @@ impl<'a> Parts<'a> {
         Ok(Self { kind, tls, authority, path, options: Options::parse(query, &known(kind, tls))? })
     }
 
-    /// What a scheme says: whether TLS is spoken, and to what.
+    /// Reads a scheme: whether TLS is spoken, and the kind of store.
     fn kind(scheme: &str) -> Option<(bool, Kind)> {
         let (base, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let tls = matches!(base, "rediss" | "valkeys");

@@ -139,8 +139,13 @@ fn of_tls(error: &rustls::Error) -> StoreError {
             }
         },
         Error::AlertReceived(alert) => match alert {
-            Alert::CertificateRequired | Alert::HandshakeFailure => {
+            Alert::CertificateRequired => {
                 "the server wants a client's certificate: ?tls_cert=/path/client.pem&tls_key=/path/client.key"
+            }
+            // In TLS 1.2 it stands for a certificate that is missing, too.
+            Alert::HandshakeFailure => {
+                "the server refuses the TLS handshake: it may want a client's certificate \
+                 (?tls_cert=/path/client.pem&tls_key=/path/client.key), or other ciphers"
             }
             Alert::UnknownCA
             | Alert::BadCertificate
@@ -309,6 +314,28 @@ mod tests {
             ),
         ] {
             assert_eq!(said(detail), expected);
+        }
+    }
+    #[cfg(feature = "tls")]
+    #[test]
+    fn errors_of_tls_are_told_in_words_of_ours() {
+        use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerMisbehaved};
+
+        let other = OtherError(std::sync::Arc::new(io::Error::other("CaUsedAsEndEntity")));
+        for (error, expected) in [
+            (
+                Error::InvalidCertificate(CertificateError::Other(other)),
+                "an authority's own certificate is none",
+            ),
+            (Error::InvalidCertificate(CertificateError::Expired), "has expired"),
+            (Error::AlertReceived(AlertDescription::HandshakeFailure), "it may want a client's certificate"),
+            (Error::AlertReceived(AlertDescription::ProtocolVersion), "protocol versions"),
+            (Error::PeerMisbehaved(PeerMisbehaved::TooManyEmptyFragments), "the TLS handshake fails"),
+        ] {
+            let said = format!("{error} {error:?}");
+            let wrapped = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error));
+            let StoreError::Tls { reason } = of_connecting(&wrapped) else { panic!("{said}") };
+            assert!(reason.contains(expected) && !reason.contains("Entity"), "{said}: {reason}");
         }
     }
 }

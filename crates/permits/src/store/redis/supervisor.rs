@@ -147,7 +147,9 @@ impl Supervisor {
     /// A reply on the connection of this epoch made no sense. The next connection may say the same, and so is not made
     /// at once.
     pub(super) fn confused(&self, epoch: u64, reason: String) {
-        self.link.confused.store(true, Ordering::Relaxed);
+        if self.link.lock().epoch == epoch {
+            self.link.confused.store(true, Ordering::Relaxed);
+        }
         self.broken(epoch, reason);
     }
 
