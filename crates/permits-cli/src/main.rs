@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod status;
 mod table;
+mod text;
 mod top;
 
 use std::process::ExitCode;
@@ -34,16 +35,30 @@ use args::{Args, Verb};
 use exit::Failure;
 
 fn main() -> ExitCode {
+    if let Err(error) = report::start() {
+        // Nothing runs yet that a blocked standard error could harm.
+        eprintln!("permits: {}", Failure::of_system(error).message);
+        return ExitCode::from(exit::SYSTEM);
+    }
+    let code = code();
+    report::flush();
+    ExitCode::from(code)
+}
+
+/// Does what the arguments say. The exit code.
+fn code() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return ExitCode::from(exit::of_parsing(&error)),
+        Err(error) => return exit::of_parsing(&error),
     };
     report::install(level(&args));
     match runtime().and_then(|runtime| runtime.block_on(dispatch(args))) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(Failure { code, message }) => {
-            report::say(message);
-            ExitCode::from(code)
+            if !message.is_empty() {
+                report::say(message);
+            }
+            code
         }
     }
 }

@@ -1,29 +1,52 @@
-//! Standard error: everything that the command itself has to say.
+//! Standard error: everything that the command itself has to say, written by a thread of its own.
+//!
+//! Saying something never blocks. Standard error may be a full pipe, or a terminal on which Ctrl-S was typed: then
+//! the writing thread stands still, and neither the thread that guards the command nor the session's. Lines that
+//! do not fit into the queue are dropped and counted. `O_NONBLOCK` would not do: it belongs to the open file, which
+//! the command and the shell share.
 //!
 //! Every line begins with `permits: `, so that it can be told from what the command that is run says on the
-//! same stream. On a terminal one *status line* may stand at the bottom, rewritten in place; whatever else is
-//! said erases it first. Passwords in URLs are blotted out on the way, whoever put them there.
+//! same stream. On a terminal one *status line* may stand at the bottom, rewritten in place; any other line
+//! erases it first. Passwords in URLs are blotted out on the way.
 //!
 //! Warnings of the library arrive as `tracing` events and are lines like any other. That takes a screenful of
 //! code here, and a stack of crates otherwise.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Write as _};
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::AsFd as _;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// Whether a status line is shown. Locked while anything is written.
-static SHOWN: Mutex<bool> = Mutex::new(false);
+use crate::text;
 
-/// The lines that are held back, if they are.
-static HELD_BACK: Mutex<Option<HeldBack>> = Mutex::new(None);
+/// What is to be written, and how far that is.
+static STATE: Mutex<State> = Mutex::new(State {
+    queue: VecDeque::new(),
+    dropped: 0,
+    writing: false,
+    written: 0,
+    shown: None,
+    held_back: None,
+});
+
+/// Told of every change of [`STATE`] that a thread may wait for.
+static CHANGED: Condvar = Condvar::new();
+
+/// The most lines that wait to be written.
+const MAX_QUEUED: usize = 256;
 
 /// The most lines that are kept while lines are held back: the last ones.
 const MAX_HELD_BACK: usize = 20;
+
+/// A reader that has taken nothing for this long is not waited for.
+const STUCK: Duration = Duration::from_millis(200);
 
 /// Back to the first column, and everything from there erased.
 const ERASE: &str = "\r\x1b[K";
@@ -31,54 +54,171 @@ const ERASE: &str = "\r\x1b[K";
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
+struct State {
+    /// Pieces that are each written at once, so that lines of other processes don't come between.
+    queue: VecDeque<String>,
+    /// Lines that did not fit since the queue was last empty.
+    dropped: u64,
+    /// The writing thread has a piece in hand.
+    writing: bool,
+    /// Pieces written.
+    written: u64,
+    /// How many columns the status line takes, if there is one.
+    shown: Option<usize>,
+    held_back: Option<HeldBack>,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.dropped == 0 && !self.writing
+    }
+
+    /// Queues a line, or drops it. After the first that is dropped all are, until the queue is empty: so the place
+    /// where lines are missing is known.
+    fn add(&mut self, line: &str) {
+        if self.dropped > 0 || self.queue.len() >= MAX_QUEUED {
+            self.dropped += 1;
+            return;
+        }
+        let erase = self.shown.take().map(|shown| erasing(shown, columns())).unwrap_or_default();
+        self.queue.push_back(format!("{erase}{line}"));
+        CHANGED.notify_all();
+    }
+
+    /// The next piece to write.
+    fn next(&mut self) -> Option<String> {
+        let missing = || {
+            let dropped = std::mem::take(&mut self.dropped);
+            let lines = if dropped == 1 { "line is" } else { "lines are" };
+            (dropped > 0).then(|| {
+                format!("permits: {dropped} {lines} missing here: standard error was not read in time\n")
+            })
+        };
+        self.queue.pop_front().or_else(missing)
+    }
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the writing thread. Before that nothing is written.
+///
+/// # Errors
+/// What the system says if it refuses.
+pub(crate) fn start() -> io::Result<()> {
+    // Not `io::stderr`: a thread that panics takes its lock.
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
+    std::panic::set_hook(Box::new(|panic| {
+        put(&format!("permits: {panic}\n"));
+        flush();
+    }));
+    Ok(())
+}
+
+/// Writes until the process ends. A line that cannot be written, because standard error is closed, say, is lost.
+fn write_queued(mut stderr: File) {
+    let mut locked = state();
+    loop {
+        let Some(piece) = locked.next() else {
+            locked = CHANGED.wait(locked).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        locked.writing = true;
+        drop(locked);
+        let _ = stderr.write_all(piece.as_bytes());
+        locked = state();
+        locked.writing = false;
+        locked.written += 1;
+        CHANGED.notify_all();
+    }
+}
+
+/// Waits until everything is written, as long as the reader takes something at least every [`STUCK`].
+pub(crate) fn flush() {
+    let mut locked = state();
+    let mut written = locked.written;
+    while !locked.is_idle() {
+        let waited = CHANGED.wait_timeout(locked, STUCK).unwrap_or_else(PoisonError::into_inner);
+        locked = waited.0;
+        if waited.1.timed_out() && locked.written == written {
+            return;
+        }
+        written = locked.written;
+    }
+}
+
 /// Listens to the library.
 pub(crate) fn install(level: LevelFilter) {
     // Fails only if there is one already, and this is called once.
     let _ = tracing::subscriber::set_global_default(Listener { level });
 }
 
-/// From now on nothing is written: lines are kept, for the screen belongs to somebody else.
+/// From now on nothing is written: lines are kept, because the screen is drawn on the same terminal.
 pub(crate) fn hold_back() {
-    *HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(HeldBack::default());
+    state().held_back = Some(HeldBack::default());
+    flush();
 }
 
 /// How many lines were held back, and the last of them.
 pub(crate) fn held_back() -> (usize, Option<String>) {
-    let held_back = HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner);
-    held_back.as_ref().map_or((0, None), |held_back| (held_back.count, held_back.lines.back().cloned()))
+    state()
+        .held_back
+        .as_ref()
+        .map_or((0, None), |held_back| (held_back.count, held_back.lines.back().cloned()))
 }
 
 /// Lines are written again, first the last ones that were held back.
 pub(crate) fn let_go() {
-    let held_back = HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let held_back = state().held_back.take();
     held_back.into_iter().flat_map(|held_back| held_back.lines).for_each(say);
 }
 
-/// Says one line. What would control the terminal is shown instead: somebody else may have chosen it.
+/// Says one line. What would control the terminal is shown instead, because names and reasons come from others.
 pub(crate) fn say(message: impl fmt::Display) {
     let message = printable(&redacted(&message.to_string()));
-    if let Some(held_back) = &mut *HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner) {
-        return held_back.add(message);
+    let mut state = state();
+    match &mut state.held_back {
+        Some(held_back) => held_back.add(message),
+        None => state.add(&format!("permits: {message}\n")),
     }
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let erase = if std::mem::take(&mut *shown) { ERASE } else { "" };
-    put(&format!("{erase}permits: {message}\n"));
 }
 
-/// Shows the status line, in place of the one before. Only for a stream that is [`in_place`].
+/// Shows the status line, in place of the one before. Only for a stream that is [`in_place`]. While the reader is
+/// behind it is left out: the next one is newer.
 pub(crate) fn show(line: &str) {
-    let line = redacted(line);
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    *shown = true;
-    put(&format!("{ERASE}{NO_WRAP}permits: {line}{WRAP}"));
+    // One less than there are: at the end of a full line terminals differ in where the cursor stands.
+    let line = text::cut(&printable(&redacted(&format!("permits: {line}"))), columns() - 1);
+    let mut state = state();
+    if state.is_idle() {
+        state.add(&format!("{ERASE}{NO_WRAP}{line}{WRAP}"));
+        state.shown = Some(text::width(&line));
+    }
 }
 
 /// Erases the status line, if there is one.
 pub(crate) fn erase() {
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if std::mem::take(&mut *shown) {
-        put(ERASE);
+    let mut state = state();
+    if state.shown.is_some() {
+        state.add("");
     }
+}
+
+/// Erases a status line that took so many columns when it was written. In a window that has become narrower since, it
+/// stands in several lines, with the cursor in the last of them.
+fn erasing(shown: usize, columns: usize) -> String {
+    match shown.saturating_sub(1) / columns {
+        0 => ERASE.to_owned(),
+        above => format!("\r\x1b[{above}A\x1b[J"),
+    }
+}
+
+/// How wide the terminal is that standard error is.
+fn columns() -> usize {
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    // A terminal that does not know is taken for a usual one.
+    if columns == 0 { 80 } else { usize::from(columns) }
 }
 
 /// Whether a line can be rewritten in place.
@@ -92,10 +232,9 @@ pub(crate) fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
-/// In one piece, so that lines of other processes on the same stream don't come between. With standard error
-/// closed there is nobody to tell.
+/// Says `text` as it is.
 pub(crate) fn put(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    state().add(text);
 }
 
 fn printable(text: &str) -> String {
@@ -110,15 +249,19 @@ fn printable(text: &str) -> String {
     shown
 }
 
-/// `text` with what stands before the `@` of a URL, or after `pass=`, blotted out. A password may have any
-/// character in it, so rather too much is blotted out: up to the last `@`, and everything after `pass=`.
-fn redacted(text: &str) -> String {
+/// `text` without what may be a password in a URL: what stands before its `@`, and its query. A password may have any
+/// character in it, so rather too much is blotted out.
+pub(crate) fn redacted(text: &str) -> String {
     let mut pieces = text.split("://");
     let mut result = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        let (user, shown) = piece.rfind('@').map_or(("", piece), |at| ("***", &piece[at..]));
-        let (shown, hidden) = shown.split_once("pass=").map_or((shown, ""), |(shown, _)| (shown, "pass=***"));
-        let _ = write!(result, "://{user}{shown}{hidden}");
+        let (place, query) =
+            piece.split_once('?').map_or((piece, None), |(place, query)| (place, Some(query)));
+        // Behind an `@` in what may be a query, or a password with a question mark in it, nothing is safe to show.
+        let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { place };
+        let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
+        let query = if query.is_some() { "?***" } else { "" };
+        let _ = write!(result, "://{user}{shown}{query}");
     }
     result
 }
@@ -199,7 +342,16 @@ impl Visit for Line {
 
 #[cfg(test)]
 mod tests {
-    use super::redacted;
+    use super::{ERASE, erasing, redacted};
+
+    #[test]
+    fn a_status_line_is_erased_also_in_a_window_that_has_become_narrower() {
+        for (shown, columns) in [(0, 80), (1, 80), (79, 80), (79, 79)] {
+            assert_eq!(erasing(shown, columns), ERASE);
+        }
+        assert_eq!(erasing(79, 78), "\r\x1b[1A\x1b[J");
+        assert_eq!(erasing(79, 10), "\r\x1b[7A\x1b[J");
+    }
 
     #[test]
     fn passwords_in_urls_are_blotted_out() {
@@ -209,7 +361,10 @@ mod tests {
             ("'redis://:secret@host/' found", "'redis://***@host/' found"),
             ("'redis://:a 'secret\" @host/' found", "'redis://***@host/' found"),
             ("redis://u:se@cret@h and redis://u:secret@g", "redis://***@h and redis://***@g"),
-            ("'redis+unix:///run/r.sock?pass=a secret'", "'redis+unix:///run/r.sock?pass=***"),
+            ("'redis+unix:///run/r.sock?pass=a secret'", "'redis+unix:///run/r.sock?***"),
+            ("redis+unix:///run/r.sock?pass=a@secret", "redis+unix://?***"),
+            ("redis://:a?secret@host/", "redis://?***"),
+            ("redis+sentinel://h/s?sentinel_password=secret", "redis+sentinel://h/s?***"),
             ("write to me@example.org", "write to me@example.org"),
         ] {
             assert_eq!(redacted(text), expected);

@@ -35,7 +35,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(6);
 /// How long leaving the line may take, for one who was told to do it at once.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the store may take to hear that the command of a lost permit has ended. It is but a courtesy.
+/// How long the store may take to be told when the command was ended: the permit is lost, or ends by itself soon.
 const LOST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs the command. The exit code is the command's, unless something kept it from ending in its own way.
@@ -61,23 +61,24 @@ pub(crate) async fn run(url: Option<&str>, options: Run, verbose: u8) -> Result<
     // The command has ended. Whether the permit was held all the time is decided now.
     let lost = if permit.is_held() { None } else { Some(permit.lost().await) };
     drop(permit);
-    if lost.is_some() {
+    if lost.is_some() || finished.as_ref().is_ok_and(|finished| finished.was_ended) {
         let _ = timeout(LOST_PATIENCE, client.close()).await;
     } else {
         close(client, RELEASE_PATIENCE).await;
     }
-    let Finished { ended, interrupt, told } = finished?;
+    let Finished { ended, interrupt, was_ended } = finished?;
     match (lost, ended) {
+        _ if was_ended => Ok(exit::LOST),
         (None, Some(ended)) => {
             supervisor::die_of(interrupt).map_err(Failure::of_system)?;
             Ok(ended.code())
         }
-        (Some(lost), Some(ended)) if !told => {
+        (Some(lost), Some(ended)) => {
             let message = format!("{lost}, which was noticed when the command had ended: {ended}");
             Err(Failure::new(exit::LOST, message))
         }
-        (Some(lost), _) if !told => Err(Failure::new(exit::LOST, format!("{lost}, before the command ran"))),
-        _ => Ok(exit::LOST),
+        (Some(lost), None) => Err(Failure::new(exit::LOST, format!("{lost}, before the command ran"))),
+        (None, None) => Ok(exit::LOST),
     }
 }
 
@@ -160,14 +161,16 @@ struct Finished {
     /// How it ended. `None` if it never ran, or did not end even when it was killed.
     ended: Option<Ended>,
     interrupt: Interrupt,
-    /// That the permit is lost has been said.
-    told: bool,
+    /// By this process, which has said why.
+    was_ended: bool,
 }
 
 /// Runs the command while the permit is held. When this returns, the command has ended.
 async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Result<Finished, Failure> {
+    // What was said so far, and the status line, are not to come between what the command says.
+    report::flush();
     if !permit.is_held() {
-        return Ok(Finished { ended: None, interrupt: Interrupt::None, told: false });
+        return Ok(Finished { ended: None, interrupt: Interrupt::None, was_ended: false });
     }
     signals.listen_to_child().map_err(Failure::of_system)?;
     let terminal = Terminal::controlling();
@@ -189,12 +192,11 @@ async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Re
     })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permit).await;
-    if let Err(lost) = &watched {
-        report::say(format_args!("{lost}; ending the command"));
-        supervisor.end_child().await;
+    if let Err(reason) = &watched {
+        supervisor.end_child(reason).await;
     }
     let (ended, interrupt) = supervisor.settle();
-    Ok(Finished { ended, interrupt, told: watched.is_err() })
+    Ok(Finished { ended, interrupt, was_ended: watched.is_err() })
 }
 
 fn not_started(program: &OsString, error: &io::Error) -> Failure {

@@ -1,10 +1,12 @@
 //! Stands between the command and everybody who wants something of it: those who send signals, the terminal,
 //! and the store that may take the permit away.
 //!
-//! Invariant: the command runs only while the permit is held. When that is lost the command is ended before
-//! anything else is done; and whenever this process may have been standing still itself, it is asked for
-//! before the command is continued.
+//! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command is asked to
+//! end early enough that it can be killed before the deadline. If the permit is lost at once, because an operator
+//! revoked it or this process stood still, the command is asked to end before anything else is done. Whenever this
+//! process may have stood still, the permit is looked at before the command is continued.
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -18,8 +20,15 @@ use super::signals::Signals;
 use super::terminal::Terminal;
 use crate::report;
 
-/// How long a command may take to end when it is asked to.
+/// The longest time that a command has to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// The part of the lease that is kept for a command to end in, should the permit not be renewed. The rest of it is
+/// what the store may be out of reach. Part of the grace is spent on killing: see [`Supervisor::end_child`].
+const GRACE_SHARE: u32 = 5;
+
+/// The part of the grace before the deadline at which a command is killed, so that it is dead at the deadline.
+const KILL_SHARE: u32 = 8;
 
 /// How long the system may take to end what it was told to kill.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
@@ -44,6 +53,29 @@ pub(super) struct Supervisor {
     interrupted: bool,
 }
 
+/// Why a command is ended.
+pub(super) enum Reason {
+    Lost(Lost),
+    /// The permit was not renewed, and this is left of it.
+    RunningOut(Duration),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(lost) => lost.fmt(f),
+            Self::RunningOut(left) => {
+                write!(f, "the permit ends in {:.1} s: it could not be renewed in time", left.as_secs_f64())
+            }
+        }
+    }
+}
+
+/// How long before its deadline the command of a permit is asked to end.
+fn grace(permit: &Permit) -> Duration {
+    GRACE.min(permit.lease() / GRACE_SHARE)
+}
+
 /// Who else has to hear of a Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
@@ -65,12 +97,20 @@ impl Supervisor {
         Self { child, signals, terminal, wants_terminal, asked_to_stop: false, interrupted: false }
     }
 
-    /// Watches over the command until it has ended, or the permit is lost.
-    pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, Lost> {
+    /// Watches over the command until it has ended, or has to be.
+    pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, Reason> {
+        let grace = grace(permit);
         loop {
+            let left = permit.remaining();
             tokio::select! {
                 biased;
-                lost = permit.lost() => return Err(lost),
+                lost = permit.lost() => return Err(Reason::Lost(lost)),
+                // Renewals keep it away. That one has failed is known only later, if the store is silent.
+                () = sleep(left.saturating_sub(grace)) => {
+                    if left <= grace {
+                        return Err(Reason::RunningOut(left));
+                    }
+                }
                 signal = self.signals.next() => {
                     if let Some(ended) = self.on_signal(signal, permit).await? {
                         return Ok(ended);
@@ -80,7 +120,7 @@ impl Supervisor {
         }
     }
 
-    async fn on_signal(&mut self, signal: Signal, permit: &Permit) -> Result<Option<Ended>, Lost> {
+    async fn on_signal(&mut self, signal: Signal, permit: &Permit) -> Result<Option<Ended>, Reason> {
         match signal {
             Signal::CHILD => {
                 while let Some(change) = self.child.change() {
@@ -105,7 +145,7 @@ impl Supervisor {
     }
 
     /// The command is stopped. Under job control this process stops, too, for the shell looks at nobody else.
-    async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), Lost> {
+    async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), Reason> {
         let group = self.child.group();
         let in_front = self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(group));
         let by = |wanted: Signal| signal == wanted.as_raw();
@@ -147,9 +187,9 @@ impl Supervisor {
 
     /// Continues the command, and lets it have the terminal if it is ours. Nothing was renewed while we stood
     /// still, so the permit may be lost.
-    async fn go_on(&mut self, permit: &Permit) -> Result<(), Lost> {
+    async fn go_on(&mut self, permit: &Permit) -> Result<(), Reason> {
         if !permit.is_held() {
-            return Err(permit.lost().await);
+            return Err(Reason::Lost(permit.lost().await));
         }
         if let Some(terminal) = &self.terminal
             && self.wants_terminal
@@ -162,18 +202,25 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Ends the command and all of its process group: asks, and after a while insists.
-    pub(super) async fn end_child(&mut self) {
+    /// Ends the command and all of its process group: asks, and when the grace is over kills. Nothing is said before
+    /// the command is asked.
+    pub(super) async fn end_child(&mut self, reason: &Reason) {
         child::adopt_orphans();
-        if let Err(error) = self.child.signal(Signal::TERM) {
-            report::say(format_args!("the command could not be signalled: {error}"));
-        }
+        let asked = self.child.signal(Signal::TERM);
         // A stopped one would not hear it.
         let _ = self.child.signal(Signal::CONT);
-        let asked_at = Instant::now();
+        let kill_after = match reason {
+            Reason::Lost(_) => GRACE,
+            Reason::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
+        };
+        let kill_at = Instant::now() + kill_after;
+        report::say(format_args!("{reason}; ending the command"));
+        if let Err(error) = asked {
+            report::say(format_args!("the command could not be signalled: {error}"));
+        }
         let mut killed = false;
         while self.child.ended().is_none() || self.child.group_lives() {
-            let deadline = asked_at + if killed { GRACE + KILL_PATIENCE } else { GRACE };
+            let deadline = if killed { kill_at + KILL_PATIENCE } else { kill_at };
             tokio::select! {
                 biased;
                 () = sleep_until(deadline) => {
@@ -220,6 +267,7 @@ pub(super) fn die_of(interrupt: Interrupt) -> io::Result<()> {
     if interrupt == Interrupt::None {
         return Ok(());
     }
+    report::flush();
     let _by_default = ByDefault::set(Signal::INT)?;
     if interrupt == Interrupt::Group {
         kill_current_process_group(Signal::INT)?;

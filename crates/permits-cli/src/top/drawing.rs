@@ -13,8 +13,8 @@ use ratatui::text::Line;
 
 use super::model::{Counts, Detail, Model, Note, Opened};
 use super::table::{Row, Table};
-use super::text::{self, duration};
 use crate::help::TOP_KEYS;
+use crate::text::{self, duration};
 
 /// A screen this high has room for a long title.
 const ROOMY: usize = 10;

@@ -15,7 +15,6 @@ mod screen;
 mod table;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use permits::{AdminError, Inspection};
 
 use super::cursor::Cursor;
 use super::deed::Action;
-use super::text;
+use crate::text;
 
 /// A picture older than this is said to be old: three rounds of asking.
 const OLD: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use super::text::{cut, width};
+use crate::text::{cut, width};
 
 /// What a column of names keeps before others are left out.
 const NAME: usize = 12;

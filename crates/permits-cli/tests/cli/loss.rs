@@ -1,13 +1,17 @@
 //! The permit is lost: the command is ended, the code is 76, and standard error says why.
 
-use std::time::{Duration, Instant};
+use std::fs;
+use std::io::{PipeReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
 
-use permits_testkit::wait;
+use permits_testkit::{Guard, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    LIMIT, Running, Store, assert_own_lines, counts, fresh, gate, is_alive, on_both_stores, output, revoke,
-    run, send,
+    LIMIT, Running, Store, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores, output,
+    revoke, run, send,
 };
 
 on_both_stores! {
@@ -16,6 +20,7 @@ on_both_stores! {
     a_stopped_command_hears_of_the_loss,
     a_loss_while_suspended_is_noticed_at_once,
     a_loss_that_is_noticed_after_the_command_has_ended_is_76,
+    a_revoked_command_ends_though_standard_error_is_full,
 }
 
 /// Says `ready`, and `asked` when it is asked to end. Some shells tell on standard error how their children
@@ -104,4 +109,78 @@ fn a_loss_that_is_noticed_after_the_command_has_ended_is_76(store: &dyn Store, n
     let output = running.finish();
     assert_eq!(output.code, 76, "{}", output.stderr);
     assert_own_lines(&output.stderr);
+}
+
+/// Writes its process id again and again, which shows from outside when it was alive. With `trap '' TERM;` before it,
+/// it does not end when it is asked to.
+const BEATS: &str = r#"while :; do echo $$ > "$BEAT"; sleep 0.02; done"#;
+
+/// Starts it with a standard error that is full, and that nobody reads; and waits until it runs.
+#[track_caller]
+fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (Guard, PipeReader) {
+    let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
+    let room = rustix::pipe::fcntl_getpipe_size(&writer).expect("it is a pipe");
+    writer.write_all(&vec![b'.'; room]).expect("it has that much room");
+    let _ = fs::remove_file(beat);
+    let guard = Guard::spawn(command.env("BEAT", beat).stdout(Stdio::null()).stderr(writer));
+    assert!(wait::until(LIMIT, || process_of(beat).is_some()), "it runs");
+    (guard, reader)
+}
+
+/// The process that beats.
+fn process_of(beat: &Path) -> Option<u32> {
+    fs::read_to_string(beat).ok()?.trim().parse().ok()
+}
+
+fn a_revoked_command_ends_though_standard_error_is_full(store: &dyn Store, name: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let beat = directory.path().join("beat");
+    for trap in ["", "trap '' TERM; "] {
+        let mut command = run(store, name, "--limit 1 --holder h -vvv", &format!("{trap}{BEATS}"));
+        let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
+        let process = process_of(&beat).expect("it beats");
+        revoke(store, name, "h", "");
+        let status = guard.wait_timeout(LIMIT).expect("it ends");
+        assert_eq!((code(status), is_alive(process)), (76, false), "{trap}");
+    }
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_is_full() {
+    let (server, name) = fresh();
+    let directory = tempfile::tempdir().expect("a directory");
+    let beat = directory.path().join("beat");
+    let lease = Duration::from_secs(5);
+    let mut command = run(&server, &name, "--limit 1 --lease 5s -vvv", &format!("trap '' TERM; {BEATS}"));
+    let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
+    // What was renewed last was asked for before this.
+    let silent_since = SystemTime::now();
+    server.pause();
+    let status = guard.wait_timeout(LIMIT).expect("it ends");
+    server.resume();
+    assert_eq!(code(status), 76);
+    let last = fs::metadata(&beat).and_then(|beat| beat.modified()).expect("it was written");
+    let worked = last.duration_since(silent_since).expect("it went on for a while");
+    assert!(worked <= lease, "it worked for {worked:?} after a renewal was last possible");
+    assert_eq!(output(&mut run(&server, &name, "", "echo ran")).stdout, "ran\n");
+    assert!(!is_alive(process_of(&beat).expect("it beat")));
+}
+
+#[test]
+fn a_command_is_asked_to_end_before_a_permit_that_is_not_renewed_ends() {
+    let (server, name) = fresh();
+    let script = r#"exec 2> /dev/null; trap "sleep 0.2; echo done; exit 0" TERM
+        echo ready; while :; do sleep 0.02; done"#;
+    let running = Running::until(&mut run(&server, &name, "--limit 1 --lease 5s", script), "ready");
+    let silent_since = Instant::now();
+    server.pause();
+    let output = running.finish();
+    // The lease was extended last before the server fell silent.
+    assert!(silent_since.elapsed() < Duration::from_secs(5), "permits has ended, too");
+    assert_eq!((output.code, output.stdout.as_str()), (76, "ready\ndone\n"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("it could not be renewed in time; ending the command"),
+        "{}",
+        output.stderr
+    );
 }

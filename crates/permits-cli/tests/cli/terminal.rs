@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{
-    LIMIT, Running, Store, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, run,
+    LIMIT, Running, Store, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, revoke, run,
     until_counts, without_home,
 };
 
@@ -25,10 +25,12 @@ on_both_stores! {
     ctrl_c_ends_also_the_script_around_it,
     a_command_can_be_suspended_and_continued,
     a_command_that_was_suspended_for_too_long_is_ended,
+    a_revoked_command_ends_though_the_terminal_is_stopped,
 }
 
 pub(crate) const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
+const CTRL_S: &str = "\x13";
 pub(crate) const CTRL_Z: &str = "\x1a";
 
 /// A session on a terminal of its own, at which the test types.
@@ -266,6 +268,20 @@ fn a_command_that_was_suspended_for_too_long_is_ended(store: &dyn Store, name: &
     terminal.shows("code 76.");
     terminal.types("exit 0\n");
     assert_eq!(terminal.finish(), 0);
+}
+
+fn a_revoked_command_ends_though_the_terminal_is_stopped(store: &dyn Store, name: &str) {
+    let options = "--limit 1 --holder h";
+    let mut terminal = Terminal::start(&mut run(store, name, options, "echo ready $$.; exec sleep 1000"));
+    terminal.shows("ready ");
+    terminal.shows(".");
+    let screen = terminal.screen();
+    let child = screen.rsplit("ready ").next().and_then(|rest| rest.split('.').next());
+    let child: u32 = child.and_then(|pid| pid.parse().ok()).expect("a process id");
+    terminal.types(CTRL_S);
+    revoke(store, name, "h", "");
+    assert!(wait::until(LIMIT, || !is_alive(child)), "the command has ended");
+    assert_eq!(terminal.finish(), 76);
 }
 
 #[test]

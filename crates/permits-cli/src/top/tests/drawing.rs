@@ -130,7 +130,7 @@ fn no_size_is_too_small_or_too_large() {
             for (width, height) in widths.into_iter().flat_map(|width| heights.map(|height| (width, height)))
             {
                 let rows = drawn(model, width, height, now);
-                assert!(rows.iter().all(|row| super::super::text::width(row) <= width.into()), "{rows:?}");
+                assert!(rows.iter().all(|row| crate::text::width(row) <= width.into()), "{rows:?}");
             }
             drawn(model, 500, 200, now);
         }

@@ -78,7 +78,7 @@ fn drawn(model: &mut Model, width: u16, height: u16, now: Instant) -> Vec<String
             let symbol = buffer[(x, y)].symbol();
             row.push_str(symbol);
             // A wide character hides the cell behind it.
-            x += u16::try_from(super::text::width(symbol).max(1)).expect("small");
+            x += u16::try_from(crate::text::width(symbol).max(1)).expect("small");
         }
         row.trim_end().to_owned()
     };

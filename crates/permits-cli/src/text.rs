@@ -6,13 +6,13 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 /// How many columns it takes.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
 /// Broken into at most `lines` lines of `columns` columns, between words where there are any. What does not fit
 /// is cut off, which an ellipsis shows.
-pub(super) fn fold(text: &str, columns: usize, lines: usize) -> Vec<String> {
+pub(crate) fn fold(text: &str, columns: usize, lines: usize) -> Vec<String> {
     let whole = Span::raw(text);
     let mut rest: Vec<&str> = whole.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
     // A wide character does not go into a narrow column.
@@ -44,12 +44,12 @@ fn fitting(symbols: &[&str], columns: usize) -> usize {
 }
 
 /// In one line.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     fold(text, columns, 1).pop().unwrap_or_default()
 }
 
 /// The two units that matter, rounded down.
-pub(super) fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     match seconds {
