@@ -3,21 +3,26 @@
 //! Each can be repeated: asked for what is so already, it is done. Each says in one line on standard output what
 //! has come of it, as the store then had it.
 
-use permits::{Inspection, Semaphore};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use permits::{AdminError, Inspection, Semaphore};
 
-use crate::args::{Limit, One, Revoke};
+use crate::args::{Change, Common, Limit, One, Revoke};
 use crate::connect;
 use crate::exit::{self, Failure};
-use crate::status::usage;
+use crate::status::{LISTED, usage};
 
-/// Sets and pins the limit, or unpins it.
-pub(crate) async fn limit(url: Option<&str>, options: &Limit) -> Result<u8, Failure> {
-    let semaphore = open(url, &options.name).await?;
+/// How many holders and waiters are revoked at once.
+const AT_ONCE: usize = 64;
+
+/// Sets and pins the limit, unpins it, or shows it.
+pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.name).await?;
     match options.limit {
-        Some(limit) => semaphore.set_limit(limit).await?,
-        // The parser wants one of both.
-        None => semaphore.unpin().await?,
-    };
+        Some(Change::To(limit)) => drop(semaphore.set_limit(limit).await?),
+        Some(Change::By(by)) => drop(semaphore.adjust_limit(by).await?),
+        None if options.unpin => drop(semaphore.unpin().await?),
+        None => {}
+    }
     confirm(&semaphore, |Inspection { limit, limit_version, pinned, .. }| {
         let limit = limit.map_or_else(|| "no limit is set".to_owned(), |limit| format!("limit {limit}"));
         let pinned = if *pinned { "pinned" } else { "not pinned" };
@@ -27,32 +32,98 @@ pub(crate) async fn limit(url: Option<&str>, options: &Limit) -> Result<u8, Fail
 }
 
 /// Stops granting.
-pub(crate) async fn pause(url: Option<&str>, options: &One) -> Result<u8, Failure> {
-    let semaphore = open(url, &options.name).await?;
+pub(crate) async fn pause(common: &Common, options: &One) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.name).await?;
     semaphore.pause().await?;
     confirm(&semaphore, |inspection| format!("paused, {}", usage(inspection))).await
 }
 
 /// Grants again.
-pub(crate) async fn resume(url: Option<&str>, options: &One) -> Result<u8, Failure> {
-    let semaphore = open(url, &options.name).await?;
+pub(crate) async fn resume(common: &Common, options: &One) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.name).await?;
     semaphore.resume().await?;
     confirm(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
 }
 
-/// Takes a permit or a place in line away. A script that misspelt the holder must learn it, so it is not enough
-/// that nobody of that name has anything.
-pub(crate) async fn revoke(url: Option<&str>, options: &Revoke) -> Result<u8, Failure> {
-    let Revoke { name, holder, reason } = options;
-    let semaphore = open(url, name).await?;
-    if !semaphore.revoke(holder, reason).await? {
-        return Err(Failure::new(exit::NOT_THERE, format!("{name}: {holder:?} neither holds nor waits")));
-    }
-    confirm(&semaphore, |inspection| format!("{holder} revoked, {}", usage(inspection))).await
+/// Takes permits or places in line away. A script that misspelt the holder must learn it, so it is not enough that no
+/// holder of that name has anything.
+pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Failure> {
+    let Revoke { name, holder, reason, partial, .. } = options;
+    let semaphore = open(common, name).await?;
+    let revoked = match holder {
+        None => all_revoked(&semaphore, reason).await?,
+        Some(beginning) if *partial => {
+            let holder = the_one(&semaphore, beginning).await?;
+            semaphore.revoke(&holder, reason).await?.then_some(holder)
+        }
+        Some(holder) => semaphore.revoke(holder, reason).await?.then(|| holder.clone()),
+    };
+    let Some(revoked) = revoked else {
+        let who =
+            holder.as_ref().map_or("no holder and no waiter".to_owned(), |holder| format!("{holder:?}"));
+        let neither = if holder.is_some() { "neither holds nor waits" } else { "is there to be revoked" };
+        return Err(Failure::new(exit::NOT_THERE, format!("{name}: {who} {neither}")));
+    };
+    confirm(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
 }
 
-async fn open(url: Option<&str>, name: &str) -> Result<Semaphore, Failure> {
-    Ok(connect::operator(url).await?.open(name))
+/// The one holder or waiter whose name begins so.
+async fn the_one(semaphore: &Semaphore, beginning: &str) -> Result<String, Failure> {
+    let Inspection { name, holders, waiters, .. } = semaphore.inspect().await?;
+    let names =
+        holders.into_iter().map(|info| info.holder).chain(waiters.into_iter().map(|info| info.holder));
+    let mut found: Vec<String> = names.filter(|name| name.starts_with(beginning)).collect();
+    match (found.pop(), found.len()) {
+        (Some(holder), 0) => Ok(holder),
+        (None, _) => {
+            let message = format!("{name}: no holder or waiter begins with {beginning:?}");
+            Err(Failure::new(exit::NOT_THERE, message))
+        }
+        (Some(_), others) => {
+            let message = format!(
+                "{name}: {} holders and waiters begin with {beginning:?}: give more of it",
+                others + 1
+            );
+            Err(Failure::new(exit::USAGE, message))
+        }
+    }
+}
+
+/// Revokes all that hold or wait, and says how many that were; `None` if there were none. Waiters first, as revoked
+/// holders would be followed by them. Those who come meanwhile are not chased: there are as many rounds as the lists
+/// of those who were there need.
+async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, Failure> {
+    let Inspection { held, waiting, .. } = semaphore.inspect_first(0).await?;
+    let (mut holders, mut waiters) = (0, 0);
+    for _ in 0..=waiting / u64::from(LISTED) {
+        let listed = semaphore.inspect().await?.waiters;
+        waiters += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
+    }
+    for _ in 0..=held / u64::from(LISTED) {
+        let listed = semaphore.inspect().await?.holders;
+        holders += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
+    }
+    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let revoked = format!("{} and {}", count(holders, "holder"), count(waiters, "waiter"));
+    Ok((holders + waiters > 0).then_some(revoked))
+}
+
+/// How many of them there were to revoke.
+async fn revoke_each(
+    semaphore: &Semaphore,
+    names: impl Iterator<Item = String>,
+    reason: &str,
+) -> Result<u64, AdminError> {
+    let revoke = async |name: String| semaphore.revoke(&name, reason).await.map(u64::from);
+    stream::iter(names)
+        .map(revoke)
+        .buffer_unordered(AT_ONCE)
+        .try_fold(0, async |sum, one| Ok(sum + one))
+        .await
+}
+
+async fn open(common: &Common, name: &str) -> Result<Semaphore, Failure> {
+    Ok(connect::operator(common).await?.open(name))
 }
 
 /// Prints what `describe` makes of the semaphore as it is now.

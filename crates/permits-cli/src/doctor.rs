@@ -9,12 +9,9 @@ use permits::store::redis::{Rights, rights};
 use permits::{Examination, Finding, Severity};
 use serde::Serialize;
 
-use crate::args::Doctor;
-use crate::connect;
+use crate::args::{Common, Doctor};
+use crate::connect::Target;
 use crate::exit::{self, Failure, SUCCESS, SYSTEM, UNHEALTHY, USAGE};
-
-/// The first part of all keys and channels of the command.
-const PREFIX: &str = "permits";
 
 /// What the user is called in what `--acl` prints.
 const USER: &str = "permits";
@@ -26,12 +23,12 @@ const INDENT: usize = 24;
 const WIDTH: usize = 100;
 
 /// Examines the store. That it cannot be reached is a finding like any other.
-pub(crate) async fn doctor(url: Option<&str>, options: &Doctor) -> Result<u8, Failure> {
+pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Failure> {
     if options.acl {
-        let rights = rights(PREFIX).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+        let rights = rights(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
         return Ok(exit::print(acl(&rights)));
     }
-    let examination = connect::client(url)?.examine().await?;
+    let examination = Target::of(common)?.builder.examine().await?;
     let text = if options.json { json(&examination)? } else { for_people(&examination) };
     match exit::print(&text) {
         SUCCESS if !examination.is_healthy() => Ok(UNHEALTHY),

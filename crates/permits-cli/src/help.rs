@@ -19,8 +19,8 @@ macro_rules! exit_codes {
 
 pub(crate) const PERMITS: &str = "\
 Examples:
-  permits run exports --limit 4 -- echo one of four at most
-  permits run nightly --limit 1 --no-wait -- echo now or not at all
+  permits run exports --limit 4 echo one of four at most
+  permits run nightly --limit 1 --no-wait echo now or not at all
   permits status exports
 
 Stores:
@@ -38,7 +38,10 @@ Stores:
   memory:                  this process alone, to try things out
 
 Environment:
-  PERMITS_URL  the store, unless --url names one; without either: local:
+  PERMITS_URL             the store, unless --url names one
+  PERMITS_URL_FILE        a file with the URL in it, in place of PERMITS_URL
+  PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
+  Without a URL the store is local:. An empty variable is an error.
 
 Exit code:
   Each verb lists its own. 64 is always wrong usage, 69 a store that cannot
@@ -46,9 +49,10 @@ Exit code:
 
 pub(crate) const RUN: &str = "\
 Examples:
-  permits run exports --limit 4 -- echo one of four at most
-  permits run migrate --limit 1 --wait 30s -- echo within 30 s
+  permits run exports --limit 4 echo one of four at most
+  permits run migrate --limit 1 --wait 30s echo within 30 s
   permits run nightly --limit 1 --no-wait -- echo now or not at all
+  permits run nightly --limit 1 --no-wait -q -E 0 echo or silence, and 0
   permits run per-host --limit 9 --holder \"$(hostname)\" -- echo one a host
   permits run licence --limit 8 -- sh -c 'echo \"seat $PERMITS_SLOT\"'
 
@@ -60,9 +64,20 @@ Environment of the command:
   PERMITS_SLOT     a number from 0, below the limit, that no other live
                    permit has
 
+The limit:
+  A --limit that differs from the stored one replaces it for all, and says
+  so; one that an operator pinned stays (permits limit). --require-limit
+  refuses to run under another one.
+
+The store:
+  One that is away is waited for: --store-timeout, else --wait, else 10 s.
+  The command inherits PERMITS_URL, with the password in it, so that it can
+  call permits itself. PERMITS_URL_FILE keeps the password in a file.
+
 While waiting:
-  On a terminal a line on standard error shows how many are ahead, who
-  holds, and for how long this has lasted. Otherwise -v says it, rarely.
+  On a terminal a line on standard error shows how long it has waited, how
+  many are ahead, and who holds. Otherwise there is a line after 10 s, and
+  then every minute.
 
 Signals:
   INT, TERM, HUP and QUIT leave the line while waiting. While the command
@@ -72,18 +87,25 @@ Signals:
   ended when it is continued.
 
 When the permit is lost:
-  The command's process group gets SIGTERM, after 5 s SIGKILL. Should
-  permits itself be killed, the kernel kills the command (on Linux; not
-  what the command has started, nor a command that changes its user).
+  If it cannot be renewed, the command's process group gets SIGTERM while
+  the permit is still held: a fifth of the lease before its end, at most
+  5 s (3 s with the default lease). SIGKILL comes shortly before its end. A
+  longer --lease bears a longer absence of the store.
+  If the permit is lost at once, because it was revoked or permits was
+  suspended, SIGTERM comes then, and SIGKILL 5 s later. Meanwhile the units
+  may have been granted to another.
+  Should permits itself be killed, the kernel kills the command (on Linux;
+  not what the command has started, nor a command that changes its user).
 
 Exit code:
   the command's own; 128+n if signal n ended it, or ended the waiting
-   64  wrong usage, also: no limit is known, or the weight exceeds it
+   64  wrong usage, also: no limit is known, the weight exceeds it, or it
+       is not the one required
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
-   75  no permit in time: none is free, waited for too long, the line is
-       full, the holder has or waits for one already, the place in line was
-       revoked
+   75  no permit in time (or -E): none is free, waited for too long, the
+       line is full, the holder has or waits for one already, the place in
+       line was revoked
    76  the permit was lost
   126  the command cannot be executed
   127  the command was not found";
@@ -96,10 +118,14 @@ Examples:
 
 JSON:
   {\"name\",\"limit\",\"held\",\"paused\",
-   \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\"}],
-   \"waiters\":[{\"holder\",\"weight\",\"position\"}]}
-  limit and held are units; limit is null if nobody has set one. At most
-  1,000 holders and 1,000 waiters are listed.",
+   \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
+               \"age_ms\",\"label\"}],
+   \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
+   \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\"}
+  limit and held are units, waiting is how many wait; limit is null if none
+  is set, label if none was given. recovering_ms is how long free units are
+  still held back after a start of the server. At most 1,000 holders and
+  1,000 waiters are listed. The schema is docs/status.schema.json.",
     exit_codes!("    0  also if nobody uses the semaphore\n")
 );
 
@@ -108,11 +134,13 @@ pub(crate) const LIST: &str = concat!(
 Examples:
   permits list
   permits list --json | jq -r '.[].name'
+  permits list --busy
 
 JSON:
-  [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\"}]
-  limit and held are units, waiting is how many wait; limit is null if
-  nobody has set one.
+  [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
+    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\"}]
+  As in permits status --json. The ages are of the first 1,000 holders and
+  waiters, null if there are none. The schema is docs/list.schema.json.
 
 What is listed:
   Semaphores in use, those used within the last minutes, and those that are
@@ -123,15 +151,19 @@ What is listed:
 pub(crate) const LIMIT: &str = concat!(
     "\
 Examples:
+  permits limit exports
   permits limit exports 8
+  permits limit exports +2
   permits limit exports --unpin
 
 Pinned:
   A limit that is set here counts, whatever programs declare (run --limit),
   until --unpin. Then the limit stays as it is until programs declare one.
   A higher limit grants at once. A lower one revokes nobody: nothing is
-  granted until what is held fits.",
-    exit_codes!("    0  the limit is set, or was so already\n")
+  granted until what is held fits. +N and -N change it in one step, so that
+  two operators do not undo each other's change. The version counts the
+  changes.",
+    exit_codes!("    0  the limit is as said\n")
 );
 
 pub(crate) const PAUSE: &str = concat!(
@@ -156,13 +188,19 @@ pub(crate) const REVOKE: &str = concat!(
     "\
 Examples:
   permits revoke exports web-3 --reason 'it hangs'
+  permits revoke exports db1:30220/ --partial
+  permits revoke exports --all
 
 What happens:
   permits run ends its command and exits with 76, or leaves the line and
   exits with 75, and tells the reason. Until the holder has heard of it,
   which takes until its next renewal if it is out of reach, it may go on
-  working while another is granted its units.",
-    exit_codes!("    0  it is revoked\n    1  nobody of that name holds or waits\n")
+  working while another is granted its units.
+
+All:
+  Those that hold or wait when the command begins. Those that come later
+  may be granted: pause the semaphore first to prevent that.",
+    exit_codes!("    0  it is revoked\n    1  no such holder holds or waits\n")
 );
 
 /// The keys of the live screen, also shown by `?` there.
@@ -201,7 +239,7 @@ pub(crate) const DOCTOR: &str = "\
 Examples:
   permits doctor
   permits doctor --url redis://db.example/ --json | jq .healthy
-  permits doctor --acl
+  permits doctor --acl --prefix team-a
 
 What is looked at:
   Every operation is tried on a semaphore of its own, of which nothing is

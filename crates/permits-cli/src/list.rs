@@ -4,34 +4,40 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Client, Inspection, StoreError};
 use serde::Serialize;
 
-use crate::args::List;
+use crate::args::{Common, List};
 use crate::exit::{self, Failure};
+use crate::status::milliseconds;
 use crate::table::{Side, table};
-use crate::{connect, report};
+use crate::{connect, report, status};
 
 /// How many semaphores are asked about at once: enough that nobody waits for a round trip, and few enough that a
 /// server can serve others in between.
 const AT_ONCE: usize = 64;
 
 /// Shows every semaphore in one line. That there are none is no failure.
-pub(crate) async fn list(url: Option<&str>, options: &List) -> Result<u8, Failure> {
-    let client = connect::operator(url).await?;
-    let inspections = inspect_all(&client).await?;
+pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
+    let client = connect::viewer(common, options.json).await?;
+    // Only the ages of the JSON need to know who holds and waits.
+    let mut inspections = inspect_all(&client, if options.json { status::LISTED } else { 0 }).await?;
+    if options.busy {
+        inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
+    }
     if options.json {
         let all: Vec<Json<'_>> = inspections.iter().map(Json::from).collect();
         return exit::print_json(&all);
     }
     if inspections.is_empty() {
         // Standard output is for names.
-        report::say("there are no semaphores");
+        report::say(if options.busy { "no semaphore is in use" } else { "there are no semaphores" });
         return Ok(exit::SUCCESS);
     }
     Ok(exit::print(for_people(&inspections)))
 }
 
-async fn inspect_all(client: &Client) -> Result<Vec<Inspection>, AdminError> {
+/// Inspects each semaphore, with at most `listed` holders and waiters.
+async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, AdminError> {
     let names = client.list().await?;
-    let inspect = async |name: String| client.open(name).inspect_first(0).await;
+    let inspect = async |name: String| client.open(name).inspect_first(listed).await;
     let inspections = stream::iter(names).map(inspect).buffered(AT_ONCE);
     let listed =
         inspections.try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)));
@@ -61,18 +67,37 @@ struct Json<'a> {
     waiting: u64,
     paused: bool,
     pinned: bool,
+    limit_version: u64,
+    recovering_ms: u64,
+    oldest_holder_age_ms: Option<u64>,
+    oldest_waiter_age_ms: Option<u64>,
 }
 
 impl<'a> From<&'a Inspection> for Json<'a> {
     fn from(inspection: &'a Inspection) -> Self {
-        let Inspection { ref name, limit, held, waiting, paused, pinned, .. } = *inspection;
-        Self { name, limit, held, waiting, paused, pinned }
+        let Inspection { ref name, limit, limit_version, held, waiting, paused, pinned, recovering, .. } =
+            *inspection;
+        let Inspection { holders, waiters, .. } = inspection;
+        Self {
+            name,
+            limit,
+            held,
+            waiting,
+            paused,
+            pinned,
+            limit_version,
+            recovering_ms: milliseconds(recovering),
+            oldest_holder_age_ms: holders.iter().map(|info| milliseconds(info.age)).max(),
+            oldest_waiter_age_ms: waiters.iter().map(|info| milliseconds(info.age)).max(),
+        }
     }
 }
 
 fn for_people(inspections: &[Inspection]) -> String {
     let row = |inspection: &Inspection| {
-        let flags = [("pinned", inspection.pinned), ("PAUSED", inspection.paused)];
+        let recovering = status::is_recovering(inspection);
+        let flags =
+            [("pinned", inspection.pinned), ("PAUSED", inspection.paused), ("recovering", recovering)];
         let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
         [
             inspection.name.clone(),

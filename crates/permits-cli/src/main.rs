@@ -65,7 +65,7 @@ fn code() -> u8 {
 
 /// What of the library's log is shown.
 fn level(args: &Args) -> LevelFilter {
-    match (args.verbose, &args.verb) {
+    match (args.common.verbose, &args.verb) {
         // What the library warns of is what the doctor finds: it would be said twice.
         (0, Verb::Doctor(_)) => LevelFilter::ERROR,
         (0, _) => LevelFilter::WARN,
@@ -80,17 +80,17 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn dispatch(args: Args) -> Result<u8, Failure> {
-    let url = args.url.as_deref();
+    let common = &args.common;
     match args.verb {
-        Verb::Run(options) => run::run(url, options, args.verbose).await,
-        Verb::Status(options) => status::status(url, &options).await,
-        Verb::List(options) => list::list(url, &options).await,
-        Verb::Top(options) => top::top(url, options).await,
-        Verb::Limit(options) => administer::limit(url, &options).await,
-        Verb::Pause(options) => administer::pause(url, &options).await,
-        Verb::Resume(options) => administer::resume(url, &options).await,
-        Verb::Revoke(options) => administer::revoke(url, &options).await,
-        Verb::Doctor(options) => doctor::doctor(url, &options).await,
+        Verb::Run(options) => run::run(common, options).await,
+        Verb::Status(options) => status::status(common, &options).await,
+        Verb::List(options) => list::list(common, &options).await,
+        Verb::Top(options) => top::top(common, options).await,
+        Verb::Limit(options) => administer::limit(common, &options).await,
+        Verb::Pause(options) => administer::pause(common, &options).await,
+        Verb::Resume(options) => administer::resume(common, &options).await,
+        Verb::Revoke(options) => administer::revoke(common, &options).await,
+        Verb::Doctor(options) => doctor::doctor(common, &options).await,
         Verb::Completions(options) => generate::completions(&options),
         Verb::Man(options) => generate::man(&options),
     }

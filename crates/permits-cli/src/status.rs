@@ -6,18 +6,22 @@ use std::time::Duration;
 use permits::{HolderInfo, Inspection, WaiterInfo};
 use serde::Serialize;
 
-use crate::args::Status;
-use crate::connect;
+use crate::args::{Common, Status};
+use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
 use crate::table::{Side, table};
+use crate::text::duration;
+
+/// The most holders, and the most waiters, that one inspection lists.
+pub(crate) const LISTED: u32 = 1000;
 
 /// Shows one semaphore. One that nobody has used is shown as unused, which is no failure.
-pub(crate) async fn status(url: Option<&str>, options: &Status) -> Result<u8, Failure> {
-    let client = connect::operator(url).await?;
+pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
+    let client = connect::viewer(common, options.json).await?;
     let inspection = client.open(&options.name).inspect().await?;
     // The session has nothing to give back; it ends with the process.
     if options.json {
-        return exit::print_json(&Json::from(&inspection));
+        return exit::print_json(&json(&inspection, Target::of(common)?.store));
     }
     Ok(exit::print(for_people(&inspection)))
 }
@@ -31,6 +35,11 @@ struct Json<'a> {
     paused: bool,
     holders: Vec<JsonHolder<'a>>,
     waiters: Vec<JsonWaiter<'a>>,
+    store: String,
+    waiting: u64,
+    pinned: bool,
+    limit_version: u64,
+    recovering_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -40,6 +49,8 @@ struct JsonHolder<'a> {
     slot: u32,
     token: u64,
     lease_remaining_ms: u64,
+    age_ms: u64,
+    label: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -47,32 +58,51 @@ struct JsonWaiter<'a> {
     holder: &'a str,
     weight: u32,
     position: u64,
+    age_ms: u64,
+    label: Option<&'a str>,
 }
 
-impl<'a> From<&'a Inspection> for Json<'a> {
-    fn from(inspection: &'a Inspection) -> Self {
-        let Inspection { name, limit, held, paused, holders, waiters, .. } = inspection;
-        let holder = |info: &'a HolderInfo| JsonHolder {
-            holder: &info.holder,
-            weight: info.weight,
-            slot: info.slot,
-            token: info.token,
-            lease_remaining_ms: u64::try_from(info.lease_remaining.as_millis()).unwrap_or(u64::MAX),
-        };
-        let waiter = |info: &'a WaiterInfo| JsonWaiter {
-            holder: &info.holder,
-            weight: info.weight,
-            position: info.position,
-        };
-        Self {
-            name,
-            limit: *limit,
-            held: *held,
-            paused: *paused,
-            holders: holders.iter().map(holder).collect(),
-            waiters: waiters.iter().map(waiter).collect(),
-        }
+fn json<'a>(inspection: &'a Inspection, store: String) -> Json<'a> {
+    let Inspection { name, limit, held, paused, holders, waiters, waiting, pinned, limit_version, .. } =
+        inspection;
+    let holder = |info: &'a HolderInfo| JsonHolder {
+        holder: &info.holder,
+        weight: info.weight,
+        slot: info.slot,
+        token: info.token,
+        lease_remaining_ms: milliseconds(info.lease_remaining),
+        age_ms: milliseconds(info.age),
+        label: info.label.as_deref(),
+    };
+    let waiter = |info: &'a WaiterInfo| JsonWaiter {
+        holder: &info.holder,
+        weight: info.weight,
+        position: info.position,
+        age_ms: milliseconds(info.age),
+        label: info.label.as_deref(),
+    };
+    Json {
+        name,
+        limit: *limit,
+        held: *held,
+        paused: *paused,
+        holders: holders.iter().map(holder).collect(),
+        waiters: waiters.iter().map(waiter).collect(),
+        store,
+        waiting: *waiting,
+        pinned: *pinned,
+        limit_version: *limit_version,
+        recovering_ms: milliseconds(inspection.recovering),
     }
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether free units are held back. That of a semaphore which nobody has used yet is not worth a word.
+pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
+    inspection.limit.is_some() && !inspection.recovering.is_zero()
 }
 
 /// How much of a semaphore is in use, as a part of a sentence.
@@ -86,7 +116,7 @@ pub(crate) fn usage(inspection: &Inspection) -> String {
 }
 
 fn for_people(inspection: &Inspection) -> String {
-    let Inspection { name, limit, held, waiting, holders, waiters, .. } = inspection;
+    let Inspection { name, held, waiting, holders, waiters, .. } = inspection;
     let mut text = format!("{name}: {}", usage(inspection));
     if inspection.pinned {
         text.push_str(", limit pinned");
@@ -94,27 +124,32 @@ fn for_people(inspection: &Inspection) -> String {
     if inspection.paused {
         text.push_str(", PAUSED");
     }
-    if limit.is_some() && !inspection.recovering.is_zero() {
+    if is_recovering(inspection) {
         let _ = write!(text, ", recovering for {}", seconds(inspection.recovering));
     }
     text.push('\n');
+    let label = |label: &Option<String>| label.clone().unwrap_or_default();
+    let right = |title| (title, Side::Right);
     if !holders.is_empty() {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
-            [info.holder.clone(), weight, slot, token, seconds(info.lease_remaining)]
+            let (age, lease) = (duration(info.age), seconds(info.lease_remaining));
+            [info.holder.clone(), weight, slot, token, lease, age, label(&info.label)]
         };
-        let [weight, slot, token, lease] =
-            ["WEIGHT", "SLOT", "TOKEN", "LEASE"].map(|title| (title, Side::Right));
-        let head = [("HOLDER", Side::Left), weight, slot, token, lease];
+        let [weight, slot, token, lease, age] = ["WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"].map(right);
+        let head = [("HOLDER", Side::Left), weight, slot, token, lease, age, ("LABEL", Side::Left)];
         let _ = write!(text, "\n{}", table(head, holders.iter().map(row)));
         let listed: u64 = holders.iter().map(|info| u64::from(info.weight)).sum();
         more(&mut text, held.saturating_sub(listed), "units held by others");
     }
     if !waiters.is_empty() {
-        let head = [("WAITER", Side::Left), ("WEIGHT", Side::Right), ("POSITION", Side::Right)];
-        let row =
-            |info: &WaiterInfo| [info.holder.clone(), info.weight.to_string(), info.position.to_string()];
+        let [weight, position, age] = ["WEIGHT", "POSITION", "AGE"].map(right);
+        let head = [("WAITER", Side::Left), weight, position, age, ("LABEL", Side::Left)];
+        let row = |info: &WaiterInfo| {
+            let [weight, position] = [u64::from(info.weight), info.position].map(|n| n.to_string());
+            [info.holder.clone(), weight, position, duration(info.age), label(&info.label)]
+        };
         let _ = write!(text, "\n{}", table(head, waiters.iter().map(row)));
         more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
     }

@@ -1,6 +1,8 @@
-//! Tables for people: columns aligned by characters, names to the left, numbers to the right.
+//! Tables for people: columns aligned as terminals show them, names to the left, numbers to the right.
 
 use std::fmt::Write as _;
+
+use crate::text;
 
 /// To which side of its column a cell is put.
 #[derive(Clone, Copy)]
@@ -16,10 +18,10 @@ pub(crate) fn table<const N: usize>(
 ) -> String {
     let titles = head.map(|(title, _)| title.to_owned());
     let rows: Vec<[String; N]> = std::iter::once(titles).chain(rows).collect();
-    let length = |cell: &String| cell.chars().count();
+    let length = |cell: &String| text::width(cell);
     let widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| length(&row[column])).max().unwrap_or(0));
-    let mut text = String::new();
+    let mut lines = String::new();
     for row in rows {
         // What is empty at the end of a row needs no room.
         let used = row.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
@@ -30,11 +32,11 @@ pub(crate) fn table<const N: usize>(
                 Side::Right => (room, 0),
             };
             let gap = if column == 0 { 0 } else { 2 };
-            let _ = write!(text, "{:gap$}{:before$}{cell}{:after$}", "", "", "", gap = gap);
+            let _ = write!(lines, "{:gap$}{:before$}{cell}{:after$}", "", "", "");
         }
-        text.push('\n');
+        lines.push('\n');
     }
-    text
+    lines
 }
 
 #[cfg(test)]
@@ -42,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_by_characters() {
-        let rows = [["ünï", "7", "yes"], ["a b", "1000", ""], ["", "2", "no"]];
+    fn columns_are_aligned_as_terminals_show_them() {
+        let rows = [["ünï", "7", "yes"], ["日本", "1000", ""], ["", "2", "no"]];
         let head = [("NAME", Side::Left), ("N", Side::Right), ("", Side::Left)];
         let text = table(head, rows.map(|row| row.map(str::to_owned)).into_iter());
-        assert_eq!(text, "NAME     N\nünï      7  yes\na b   1000\n         2  no\n");
+        assert_eq!(text, "NAME     N\nünï      7  yes\n日本  1000\n         2  no\n");
     }
 }

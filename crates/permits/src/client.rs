@@ -282,6 +282,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Where the store is, without any password, as [`Examination::store`] says it. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if a setting is not valid.
+    pub fn store(&self) -> Result<String, ConnectError> {
+        Ok(self.checked_address()?.to_string())
+    }
+
     /// Connects.
     ///
     /// # Errors

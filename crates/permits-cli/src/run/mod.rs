@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
 use rustix::process::Signal;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::args::Run;
+use crate::args::{Common, Run};
+use crate::connect::Target;
 use crate::exit::{self, Failure};
-use crate::{connect, report};
+use crate::report;
 use child::{Child, Ended};
 use signals::Signals;
 use supervisor::{Interrupt, Supervisor};
@@ -38,21 +39,38 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the store may take to be told when the command was ended: the permit is lost, or ends by itself soon.
 const LOST_PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long a store that is away is waited for, unless said otherwise; and at least, whatever `--wait` says: a
+/// connection over a slow line takes its time.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Runs the command. The exit code is the command's, unless something kept it from ending in its own way.
-pub(crate) async fn run(url: Option<&str>, options: Run, verbose: u8) -> Result<u8, Failure> {
+pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
+    let began = Instant::now();
     let mut signals = Signals::listen().map_err(Failure::of_system)?;
-    let connecting = connect::client(url)?.lease(options.lease).connect();
+    let mut target = Target::of(common)?;
+    if common.verbose > 0 {
+        report::say(format_args!("store {}", target.store));
+    }
+    target.builder = target.builder.lease(options.lease).recovery(options.recovery.into());
+    let as_wait = options.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
     let client = tokio::select! {
         biased;
         signal = signals.next_ending() => return left(signal),
-        client = connecting => client?,
+        client = target.connect(common.store_timeout.unwrap_or(as_wait)) => client?,
     };
-    let permit = match acquire(&client, &options, verbose, &mut signals).await {
+    // One time limit for all that is waited for.
+    let wait = options.wait.map(|wait| wait.saturating_sub(began.elapsed()));
+    let permit = match acquire(&client, &options, wait, common.verbose, &mut signals).await {
         Ok(permit) => permit,
         Err(reason) => {
             close(client, LEAVE_PATIENCE).await;
             return match reason {
                 NoPermit::Signal(signal) => left(signal),
+                NoPermit::Failure(failure) if failure.code == exit::NOT_NOW => {
+                    let message = if options.quiet { String::new() } else { failure.message };
+                    Err(Failure::new(options.conflict_exit_code, message))
+                }
                 NoPermit::Failure(failure) => Err(failure),
             };
         }
@@ -92,26 +110,30 @@ enum NoPermit {
 async fn acquire(
     client: &Client,
     options: &Run,
+    wait: Option<Duration>,
     verbose: u8,
     signals: &mut Signals,
 ) -> Result<Permit, NoPermit> {
     let semaphore = match options.limit {
+        Some(limit) if options.require_limit => client.semaphore(&options.name, limit).require_limit(),
         Some(limit) => client.semaphore(&options.name, limit),
         None => client.open(&options.name),
     };
     // Named here, so that the place in line can be found while waiting.
     let holder = options.holder.clone().unwrap_or_else(unique_holder);
-    let wait = if options.no_wait { Some(Duration::ZERO) } else { options.wait };
     let mut how = AcquireOptions::new().weight(options.weight).holder(&holder);
-    if let Some(wait) = wait {
+    if let Some(wait) = if options.no_wait { Some(Duration::ZERO) } else { wait } {
         how = how.wait(wait);
+    }
+    if let Some(label) = &options.label {
+        how = how.label(label);
     }
     let acquired = tokio::select! {
         biased;
         signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
         acquired = semaphore.acquire_with(how) => match acquired {
             Ok(permit) => Ok(permit),
-            Err(error) => Err(NoPermit::Failure(not_acquired(error, wait, &semaphore).await)),
+            Err(error) => Err(NoPermit::Failure(not_acquired(error, options.wait, &semaphore).await)),
         },
         never = waiting::show(&semaphore, &holder, verbose > 0) => match never {},
     };
@@ -133,10 +155,16 @@ fn unique_holder() -> String {
     format!("{host}:{}/{random:016x}", std::process::id())
 }
 
-/// Whoever is refused for now hears also what stood in the way: it need not be that others hold permits.
+/// A refusal for now says also why: it need not be that others hold permits.
 async fn not_acquired(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
     let refused = match (&error, wait) {
+        (AcquireError::Recovering { remaining }, _) => {
+            let message = format!("no permit now: {}", waiting::held_back(*remaining));
+            return Failure::new(exit::NOT_NOW, message);
+        }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
+        // What was left of the time limit when the store was reached.
+        (AcquireError::NoPermits, Some(wait)) if !wait.is_zero() => format!("no permit within {wait:?}"),
         (AcquireError::NoPermits, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
     };

@@ -71,7 +71,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now: 
     }
 }
 
+/// What it is about, and at the end, where it is cut first, which store it is in.
 fn title(model: &Model) -> String {
+    format!("{} ({})", subject(model), model.store)
+}
+
+fn subject(model: &Model) -> String {
     let Some(Opened { name, detail, .. }) = &model.opened else {
         let title = match model.names.as_ref().map(Vec::len) {
             None => "permits top".to_owned(),
@@ -209,16 +214,26 @@ fn holders(detail: &Detail, selected: usize) -> Table<6> {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
         let cells = [holder.name.clone(), duration(holder.age), duration(holder.lease), slot, weight, token];
-        Row { cells, rest: String::new(), style: Style::new(), selected: place == selected }
+        Row { cells, rest: holder.label.clone(), style: Style::new(), selected: place == selected }
     });
-    Table { head: ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"], rest: "", rows: rows.collect() }
+    let rows: Vec<_> = rows.collect();
+    let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
+    Table { head, rest: label_of(&rows), rows }
 }
 
-fn waiters(detail: &Detail, selected: usize) -> Table<3> {
+fn waiters(detail: &Detail, selected: usize) -> Table<4> {
     let rows = detail.waiters.iter().enumerate().map(|(place, waiter)| {
-        let cells = [waiter.name.clone(), waiter.position.to_string(), waiter.weight.to_string()];
+        let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
+        let [position, weight] = numbers;
+        let cells = [waiter.name.clone(), position, duration(waiter.age), weight];
         let selected = place + detail.holders.len() == selected;
-        Row { cells, rest: String::new(), style: Style::new(), selected }
+        Row { cells, rest: waiter.label.clone(), style: Style::new(), selected }
     });
-    Table { head: ["WAITER", "POSITION", "WEIGHT"], rest: "", rows: rows.collect() }
+    let rows: Vec<_> = rows.collect();
+    Table { head: ["WAITER", "POSITION", "AGE", "WEIGHT"], rest: label_of(&rows), rows }
+}
+
+/// The heading of the labels, if there are any.
+fn label_of<const N: usize>(rows: &[Row<N>]) -> &'static str {
+    if rows.iter().all(|row| row.rest.is_empty()) { "" } else { "LABEL" }
 }

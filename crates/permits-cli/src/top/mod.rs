@@ -25,10 +25,11 @@ use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::args::Top;
+use crate::args::{Common, Top};
+use crate::connect::Target;
 use crate::exit::{self, Failure};
+use crate::report;
 use crate::run::signals::Signals;
-use crate::{connect, report};
 use asking::{Answer, Asking};
 use keys::Effect;
 use model::{Looked, Model};
@@ -56,7 +57,7 @@ enum End {
 }
 
 /// Shows the screen until it is left.
-pub(crate) async fn top(url: Option<&str>, options: Top) -> Result<u8, Failure> {
+pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_dumb || !io::stdout().is_terminal() {
         let instead = "use permits list, or permits status NAME";
@@ -65,11 +66,13 @@ pub(crate) async fn top(url: Option<&str>, options: Top) -> Result<u8, Failure> 
             format!("top needs a terminal that it can draw on: {instead}"),
         ));
     }
-    let client = connect::client(url)?.store_timeout(STORE_TIMEOUT).connect().await?;
+    let target = Target::of(common)?;
+    let store = target.store.clone();
+    let client = target.connect(common.store_timeout.unwrap_or(STORE_TIMEOUT)).await?;
     let mut signals = Signals::of(&SIGNALS).map_err(Failure::of_system)?;
     // Everything else that is written now would tear the screen.
     report::hold_back();
-    let end = show(client, options.name, &mut signals).await;
+    let end = show(client, store, options.name, &mut signals).await;
     report::let_go();
     match end? {
         End::Quit => Ok(exit::SUCCESS),
@@ -81,8 +84,13 @@ pub(crate) async fn top(url: Option<&str>, options: Top) -> Result<u8, Failure> 
     }
 }
 
-async fn show(client: Client, name: Option<String>, signals: &mut Signals) -> Result<End, Failure> {
-    let mut model = Model::new(name, Instant::now());
+async fn show(
+    client: Client,
+    store: String,
+    name: Option<String>,
+    signals: &mut Signals,
+) -> Result<End, Failure> {
+    let mut model = Model::new(store, name, Instant::now());
     let mut asking = Asking::new(client, Instant::now());
     let mut screen = Screen::open().map_err(Failure::of_system)?;
     let end = follow(&mut model, &mut asking, &mut screen, signals).await;

@@ -41,6 +41,7 @@ pub(super) struct Holder {
     pub(super) token: u64,
     pub(super) age: Duration,
     pub(super) lease: Duration,
+    pub(super) label: String,
 }
 
 /// One who waits.
@@ -49,6 +50,8 @@ pub(super) struct Waiter {
     pub(super) name: String,
     pub(super) weight: u32,
     pub(super) position: u64,
+    pub(super) age: Duration,
+    pub(super) label: String,
 }
 
 /// One semaphore with everybody in it: who has held for longest first, who came first first.
@@ -91,10 +94,16 @@ impl From<Inspection> for Detail {
             token: info.token,
             age: info.age,
             lease: info.lease_remaining,
+            label: info.label.unwrap_or_default(),
         });
         let waiters = inspection.waiters.into_iter();
-        let waiters =
-            waiters.map(|info| Waiter { name: info.holder, weight: info.weight, position: info.position });
+        let waiters = waiters.map(|info| Waiter {
+            name: info.holder,
+            weight: info.weight,
+            position: info.position,
+            age: info.age,
+            label: info.label.unwrap_or_default(),
+        });
         let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
         // They come by the end of their lease, which changes with every renewal: rows would jump about.
         holders.sort_by_key(|holder| holder.token);
@@ -154,6 +163,8 @@ pub(super) enum Note {
 /// Everything.
 #[derive(Debug)]
 pub(super) struct Model {
+    /// Where the store is.
+    pub(super) store: String,
     /// `None` until the store has said.
     pub(super) names: Option<Vec<String>>,
     pub(super) rows: HashMap<String, Result<Counts, AdminError>>,
@@ -175,9 +186,10 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// The overview, or this semaphore.
-    pub(super) fn new(name: Option<String>, now: Instant) -> Self {
+    /// The overview of a store, or this semaphore in it.
+    pub(super) fn new(store: String, name: Option<String>, now: Instant) -> Self {
         let mut model = Self {
+            store,
             names: None,
             rows: HashMap::new(),
             overview: Cursor::default(),

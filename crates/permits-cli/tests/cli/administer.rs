@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    Output, Running, Store, counts, gate, on_both_stores, output, permits, run, status, until_counts,
+    Output, Running, Store, counts, gate, on_both_stores, output, permits, prepare, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -15,6 +15,9 @@ on_both_stores! {
     who_holds_and_who_waits_can_be_revoked,
     that_there_is_nobody_to_revoke_is_1,
     what_is_so_already_is_done,
+    a_limit_is_shown_and_changed_by_a_difference,
+    all_are_revoked_and_counted,
+    a_holder_is_revoked_by_the_beginning_of_its_name,
 }
 
 /// An operator does this, and reads one line.
@@ -30,17 +33,16 @@ fn operate<const N: usize>(store: &dyn Store, arguments: [&str; N], says: &str) 
 
 fn a_limit_that_is_set_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
     let name = "of its own";
-    let used = output(&mut run(store, name, "--limit 2", "true"));
-    assert_eq!((used.code, used.stderr.as_str()), (0, ""));
-    operate(store, ["limit", name, "5"], "of its own: limit 5, pinned (version 2)");
+    prepare(store, name);
+    assert_eq!(output(&mut run(store, name, "--limit 2", "true")).code, 0);
+    operate(store, ["limit", name, "5"], "of its own: limit 5, pinned (version 3)");
     let warned = output(&mut run(store, name, "--limit 2", "true"));
     assert_eq!(warned.code, 0);
     assert!(warned.stderr.contains("another limit is in force"), "{}", warned.stderr);
     assert_eq!(status(store, name)["limit"], json!(5));
-    operate(store, ["limit", "--unpin", name], "of its own: limit 5, not pinned (version 3)");
+    operate(store, ["limit", "--unpin", name], "of its own: limit 5, not pinned (version 4)");
     assert_eq!(status(store, name)["limit"], json!(5), "until somebody declares another");
-    let used = output(&mut run(store, name, "--limit 2", "true"));
-    assert_eq!((used.code, used.stderr.as_str()), (0, ""));
+    assert_eq!(output(&mut run(store, name, "--limit 2", "true")).code, 0);
     assert_eq!(status(store, name)["limit"], json!(2));
 }
 
@@ -72,7 +74,11 @@ fn what_is_paused_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &s
     operate(store, ["pause", name], "semaphore: paused, 1 of 2 held, 0 waiting");
     let refused = output(&mut run(store, name, "--no-wait", "echo ran"));
     assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
-    assert!(refused.stderr.ends_with(", paused, 0 waiting\n"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("permits: no permit now: paused, 1 of 2 held by "),
+        "{}",
+        refused.stderr
+    );
     let waiter = Running::start(&mut run(store, name, "", "echo ran"));
     until_counts(store, name, (1, 1));
     drop(gate);
@@ -130,4 +136,53 @@ fn what_is_so_already_is_done(store: &dyn Store, _: &str) {
         operate(store, ["resume", "x"], "x: resumed, 0 of 4 held, 0 waiting");
         operate(store, ["limit", "x", "--unpin"], "x: limit 4, not pinned (version 2)");
     }
+}
+
+fn a_limit_is_shown_and_changed_by_a_difference(store: &dyn Store, _: &str) {
+    operate(store, ["limit", "x"], "x: no limit is set, not pinned (version 0)");
+    operate(store, ["limit", "x", "4"], "x: limit 4, pinned (version 1)");
+    operate(store, ["limit", "x", "+2"], "x: limit 6, pinned (version 2)");
+    operate(store, ["limit", "x", "-1"], "x: limit 5, pinned (version 3)");
+    operate(store, ["limit", "x"], "x: limit 5, pinned (version 3)");
+    let refused = output(&mut permits(&store.url(), ["limit", "x", "-5"]));
+    assert_eq!((refused.code, refused.stdout.as_str()), (64, ""), "{}", refused.stderr);
+    operate(store, ["limit", "x"], "x: limit 5, pinned (version 3)");
+}
+
+fn all_are_revoked_and_counted(store: &dyn Store, name: &str) {
+    let holders = ["--limit 3 --weight 2", ""].map(|options| {
+        Running::until(&mut run(store, name, options, "echo ready; exec sleep 1000"), "ready")
+    });
+    let waiters = [1, 2, 3].map(|place| {
+        let waiter = Running::start(&mut run(store, name, "", "echo ran"));
+        until_counts(store, name, (2, place));
+        waiter
+    });
+    let says = "semaphore: 2 holders and 3 waiters revoked, 0 of 3 held, 0 waiting";
+    operate(store, ["revoke", name, "--all", "--reason", "the disk is full"], says);
+    for waiter in waiters {
+        let waiter = waiter.finish();
+        assert_eq!((waiter.code, waiter.stdout.as_str()), (75, ""), "none was granted on the way");
+        assert!(waiter.stderr.contains("the disk is full"), "{}", waiter.stderr);
+    }
+    assert_eq!(holders.map(|holder| holder.finish().code), [76, 76]);
+    let none = output(&mut permits(&store.url(), ["revoke", name, "--all"]));
+    assert_eq!((none.code, none.stdout.as_str()), (1, ""));
+}
+
+fn a_holder_is_revoked_by_the_beginning_of_its_name(store: &dyn Store, name: &str) {
+    let holders = ["web-1", "web-10", "db"].map(|holder| {
+        let options = format!("--limit 3 --holder {holder}");
+        Running::until(&mut run(store, name, &options, "echo ready; exec sleep 1000"), "ready")
+    });
+    let revoke = |holder: &str| output(&mut permits(&store.url(), ["revoke", name, holder, "--partial"]));
+    let ambiguous = revoke("web-1");
+    assert_eq!((ambiguous.code, ambiguous.stdout.as_str()), (64, ""));
+    assert!(ambiguous.stderr.contains("2 holders and waiters begin with \"web-1\""), "{}", ambiguous.stderr);
+    assert_eq!(revoke("mail").code, 1);
+    assert_eq!(revoke("d").stdout, "semaphore: db revoked, 2 of 3 held, 0 waiting\n");
+    // Without the option it is the whole name.
+    operate(store, ["revoke", name, "web-1"], "semaphore: web-1 revoked, 1 of 3 held, 0 waiting");
+    assert_eq!(counts(store, name), (1, 0));
+    drop(holders);
 }

@@ -7,8 +7,8 @@ use permits_testkit::{Proxy, Server};
 use serde_json::json;
 
 use crate::support::{
-    Running, Store, assert_own_lines, counts, fresh, gate, on_both_stores, output, permits, revoke, run,
-    status, until_counts,
+    Running, Store, assert_own_lines, counts, fresh, gate, on_both_stores, output, permits, prepare, revoke,
+    run, status, until_counts,
 };
 
 on_both_stores! {
@@ -21,6 +21,10 @@ on_both_stores! {
     without_a_limit_the_stored_one_counts,
     a_weight_over_the_limit_is_64,
     a_limit_that_an_operator_pinned_is_warned_of,
+    a_limit_that_a_run_replaces_is_told,
+    a_required_limit_is_not_replaced,
+    a_script_can_choose_the_code_of_no_permit_and_silence,
+    options_of_the_command_are_its_own_without_dashes_too,
 }
 
 fn the_code_of_the_command_is_passed_on(store: &dyn Store, name: &str) {
@@ -144,6 +148,48 @@ fn a_weight_over_the_limit_is_64(store: &dyn Store, name: &str) {
     let output = output(&mut run(store, name, "--limit 2 --weight 3", "echo ran"));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("a weight of 3 exceeds the limit of 2"), "{}", output.stderr);
+}
+
+fn a_limit_that_a_run_replaces_is_told(store: &dyn Store, name: &str) {
+    prepare(store, name);
+    let first = output(&mut run(store, name, "--limit 4", "true"));
+    assert_eq!((first.code, first.stderr.lines().count()), (0, 1), "{}", first.stderr);
+    assert!(first.stderr.contains("from=1, to=4"), "{}", first.stderr);
+    assert_eq!(output(&mut run(store, name, "--limit 4", "true")).stderr, "");
+}
+
+fn a_required_limit_is_not_replaced(store: &dyn Store, name: &str) {
+    prepare(store, name);
+    let refused = output(&mut run(store, name, "--limit 4 --require-limit", "echo ran"));
+    assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
+    assert!(refused.stderr.contains("has a limit of 1, not 4"), "{}", refused.stderr);
+    assert_eq!(status(store, name)["limit"], 1);
+    assert_eq!(output(&mut run(store, name, "--limit 1 --require-limit", "echo ran")).stdout, "ran\n");
+}
+
+fn a_script_can_choose_the_code_of_no_permit_and_silence(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
+    let _holder = Running::until(&mut holder, "ready");
+    for options in ["--no-wait", "--wait 100ms", "--holder first"] {
+        let silent = output(&mut run(store, name, &format!("{options} -q -E 0"), "echo ran"));
+        assert_eq!((silent.code, silent.stdout.as_str(), silent.stderr.as_str()), (0, "", ""), "{options}");
+        let told = output(&mut run(store, name, &format!("{options} --conflict-exit-code 9"), "echo ran"));
+        assert_eq!((told.code, told.stderr.lines().count()), (9, 1), "{options}: {}", told.stderr);
+    }
+    // It is of no other failure.
+    let refused = output(&mut run(store, name, "--limit 2 --require-limit -q -E 0", "echo ran"));
+    assert_eq!(refused.code, 64);
+    assert!(refused.stderr.contains("has a limit of 1, not 2"), "{}", refused.stderr);
+}
+
+fn options_of_the_command_are_its_own_without_dashes_too(store: &dyn Store, name: &str) {
+    for dashes in [&[][..], &["--"]] {
+        let options = ["run", name, "--limit", "1"];
+        let command = ["echo", "-v", "--url", "x", "--", "--limit", "-n"];
+        let output = output(&mut permits(&store.url(), [&options, dashes, &command].concat()));
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+        assert_eq!(output.stdout, "-v --url x -- --limit -n\n");
+    }
 }
 
 fn a_limit_that_an_operator_pinned_is_warned_of(store: &dyn Store, name: &str) {

@@ -62,7 +62,8 @@ fn every_verb_has_a_manual_page() {
         let page = generated(["man", verb]);
         assert!(page.contains(&format!("\n.TH permits-{verb} 1 ")), "{page}");
         let sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
-        assert_eq!(sections[..4], ["NAME", "SYNOPSIS", "OPTIONS", "EXAMPLES"], "{verb}");
+        let of_all = "\"OPTIONS OF EVERY VERB\"";
+        assert_eq!(sections[..5], ["NAME", "SYNOPSIS", "OPTIONS", of_all, "EXAMPLES"], "{verb}");
         assert!(page.contains(&format!("\npermits\\-{verb} \\- ")), "{page}");
         assert!(page.contains(&format!("\n\\fBpermits {verb} ")), "{page}");
         formats(&page);

@@ -7,15 +7,15 @@ use permits_testkit::{Server, wait};
 use tempfile::TempDir;
 
 use crate::support::{
-    LIMIT, Output, Running, Store, assert_own_lines, counts, gate, on_both_stores, output, run, status,
-    until_counts,
+    LIMIT, Local, Output, Running, Store, assert_own_lines, counts, gate, on_both_stores, output, run,
+    status, until_counts,
 };
 
 on_both_stores! {
     forty_processes_never_run_more_than_three_at_once,
     forty_in_line_are_granted_in_their_order,
     who_came_first_runs_first,
-    nothing_is_said_where_nobody_looks,
+    a_short_wait_is_silent_without_a_terminal,
     a_wait_is_over_when_the_permit_comes,
 }
 
@@ -118,7 +118,7 @@ fn who_came_first_runs_first(store: &dyn Store, name: &str) {
     assert!(["0\n1\n2\n3\n4\n5\n", "0\n1\n2\n4\n3\n5\n"].contains(&log.as_str()), "{log}");
 }
 
-fn nothing_is_said_where_nobody_looks(store: &dyn Store, name: &str) {
+fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
     let mut first = run(store, name, "--limit 1", "echo ready; read x");
     let gate = gate(&mut first);
     let _first = Running::until(&mut first, "ready");
@@ -146,9 +146,39 @@ fn a_wait_is_over_when_the_permit_comes(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn who_is_refused_after_a_restart_is_told_of_it() {
+fn a_long_wait_is_told_also_without_a_terminal() {
+    let store = Local::new();
+    let mut first = run(&store, "x", "--limit 1 --holder first", "echo ready; read x");
+    let gate = gate(&mut first);
+    let _first = Running::until(&mut first, "ready");
+    let waiter = Running::start(&mut run(&store, "x", "", "true"));
+    assert!(wait::until(LIMIT, || !waiter.stderr().is_empty()));
+    drop(gate);
+    let expected = "permits: waiting 10 s for \"x\": first in line, 1 of 1 held by first\n";
+    assert_eq!(waiter.finish().stderr, expected);
+}
+
+#[test]
+fn a_server_that_has_just_started_is_the_reason_until_its_window_ends() {
     let server = Server::start();
-    let refused = output(&mut run(&server, "new", "--limit 1 --no-wait", "echo ran"));
-    assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
-    assert!(refused.stderr.starts_with("permits: no permit now: 0 held, granting in "), "{}", refused.stderr);
+    let reason = "nothing is granted yet: the store has just started";
+    let waiter = Running::start(&mut run(&server, "new", "--limit 1", "echo ran"));
+    assert!(wait::until(LIMIT, || waiter.stderr().contains(reason)), "{}", waiter.stderr());
+    let mut refusals = 0;
+    let granted = wait::until(LIMIT, || {
+        let refused = output(&mut run(&server, "other", "--limit 1 --no-wait", "echo ran"));
+        if refused.code == 75 {
+            assert!(
+                refused.stderr.starts_with("permits: no permit now: nothing is granted yet"),
+                "{}",
+                refused.stderr
+            );
+            refusals += 1;
+        }
+        refused.stdout == "ran\n"
+    });
+    assert!(granted && refusals > 0);
+    assert_eq!(waiter.finish().stdout, "ran\n");
+    let at_once = output(&mut run(&Server::start(), "new", "--limit 1 --no-wait --recovery off", "echo ran"));
+    assert_eq!((at_once.code, at_once.stdout.as_str(), at_once.stderr.as_str()), (0, "ran\n", ""));
 }

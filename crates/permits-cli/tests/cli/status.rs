@@ -1,13 +1,16 @@
 //! `permits status`: what people and scripts read.
 
 use permits_testkit::Server;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Running, Store, gate, on_both_stores, output, permits, run, status, until_counts};
+use crate::support::{
+    Running, Store, gate, json, on_both_stores, output, permits, run, status, until_counts,
+};
 
 on_both_stores! {
     holders_and_waiters_are_listed,
     a_paused_semaphore_is_shown_as_such,
+    what_is_printed_is_as_the_schemas_say,
 }
 
 #[test]
@@ -15,8 +18,9 @@ fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
     let server = Server::start();
     let json = output(&mut permits(&server.url(), ["status", "nobody", "--json"]));
     assert_eq!((json.code, json.stderr.as_str()), (0, ""));
-    let expected = r#"{"name":"nobody","limit":null,"held":0,"paused":false,"holders":[],"waiters":[]}"#;
-    assert_eq!(json.stdout, format!("{expected}\n"));
+    let expected =
+        r#"{"name":"nobody","limit":null,"held":0,"paused":false,"holders":[],"waiters":[],"store":""#;
+    assert!(json.stdout.starts_with(expected), "{}", json.stdout);
     let text = output(&mut permits(&server.url(), ["status", "nobody"]));
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
     assert_eq!(text.stdout, "nobody: not in use, no limit is set\n");
@@ -24,24 +28,34 @@ fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
 }
 
 fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
-    let mut first = run(store, name, "--limit 3 --weight 2 --holder web-1", "echo ready; read x");
+    let options = "--limit 3 --weight 2 --holder web-1 --label nightly";
+    let mut first = run(store, name, options, "echo ready; read x");
     let gate = gate(&mut first);
     let first = Running::until(&mut first, "ready");
     let second = Running::start(&mut run(store, name, "--weight 3 --holder web-2", "true"));
     until_counts(store, name, (1, 1));
 
     let mut json = status(store, name);
-    let holder = json["holders"][0].as_object_mut().expect("an object");
-    let remaining = holder.remove("lease_remaining_ms").and_then(|value| value.as_u64()).expect("a number");
-    let token = holder.remove("token").and_then(|value| value.as_u64()).expect("a number");
+    let mut number = |pointer: &str| {
+        let number = json.pointer_mut(pointer).expect("it is there").take();
+        number.as_u64().expect("a number")
+    };
+    let (remaining, token) = (number("/holders/0/lease_remaining_ms"), number("/holders/0/token"));
+    let (held, waited) = (number("/holders/0/age_ms"), number("/waiters/0/age_ms"));
+    number("/limit_version");
     assert!((1..=15_000).contains(&remaining), "{remaining}");
     assert!(token > 1_000_000_000_000_000, "{token}");
+    assert!(0 < waited && waited < held && held < 60_000, "{waited} {held}");
     assert_eq!(
         json,
         json!({
             "name": name, "limit": 3, "held": 2, "paused": false,
-            "holders": [{"holder": "web-1", "weight": 2, "slot": 0}],
-            "waiters": [{"holder": "web-2", "weight": 3, "position": 0}],
+            "holders": [{
+                "holder": "web-1", "weight": 2, "slot": 0, "token": null, "lease_remaining_ms": null,
+                "age_ms": null, "label": "nightly",
+            }],
+            "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
+            "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
         })
     );
 
@@ -50,14 +64,51 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     let lines: Vec<&str> = text.stdout.lines().collect();
     assert_eq!(lines[0], format!("{name}: 2 of 3 held, 1 waiting"));
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(lines[2]), ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE"]);
+    assert_eq!(words(lines[2]), ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE", "LABEL"]);
     assert_eq!(words(lines[3])[..4], ["web-1", "2", "0", &token.to_string()]);
-    assert_eq!(words(lines[5]), ["WAITER", "WEIGHT", "POSITION"]);
-    assert_eq!(words(lines[6]), ["web-2", "3", "0"]);
-    assert_eq!((lines[2].len(), lines[5].len()), (lines[3].len(), lines[6].len()), "columns are aligned");
+    assert!(lines[3].ends_with(" s  nightly"), "{}", lines[3]);
+    assert_eq!(words(lines[5]), ["WAITER", "WEIGHT", "POSITION", "AGE", "LABEL"]);
+    assert_eq!(words(lines[6])[..3], ["web-2", "3", "0"]);
+    let end = |line: &str, of: &str| line.find(of).map(|place| place + of.len());
+    assert_eq!(end(lines[2], "AGE"), end(lines[3], " s  nightly").map(|end| end - 9), "columns are aligned");
 
     drop(gate);
     assert_eq!((first.finish().code, second.finish().code), (1, 0));
+}
+
+/// Demands that `value` is as the schema says, and that the schema speaks of every field in it.
+#[track_caller]
+fn assert_is_of(schema: &str, value: &Value) {
+    let path = format!("{}/../../docs/{schema}", env!("CARGO_MANIFEST_DIR"));
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON");
+    let (mut compiler, mut schemas) = (boon::Compiler::new(), boon::Schemas::new());
+    compiler.add_resource("http://localhost/schema", schema.clone()).expect("it is a resource");
+    let compiled = compiler.compile("http://localhost/schema", &mut schemas).expect("it is a schema");
+    let result = schemas.validate(value, compiled);
+    assert!(result.is_ok(), "{result:?} in {value}");
+    assert_known(&schema, value);
+}
+
+#[track_caller]
+fn assert_known(schema: &Value, value: &Value) {
+    for (field, value) in value.as_object().into_iter().flatten() {
+        let schema = schema["properties"].get(field).unwrap_or_else(|| panic!("no {field} in the schema"));
+        assert_known(schema, value);
+    }
+    value.as_array().into_iter().flatten().for_each(|item| assert_known(&schema["items"], item));
+}
+
+fn what_is_printed_is_as_the_schemas_say(store: &dyn Store, name: &str) {
+    let mut list = || json(&mut permits(&store.url(), ["list", "--json"]));
+    assert_is_of("status.schema.json", &status(store, "unused"));
+    assert_is_of("list.schema.json", &list());
+    let holder = run(store, name, "--limit 1 --label nightly", "echo ready; exec sleep 1000");
+    let _holder = Running::until(&mut { holder }, "ready");
+    let _waiter = Running::start(&mut run(store, name, "", "true"));
+    until_counts(store, name, (1, 1));
+    assert_is_of("status.schema.json", &status(store, name));
+    assert_is_of("list.schema.json", &list());
 }
 
 fn a_paused_semaphore_is_shown_as_such(store: &dyn Store, name: &str) {

@@ -6,11 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use permits_testkit::Server;
+use permits_testkit::{Server, wait};
 
 use crate::support::{
-    EVERY_VERB, Local, NOBODY, Running, Store as _, assert_own_lines, fresh, gate, output, permits,
+    EVERY_VERB, LIMIT, Local, NOBODY, Running, Store as _, assert_own_lines, fresh, gate, output, permits,
+    status,
 };
+use crate::terminal::Terminal;
+use crate::top::view::View;
 
 /// A call that names no store, by one whose state directory this is.
 fn at_home<const N: usize>(state: &Path, arguments: [&str; N]) -> Command {
@@ -42,9 +45,97 @@ fn without_a_url_it_is_a_file_of_this_user() {
         let text = output(&mut command).stdout;
         assert!(text.starts_with(expected), "{what}: {text}");
     }
-    let empty = output(at_home(state.path(), ["status", "x"]).env("PERMITS_URL", ""));
-    assert!(empty.stdout.starts_with(in_use), "an empty variable is none: {}", empty.stderr);
     drop(gate);
+}
+
+#[test]
+fn an_empty_variable_is_64_and_no_other_store_is_used() {
+    let state = tempfile::tempdir().expect("a directory");
+    for variable in ["PERMITS_URL", "PERMITS_URL_FILE"] {
+        for arguments in [&["run", "x", "--limit", "1", "true"][..], &["list"], &["top"]] {
+            let empty = output(at_home(state.path(), [""; 0]).args(arguments).env(variable, ""));
+            assert_eq!((empty.code, empty.stdout.as_str()), (64, ""), "{variable}, {arguments:?}");
+            let expected = format!("permits: {variable} is empty: name a store, or unset it\n");
+            // Without a terminal `top` may say that first.
+            assert!(arguments == ["top"] || empty.stderr == expected, "{}", empty.stderr);
+        }
+    }
+    assert_eq!(std::fs::read_dir(state.path()).expect("it is there").count(), 0);
+}
+
+#[test]
+fn the_url_can_be_read_from_a_file() {
+    let server = Server::builder().password("t0p-secret").start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("url");
+    let status = |command: &mut Command| output(command.env("PERMITS_URL_FILE", &path));
+    for (text, code, says) in [
+        (format!("{}\n", server.url()), 0, "x: not in use"),
+        (" \n".into(), 64, "is empty"),
+        (format!("{0}\n{0}\n", server.url()), 64, "has several lines"),
+    ] {
+        std::fs::write(&path, text).expect("there is room");
+        let output = status(permits("", ["status", "x"]).env_remove("PERMITS_URL"));
+        assert_eq!(output.code, code, "{}", output.stderr);
+        assert!((output.stdout + &output.stderr).contains(says), "{says}");
+    }
+    let both = status(&mut permits(NOBODY, ["status", "x"]));
+    assert_eq!((both.code, both.stdout.as_str()), (64, ""));
+    assert!(both.stderr.contains("are both set"), "{}", both.stderr);
+    std::fs::remove_file(&path).expect("it is there");
+    let missing = status(permits("", ["status", "x"]).env_remove("PERMITS_URL"));
+    assert_eq!(missing.code, 64);
+    assert!(missing.stderr.contains("cannot be read"), "{}", missing.stderr);
+}
+
+#[test]
+fn where_a_server_is_required_no_other_store_is_used() {
+    let (server, local) = (Server::start(), Local::new());
+    let required =
+        |url: &str, value: &str| output(permits(url, ["status", "x"]).env("PERMITS_REQUIRE_SERVER", value));
+    for url in [&local.url(), "memory:"] {
+        let refused = required(url, "1");
+        assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
+        assert!(refused.stderr.contains("asks for a server, and the store is "), "{}", refused.stderr);
+    }
+    assert_eq!(required(&server.url(), "1").code, 0);
+    assert_eq!(required(&local.url(), "0").code, 0);
+    let unclear = required(&server.url(), "yes");
+    assert_eq!(
+        (unclear.code, unclear.stderr.as_str()),
+        (64, "permits: PERMITS_REQUIRE_SERVER must be 1 or 0\n")
+    );
+}
+
+#[test]
+fn the_store_is_named_without_its_password() {
+    let server = Server::builder().password("t0p-secret").start();
+    let named = format!("permits: store redis://***@{}/", server.address());
+    for arguments in
+        [&["run", "x", "--limit", "1", "--recovery", "off", "true"][..], &["status", "x"], &["list"]]
+    {
+        let output = output(&mut permits(&server.url(), [&["-v"], arguments].concat()));
+        assert!(output.stderr.starts_with(&named), "{arguments:?}: {}", output.stderr);
+    }
+    let json = status(&server, "x");
+    assert_eq!(json["store"], format!("redis://***@{}/", server.address()));
+    let mut terminal = Terminal::start(&mut permits(&server.url(), ["list"]));
+    terminal.shows(&named);
+    assert_eq!(terminal.finish(), 0);
+    let mut view = View::top(&server, &[]);
+    view.shows(&format!("permits top: 1 semaphore (redis://***@{}/)", server.address()));
+    view.quits();
+}
+
+#[test]
+fn semaphores_with_another_prefix_are_others() {
+    let server = Server::start();
+    let call = |arguments: &[&str]| output(&mut permits(&server.url(), arguments));
+    assert_eq!(call(&["limit", "x", "3", "--prefix", "team-a"]).stdout, "x: limit 3, pinned (version 1)\n");
+    assert_eq!(call(&["--prefix", "team-a", "run", "x", "--recovery", "off", "echo", "ran"]).stdout, "ran\n");
+    assert!(call(&["list", "--prefix", "team-a"]).stdout.contains("\nx "));
+    assert_eq!(call(&["list"]).stdout, "");
+    assert!(call(&["doctor", "--acl", "--prefix", "team-a"]).stdout.contains(r" ~team\-a:{* "));
 }
 
 #[test]
@@ -55,7 +146,7 @@ fn where_no_file_can_be_the_store_cannot_be_reached() {
         assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{arguments:?}: {}", output.stderr);
         assert_own_lines(&output.stderr);
     }
-    let homeless = output(permits("", ["list"]).env_remove("HOME"));
+    let homeless = output(permits("", ["list"]).env_remove("HOME").env_remove("PERMITS_URL"));
     assert_eq!((homeless.code, homeless.stdout.as_str()), (64, ""));
     assert!(homeless.stderr.contains("name a file, local:/path/file.db"), "{}", homeless.stderr);
 }
@@ -100,10 +191,52 @@ fn a_wrong_url_is_64() {
 #[test]
 fn a_store_that_is_not_there_is_69() {
     for arguments in EVERY_VERB {
-        let output = output(&mut permits(NOBODY, *arguments));
+        let output = output(&mut permits(NOBODY, [&["--store-timeout", "0"], *arguments].concat()));
         assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{arguments:?}");
         assert!(output.stderr.contains("cannot be reached: 127.0.0.1:1"), "{}", output.stderr);
         assert_own_lines(&output.stderr);
+    }
+}
+
+#[test]
+fn a_store_that_is_away_is_waited_for_which_is_said() {
+    let server = Server::start();
+    let (url, address) = (server.url(), server.address());
+    server.kill();
+    let waiter = |options: &[&str]| {
+        let options =
+            [&["run", "x", "--limit", "1", "--recovery", "off"], options, &["echo", "ran"]].concat();
+        Running::start(&mut permits(&url, options))
+    };
+    let in_time = [waiter(&["--wait", "45s"]), waiter(&["--store-timeout", "45s", "--no-wait"])];
+    let too_late = waiter(&["--wait", "1200ms"]).finish();
+    assert_eq!((too_late.code, too_late.stdout.as_str()), (69, ""), "{}", too_late.stderr);
+    assert!(too_late.stderr.contains(&format!("cannot be reached: {address}")), "{}", too_late.stderr);
+    let says = format!("permits: the store {url} is away: waiting for it, at most 45s\n");
+    for waiter in &in_time {
+        assert!(wait::until(LIMIT, || waiter.stderr() == says), "{}", waiter.stderr());
+    }
+    server.restart();
+    for waiter in in_time {
+        assert_eq!(waiter.finish().stdout, "ran\n");
+    }
+}
+
+#[test]
+fn what_waiting_cannot_mend_fails_at_once() {
+    let server = Server::builder().password("secret").start();
+    let address = server.address();
+    for (url, code) in [
+        (format!("redis://{address}/"), 69),
+        (format!("redis://:wrong@{address}/"), 69),
+        (format!("redis://:secret@{address}/99"), 69),
+        ("http://localhost/".into(), 64),
+    ] {
+        let options = ["run", "x", "--limit", "1", "--wait", "1h", "true"];
+        // Should it wait, the test's own limit ends it.
+        let refused = output(&mut permits(&url, options));
+        assert_eq!(refused.code, code, "{}", refused.stderr);
+        assert!(!refused.stderr.contains("waiting"), "{}", refused.stderr);
     }
 }
 

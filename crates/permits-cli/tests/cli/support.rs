@@ -228,8 +228,15 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 /// `permits status --json`.
 #[track_caller]
 pub(crate) fn status(store: &dyn Store, name: &str) -> Value {
-    let output = output(&mut permits(&store.url(), ["status", "--json", "--", name]));
+    json(&mut permits(&store.url(), ["status", "--json", "--", name]))
+}
+
+/// Runs a command that prints one line of JSON.
+#[track_caller]
+pub(crate) fn json(command: &mut Command) -> Value {
+    let output = output(command);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    assert_eq!(output.stdout.lines().count(), 1, "{}", output.stdout);
     serde_json::from_str(&output.stdout).expect("it is JSON")
 }
 

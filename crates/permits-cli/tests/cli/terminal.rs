@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use permits_testkit::{Guard, wait};
+use permits_testkit::{Guard, Server, wait};
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -17,6 +17,7 @@ use crate::support::{
     LIMIT, Running, Store, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, revoke, run,
     until_counts, without_home,
 };
+use crate::top::view::View;
 
 on_both_stores! {
     the_line_is_shown_and_ctrl_c_leaves_it,
@@ -98,7 +99,7 @@ impl Terminal {
 
     /// Waits until this appears, after what was waited for before.
     #[track_caller]
-    fn shows(&mut self, text: &str) {
+    pub(crate) fn shows(&mut self, text: &str) {
         let found = wait::until(LIMIT, || {
             let screen = self.screen.lock().expect("not poisoned");
             let rest = &screen[self.seen..];
@@ -133,7 +134,7 @@ fn the_line_is_shown_and_ctrl_c_leaves_it(store: &dyn Store, name: &str) {
     let _ahead = Running::start(&mut run(store, name, "", "true"));
     until_counts(store, name, (1, 1));
     let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
-    terminal.shows(&format!("permits: waiting for {name:?}: 1 ahead, 1 of 1 held by web-1 ("));
+    terminal.shows("permits: waiting 0 s for \"semaphore\": 1 ahead, 1 of 1 held by web-1");
     // Rewritten in place.
     terminal.shows("\r\x1b[K");
     terminal.types(CTRL_C);
@@ -141,6 +142,26 @@ fn the_line_is_shown_and_ctrl_c_leaves_it(store: &dyn Store, name: &str) {
     terminal.shows("^C\r\x1b[K");
     assert_eq!(terminal.finish(), 130);
     assert_eq!(counts(store, name), (1, 1));
+}
+
+#[test]
+fn the_line_fits_into_a_window_of_any_width() {
+    let (server, name) = (Server::start(), "日本の輸出".repeat(8));
+    let holder = "日本".repeat(20);
+    let mut command = permits(&server.url(), ["run", &name, "--recovery", "off", "--limit", "1"]);
+    command.args(["--holder", &holder, "sh", "-c", "echo ready; exec sleep 1000"]);
+    let _holder = Running::until(&mut command, "ready");
+    let mut view = View::start(permits(&server.url(), ["run", &name, "true"]));
+    for columns in [80, 200, 60, 33, 20] {
+        view.resize(24, columns);
+        // Written anew, and nothing of it in a second line.
+        view.until("line that ends in an ellipsis", |rows| {
+            let (first, rest) = rows.split_first().expect("there are rows");
+            // What a terminal cuts off itself has none.
+            let is_cut = first.starts_with("permits: waiting ") && first.ends_with('…');
+            is_cut && rest.iter().all(String::is_empty)
+        });
+    }
 }
 
 fn the_line_is_erased_when_the_permit_comes(store: &dyn Store, name: &str) {

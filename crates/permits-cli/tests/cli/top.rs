@@ -1,7 +1,7 @@
 //! `permits top` on a terminal: what a person sees there, and what the keys do to a real store.
 
 mod enduring;
-mod view;
+pub(crate) mod view;
 
 use permits_testkit::Server;
 use serde_json::{Value, json};

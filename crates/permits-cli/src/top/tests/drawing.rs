@@ -24,7 +24,7 @@ fn the_overview_has_a_row_for_each_semaphore() {
     let rows = rows.into_iter().map(|(name, row)| (name.to_owned(), row));
     model.on_looked(Looked::Rows(rows.collect()), now);
     let expected = [
-        "permits top: 5 semaphores",
+        "permits top: 5 semaphores (memory:)",
         "  SEMAPHORE   HELD  LIMIT  WAITING  STATE",
         "> exports        4      4       12  limit pinned",
         "  imports        0      1        3  PAUSED, recovering for 3.0 s",
@@ -43,12 +43,12 @@ fn a_semaphore_has_its_holders_and_its_line() {
     let mut model = opened(detail(), now);
     types(&mut model, "r");
     let expected = [
-        "exports: 3 of 3 held, 1 waiting",
+        "exports: 3 of 3 held, 1 waiting (memory:)",
         "  HOLDER      AGE  LEASE  SLOT  WEIGHT             TOKEN",
         "> web-1   1 h 2 m   14 s     0       2  1700000000000000",
         "  web-2   1 h 2 m   14 s     2       1  1700000000000002",
-        "  WAITER  POSITION  WEIGHT",
-        "  web-3          0       1",
+        "  WAITER  POSITION    AGE  WEIGHT  LABEL",
+        "  web-3          0  7.0 s       1  nightly export",
         "",
         r#"take the permit of "web-1" away? (y/n)"#,
         "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin…",
@@ -72,18 +72,18 @@ fn what_is_not_listed_is_counted() {
     let waiters = (0..1000).map(|position| waiter(&format!("web-{position}"), position)).collect();
     let mut model = opened(Detail { counts, waiters, ..detail() }, now);
     let rows = drawn(&mut model, 70, 8, now);
-    assert_eq!(rows[0], "exports: 2000 held, 1500 waiting, no limit");
+    assert_eq!(rows[0], "exports: 2000 held, 1500 waiting, no limit (memory:)");
     assert_eq!(
         rows[4..7],
         [
             "  … and 1997 more units held by others",
-            "  WAITER   POSITION  WEIGHT",
-            "  web-0           0       1"
+            "  WAITER   POSITION    AGE  WEIGHT  LABEL",
+            "  web-0           0  7.0 s       1  nightly export"
         ]
     );
     press(&mut model, KeyCode::End);
     let rows = drawn(&mut model, 70, 8, now);
-    assert_eq!(rows[6], "> web-999       999       1");
+    assert_eq!(rows[6], "> web-999       999  7.0 s       1  nightly export");
     types(&mut model, "k");
     assert!(drawn(&mut model, 70, 8, now)[5].starts_with("> web-998"));
 }

@@ -82,7 +82,7 @@ fn one_thing_is_done_at_a_time() {
 
 #[test]
 fn what_is_not_known_is_not_acted_upon() {
-    let mut model = Model::new(Some("exports".into()), Instant::now());
+    let mut model = Model::new("memory:".into(), Some("exports".into()), Instant::now());
     for keys in ["p", "r"] {
         assert_eq!(types(&mut model, keys), None);
         assert_eq!(model.prompt, None);

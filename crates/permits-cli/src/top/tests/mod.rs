@@ -20,11 +20,13 @@ fn names(names: &[&str]) -> Vec<String> {
 
 fn holder(name: &str, weight: u32, slot: u32) -> Holder {
     let (age, lease) = (Duration::from_secs(3725), Duration::from_millis(14_250));
-    Holder { name: name.into(), weight, slot, token: 1_700_000_000_000_000 + u64::from(slot), age, lease }
+    let token = 1_700_000_000_000_000 + u64::from(slot);
+    Holder { name: name.into(), weight, slot, token, age, lease, label: String::new() }
 }
 
 fn waiter(name: &str, position: u64) -> Waiter {
-    Waiter { name: name.into(), weight: 1, position }
+    let age = Duration::from_secs(7);
+    Waiter { name: name.into(), weight: 1, position, age, label: "nightly export".into() }
 }
 
 /// Three units of which all are held, by two, for whom one waits.
@@ -36,7 +38,7 @@ fn detail() -> Detail {
 
 /// An overview of these semaphores, of each of which one of four units is held.
 fn overview(of: &[&str], now: Instant) -> Model {
-    let mut model = Model::new(None, now);
+    let mut model = Model::new("memory:".into(), None, now);
     model.on_listed(Ok(names(of)), now);
     let counts = Counts { limit: Some(4), held: 1, ..Counts::default() };
     let rows = of.iter().map(|name| ((*name).to_owned(), Ok(counts.clone())));
@@ -47,7 +49,7 @@ fn overview(of: &[&str], now: Instant) -> Model {
 
 /// `exports`, opened.
 fn opened(detail: Detail, now: Instant) -> Model {
-    let mut model = Model::new(Some("exports".into()), now);
+    let mut model = Model::new("memory:".into(), Some("exports".into()), now);
     model.on_looked(Looked::Detail("exports".into(), detail), now);
     drawn(&mut model, 80, 24, now);
     model

@@ -16,7 +16,7 @@ fn unreachable() -> AdminError {
 #[test]
 fn only_what_is_on_the_screen_is_asked_for() {
     let all: Vec<String> = (0..5000).map(|number| format!("semaphore {number:04}")).collect();
-    let mut model = Model::new(None, Instant::now());
+    let mut model = Model::new("memory:".into(), None, Instant::now());
     assert_eq!(model.wanted(), Wanted::Rows(Vec::new()));
     model.on_listed(Ok(all.clone()), Instant::now());
     let rows_of = |model: &mut Model, height| {
@@ -94,7 +94,7 @@ fn an_old_picture_is_said_to_be_old() {
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
     let trouble = |text: &str| vec![Note::Trouble(text.into())];
-    let mut model = Model::new(Some("exports".into()), start);
+    let mut model = Model::new("memory:".into(), Some("exports".into()), start);
     assert_eq!(model.notes(at(2)), []);
     assert_eq!(model.notes(at(3)), trouble("the store does not answer"));
     model.on_looked(Looked::Detail("exports".into(), detail()), at(10));
