@@ -59,10 +59,11 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
         Some(holder) => semaphore.revoke(holder, reason).await?.then(|| holder.clone()),
     };
     let Some(revoked) = revoked else {
-        let who =
-            holder.as_ref().map_or("no holder and no waiter".to_owned(), |holder| format!("{holder:?}"));
-        let neither = if holder.is_some() { "neither holds nor waits" } else { "is there to be revoked" };
-        return Err(Failure::new(exit::NOT_THERE, format!("{name}: {who} {neither}")));
+        let none = match holder {
+            Some(holder) => format!("{name}: {holder:?} neither holds nor waits"),
+            None => format!("{name}: there is no holder and no waiter"),
+        };
+        return Err(Failure::new(exit::NOT_THERE, none));
     };
     confirm(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
 }
@@ -89,9 +90,9 @@ async fn the_one(semaphore: &Semaphore, beginning: &str) -> Result<String, Failu
     }
 }
 
-/// Revokes all that hold or wait, and says how many that were; `None` if there were none. Waiters first, as revoked
-/// holders would be followed by them. Those who come meanwhile are not chased: there are as many rounds as the lists
-/// of those who were there need.
+/// Revokes all holders and waiters, and says how many; `None` if there were none. Waiters first, because revoking a
+/// holder grants a waiter. The number of rounds is what listing the present holders and waiters takes: those that come
+/// meanwhile are not followed.
 async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, Failure> {
     let Inspection { held, waiting, .. } = semaphore.inspect_first(0).await?;
     let (mut holders, mut waiters) = (0, 0);

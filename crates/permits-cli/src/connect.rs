@@ -53,7 +53,7 @@ impl Target {
         }
         let builder = Client::builder(&url).prefix(&common.prefix);
         let store = match url.strip_prefix("local:") {
-            // The path that stands for it.
+            // With the path, also where that is the default.
             Some(_) => format!("local:{}", builder.store()?),
             None => report::redacted(url.split('?').next().unwrap_or_default()),
         };

@@ -39,7 +39,7 @@ Stores:
 
 Environment:
   PERMITS_URL             the store, unless --url names one
-  PERMITS_URL_FILE        a file with the URL in it, in place of PERMITS_URL
+  PERMITS_URL_FILE        a file with the URL in it, instead of that
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
   Without a URL the store is local:. An empty variable is an error.
 

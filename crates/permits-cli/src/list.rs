@@ -17,7 +17,7 @@ const AT_ONCE: usize = 64;
 /// Shows every semaphore in one line. That there are none is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
-    // Only the ages of the JSON need to know who holds and waits.
+    // The counts come without the holders and waiters; the ages in the JSON do not.
     let mut inspections = inspect_all(&client, if options.json { status::LISTED } else { 0 }).await?;
     if options.busy {
         inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);

@@ -100,7 +100,7 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether free units are held back. That of a semaphore which nobody has used yet is not worth a word.
+/// Whether free units are held back. Of a semaphore without a limit that is not told: it grants nothing anyway.
 pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
     inspection.limit.is_some() && !inspection.recovering.is_zero()
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use permits::{Lost, Permit};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Change, Child, Ended};
 use super::posix::ByDefault;
@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The part of the lease that is kept for a command to end in, should the permit not be renewed. The rest of it is
 /// what the store may be out of reach. Part of the grace is spent on killing: see [`Supervisor::end_child`].
 const GRACE_SHARE: u32 = 5;
+
+/// The part of the grace that is spent before it on a last try to renew the permit.
+const LAST_TRY_SHARE: u32 = 8;
 
 /// The part of the grace before the deadline at which a command is killed, so that it is dead at the deadline.
 const KILL_SHARE: u32 = 8;
@@ -71,11 +74,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How long before its deadline the command of a permit is asked to end.
-fn grace(permit: &Permit) -> Duration {
-    GRACE.min(permit.lease() / GRACE_SHARE)
-}
-
 /// Who else has to hear of a Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
@@ -99,15 +97,19 @@ impl Supervisor {
 
     /// Watches over the command until it has ended, or has to be.
     pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, Reason> {
-        let grace = grace(permit);
+        let grace = GRACE.min(permit.lease() / GRACE_SHARE);
+        let last_try = grace / LAST_TRY_SHARE;
         loop {
             let left = permit.remaining();
             tokio::select! {
                 biased;
                 lost = permit.lost() => return Err(Reason::Lost(lost)),
-                // Renewals keep it away. That one has failed is known only later, if the store is silent.
-                () = sleep(left.saturating_sub(grace)) => {
-                    if left <= grace {
+                // Each renewal puts it off.
+                () = sleep(left.saturating_sub(grace + last_try)) => {
+                    // One is due at once if this process has stood still.
+                    let _ = timeout(last_try.min(permit.remaining() / LAST_TRY_SHARE), permit.renew()).await;
+                    let left = permit.remaining();
+                    if left > Duration::ZERO && left <= grace + last_try {
                         return Err(Reason::RunningOut(left));
                     }
                 }

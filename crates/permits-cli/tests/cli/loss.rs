@@ -115,7 +115,7 @@ fn a_loss_that_is_noticed_after_the_command_has_ended_is_76(store: &dyn Store, n
 /// it does not end when it is asked to.
 const BEATS: &str = r#"while :; do echo $$ > "$BEAT"; sleep 0.02; done"#;
 
-/// Starts it with a standard error that is full, and that nobody reads; and waits until it runs.
+/// Starts it with a full pipe as standard error, which is never read, and waits until it runs.
 #[track_caller]
 fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (Guard, PipeReader) {
     let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
