@@ -119,8 +119,9 @@ pub(crate) struct Run {
 
     /// How long a server that has just started, and may have forgotten holders, grants nothing: not at all, for
     /// as long as connected holders need to come back, or for the longest lease
-    #[arg(long, value_name = "HOW", value_enum, default_value = "interval")]
-    pub(crate) recovery: Window,
+    /// [default: as the URL says, else interval]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) recovery: Option<Window>,
 
     /// Say nothing if there is no permit in time
     #[arg(short, long)]

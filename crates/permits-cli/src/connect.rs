@@ -1,12 +1,10 @@
 //! Which store, and a client of it.
 
-use std::convert::Infallible;
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use permits::{Client, ClientBuilder};
-use tokio::time::sleep;
 
 use crate::args::Common;
 use crate::exit::{Failure, USAGE};
@@ -26,9 +24,6 @@ const DEFAULT_URL: &str = "local:";
 
 /// How long a store may be away for a verb that only looks, or changes something.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(3);
-
-/// A store that is away for this long is worth a line.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A store that is named, and not connected to yet.
 pub(crate) struct Target {
@@ -60,19 +55,9 @@ impl Target {
         Ok(Self { builder, store })
     }
 
-    /// Connects. A store that is away is waited for, which is said after a while.
+    /// Connects. The library waits for a store that is away, and warns that it does.
     pub(crate) async fn connect(self, store_timeout: Duration) -> Result<Client, Failure> {
-        let store = &self.store;
-        let saying = async {
-            sleep(PATIENCE).await;
-            report::say(format_args!("the store {store} is away: waiting for it, at most {store_timeout:?}"));
-            std::future::pending::<Infallible>().await
-        };
-        tokio::select! {
-            biased;
-            connected = self.builder.store_timeout(store_timeout).connect() => Ok(connected?),
-            never = saying, if store_timeout > PATIENCE => match never {},
-        }
+        Ok(self.builder.store_timeout(store_timeout).connect().await?)
     }
 }
 

@@ -255,8 +255,10 @@ pub(crate) fn redacted(text: &str) -> String {
     let mut pieces = text.split("://");
     let mut result = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        let (place, query) =
-            piece.split_once('?').map_or((piece, None), |(place, query)| (place, Some(query)));
+        // A question mark before a space, or at the end, is the sentence's.
+        let is_query = |query: &str| query.contains('@') || !query.is_empty() && !query.starts_with(' ');
+        let query = piece.split_once('?').filter(|(_, query)| is_query(query));
+        let (place, query) = query.map_or((piece, None), |(place, query)| (place, Some(query)));
         // Behind an `@` in what may be a query, or a password with a question mark in it, nothing is safe to show.
         let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { place };
         let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
@@ -365,6 +367,7 @@ mod tests {
             ("redis+unix:///run/r.sock?pass=a@secret", "redis+unix://?***"),
             ("redis://:a?secret@host/", "redis://?***"),
             ("redis+sentinel://h/s?sentinel_password=secret", "redis+sentinel://h/s?***"),
+            ("did you mean redis://host?", "did you mean redis://host?"),
             ("write to me@example.org", "write to me@example.org"),
         ] {
             assert_eq!(redacted(text), expected);

@@ -52,7 +52,10 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     if common.verbose > 0 {
         report::say(format_args!("store {}", target.store));
     }
-    target.builder = target.builder.lease(options.lease).recovery(options.recovery.into());
+    target.builder = target.builder.lease(options.lease);
+    if let Some(window) = options.recovery {
+        target.builder = target.builder.recovery(window.into());
+    }
     let as_wait = options.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
     let client = tokio::select! {
         biased;
