@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use permits::protocol::{Holder, Name, check_lease, check_prefix, check_reason};
+use permits::protocol::{Holder, Label, Name, check_lease, check_prefix, check_reason};
 use permits::{Invalid, Recovery};
 
 use crate::{exit, help};
@@ -110,7 +110,7 @@ pub(crate) struct Run {
     pub(crate) holder: Option<String>,
 
     /// A text shown beside the holder, at most 120 bytes; it need not be unique
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = label)]
     pub(crate) label: Option<String>,
 
     /// Do not run, exit code 64, if another limit is in force than --limit
@@ -276,6 +276,10 @@ fn name(text: &str) -> Result<String, Invalid> {
 
 fn holder(text: &str) -> Result<String, Invalid> {
     Holder::new(text).map(|holder| holder.as_str().to_owned())
+}
+
+fn label(text: &str) -> Result<String, Invalid> {
+    Label::new(text).map(|label| label.as_str().to_owned())
 }
 
 fn prefix(text: &str) -> Result<String, Invalid> {

@@ -70,7 +70,7 @@ impl From<ConnectError> for Failure {
 impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
         let code = match error {
-            AdminError::Invalid(_) => USAGE,
+            AdminError::Invalid(_) | AdminError::NoLimit { .. } | AdminError::LimitOutOfRange { .. } => USAGE,
             AdminError::VersionMismatch { .. } => NOT_NOW,
             _ => UNAVAILABLE,
         };

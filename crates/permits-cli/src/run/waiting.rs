@@ -112,6 +112,6 @@ fn circumstances(inspection: &Inspection, columns: usize) -> String {
 pub(super) fn held_back(recovering: Duration) -> String {
     let seconds = recovering.as_millis().div_ceil(1000);
     format!(
-        "nothing is granted yet: the store has just started, and holders it may have forgotten get {seconds} s more to come back"
+        "nothing is granted yet: the store started or lost its state a moment ago, and holders it may have forgotten get {seconds} s more to come back"
     )
 }

@@ -145,9 +145,14 @@ fn without_a_limit_the_stored_one_counts(store: &dyn Store, _: &str) {
 }
 
 fn a_weight_over_the_limit_is_64(store: &dyn Store, name: &str) {
-    let output = output(&mut run(store, name, "--limit 2 --weight 3", "echo ran"));
-    assert_eq!((output.code, output.stdout.as_str()), (64, ""));
-    assert!(output.stderr.contains("a weight of 3 exceeds the limit of 2"), "{}", output.stderr);
+    prepare(store, name);
+    for (options, limit) in [("--limit 2 --weight 3", 1), ("--weight 2", 1)] {
+        let output = output(&mut run(store, name, options, "echo ran"));
+        assert_eq!((output.code, output.stdout.as_str()), (64, ""));
+        let says = format!("exceeds the limit of {limit}");
+        assert!(output.stderr.contains(&says), "{}", output.stderr);
+        assert_eq!(status(store, name)["limit"], limit, "the refused request has changed nothing");
+    }
 }
 
 fn a_limit_that_a_run_replaces_is_told(store: &dyn Store, name: &str) {

@@ -30,6 +30,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["run", "x", "--holder", "", "--", "true"], "the holder is empty"),
         (&["run", "x", "--require-limit", "true"], "--limit <N>"),
         (&["run", "x", "-E", "256", "true"], "256 is not in 0..=255"),
+        (&["run", "x", "--label", "a\tb", "true"], r"control character '\t' at byte 1"),
         (&["run", "x", "--recovery", "maybe", "true"], "off, interval, strict"),
         (&["run", "x", "--prefix", "a b", "true"], "the key prefix \"a b\" is not valid"),
         (&["run", "x", "--frobnicate", "--", "true"], "unexpected argument '--frobnicate'"),
