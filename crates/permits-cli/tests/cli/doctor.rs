@@ -192,7 +192,7 @@ fn the_acl_that_is_printed_makes_a_user_that_finds_everything_in_order() {
     }
     let commands: Vec<&str> = least.into_iter().chain(optional).collect();
     // Twice: it also serves to bring a user up to date.
-    for command in all.clone().chain(all) {
+    for command in commands.iter().chain(&commands) {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(server.command(&words).text(), "OK", "{command}");
     }

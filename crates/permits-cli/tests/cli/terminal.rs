@@ -281,9 +281,10 @@ fn a_command_that_was_suspended_for_too_long_is_ended(store: &dyn Store, name: &
     terminal.shows("prompt> ");
     assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
     terminal.types("fg\n");
-    terminal.shows("permits: the permit was lost");
     terminal.shows("asked");
     terminal.shows("prompt> ");
+    let said = wait::until(LIMIT, || terminal.screen().contains("permits: the permit was lost"));
+    assert!(said, "{}", terminal.screen());
     assert!(!is_alive(child));
     terminal.types("echo code $?.\n");
     terminal.shows("code 76.");
