@@ -100,7 +100,7 @@ fn assert_known(schema: &Value, value: &Value) {
 }
 
 fn what_is_printed_is_as_the_schemas_say(store: &dyn Store, name: &str) {
-    let mut list = || json(&mut permits(&store.url(), ["list", "--json"]));
+    let list = || json(&mut permits(&store.url(), ["list", "--json"]));
     assert_is_of("status.schema.json", &status(store, "unused"));
     assert_is_of("list.schema.json", &list());
     let holder = run(store, name, "--limit 1 --label nightly", "echo ready; exec sleep 1000");
