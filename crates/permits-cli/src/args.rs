@@ -345,9 +345,10 @@ fn duration(text: &str) -> Result<Duration, String> {
             return Err(wrong());
         }
         let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
-        // Digits that are less than a millisecond are dropped.
+        // Rounded to a millisecond.
         let fraction = fraction.map_or(0.0, |digits| format!("0.{digits}").parse().unwrap_or(0.0));
-        let part = number.and_then(|number| number.checked_add((fraction * milliseconds as f64) as u64));
+        let part =
+            number.and_then(|number| number.checked_add((fraction * milliseconds as f64).round() as u64));
         total = part.and_then(|part| total.checked_add(part)).ok_or("it is too long")?;
         if last {
             return Ok(Duration::from_millis(total));
@@ -381,7 +382,8 @@ mod tests {
             ("1h30m", 5_400_000),
             ("1h2m3s4ms", 3_723_004),
             ("1m1.5s", 61_500),
-            ("0.0009s", 0),
+            ("0.29s", 290),
+            ("0.0004s", 0),
         ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }

@@ -50,7 +50,7 @@ impl Target {
         let store = match url.strip_prefix("local:") {
             // With the path, also where that is the default.
             Some(_) => format!("local:{}", builder.store()?),
-            None => report::redacted(url.split('?').next().unwrap_or_default()),
+            None => report::redacted(&url).trim_end_matches("?***").to_owned(),
         };
         Ok(Self { builder, store })
     }

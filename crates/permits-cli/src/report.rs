@@ -27,14 +27,7 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use crate::text;
 
 /// What is to be written, and how far that is.
-static STATE: Mutex<State> = Mutex::new(State {
-    queue: VecDeque::new(),
-    dropped: 0,
-    writing: false,
-    written: 0,
-    shown: None,
-    held_back: None,
-});
+static STATE: Mutex<State> = Mutex::new(State::new());
 
 /// Told of every change of [`STATE`] that a thread may wait for.
 static CHANGED: Condvar = Condvar::new();
@@ -69,6 +62,11 @@ struct State {
 }
 
 impl State {
+    const fn new() -> Self {
+        let queue = VecDeque::new();
+        Self { queue, dropped: 0, writing: false, written: 0, shown: None, held_back: None }
+    }
+
     fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.dropped == 0 && !self.writing
     }
@@ -344,7 +342,23 @@ impl Visit for Line {
 
 #[cfg(test)]
 mod tests {
-    use super::{ERASE, erasing, redacted};
+    use super::{ERASE, MAX_QUEUED, State, erasing, redacted};
+
+    #[test]
+    fn lines_that_do_not_fit_are_dropped_and_counted_where_they_are_missing() {
+        let mut state = State::new();
+        for number in 0..MAX_QUEUED + 3 {
+            state.add(&format!("{number}\n"));
+        }
+        assert_eq!(state.next().as_deref(), Some("0\n"));
+        state.add("after those that are missing\n");
+        let written: Vec<String> = std::iter::from_fn(|| state.next()).collect();
+        let (last, before) = written.split_last().expect("there are some");
+        assert_eq!(before.len(), MAX_QUEUED - 1);
+        assert!(last.starts_with("permits: 4 lines are missing here"), "{last}");
+        state.add("next\n");
+        assert_eq!((state.next().as_deref(), state.next()), (Some("next\n"), None));
+    }
 
     #[test]
     fn a_status_line_is_erased_also_in_a_window_that_has_become_narrower() {

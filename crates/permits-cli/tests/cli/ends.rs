@@ -146,12 +146,12 @@ fn without_a_limit_the_stored_one_counts(store: &dyn Store, _: &str) {
 
 fn a_weight_over_the_limit_is_64(store: &dyn Store, name: &str) {
     prepare(store, name);
-    for (options, limit) in [("--limit 2 --weight 3", 1), ("--weight 2", 1)] {
+    for (options, exceeded) in [("--limit 2 --weight 3", 2), ("--weight 2", 1)] {
         let output = output(&mut run(store, name, options, "echo ran"));
         assert_eq!((output.code, output.stdout.as_str()), (64, ""));
-        let says = format!("exceeds the limit of {limit}");
+        let says = format!("exceeds the limit of {exceeded}");
         assert!(output.stderr.contains(&says), "{}", output.stderr);
-        assert_eq!(status(store, name)["limit"], limit, "the refused request has changed nothing");
+        assert_eq!(status(store, name)["limit"], 1, "the refused request has changed nothing");
     }
 }
 

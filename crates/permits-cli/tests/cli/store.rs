@@ -117,6 +117,10 @@ fn the_store_is_named_without_its_password() {
         let output = output(&mut permits(&server.url(), [&["-v"], arguments].concat()));
         assert!(output.stderr.starts_with(&named), "{arguments:?}: {}", output.stderr);
     }
+    // The parser of URLs refuses this one, in which a question mark ends what may be the password.
+    let unclear =
+        output(&mut permits(&format!("redis://:t0p?-secret@{}/", server.address()), ["-v", "list"]));
+    assert!(!unclear.stderr.contains("t0p") && !unclear.stderr.contains("-secret"), "{}", unclear.stderr);
     let json = status(&server, "x");
     assert_eq!(json["store"], format!("redis://***@{}/", server.address()));
     let mut terminal = Terminal::start(&mut permits(&server.url(), ["list"]));
