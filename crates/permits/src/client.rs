@@ -287,7 +287,7 @@ impl ClientBuilder {
     /// # Errors
     /// [`ConnectError`] if a setting is not valid.
     pub fn store(&self) -> Result<String, ConnectError> {
-        Ok(self.checked_address()?.to_string())
+        Ok(self.checked_address()?.0.to_string())
     }
 
     /// Connects.
