@@ -36,7 +36,7 @@ fn a_store_out_of_reach_is_said_and_the_keys_work() {
 
 #[test]
 fn a_store_that_was_never_reached_is_no_screen() {
-    let (code, said) = View::start(permits(NOBODY, ["top"])).finish();
+    let (code, said) = View::start(permits(NOBODY, ["top", "--store-timeout", "0"])).finish();
     assert_eq!(code, 69);
     assert!(said.starts_with("permits: the store cannot be reached"), "{said}");
 }
