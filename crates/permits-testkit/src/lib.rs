@@ -48,6 +48,7 @@
 //! - [`tls`]: certificates for servers that speak TLS.
 //! - [`proxy`]: the network between: cut, refuse, delay, limit, swallow, stall.
 //! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
+//! - [`fork`]: children by fork(2) alone, with a copy of the memory of their parent.
 //! - [`history`]: what the store did and what its clients saw, recorded, and the judges of both.
 //! - [`process`]: child processes that cannot outlive their test.
 //! - [`resp`]: a tiny client, so that the tests do not look at a server through the client they test.
@@ -59,6 +60,7 @@ mod group;
 
 pub mod cluster;
 pub mod fence;
+pub mod fork;
 pub mod history;
 pub mod process;
 pub mod proxy;

@@ -86,7 +86,8 @@ impl Client {
     /// # Errors
     /// [`AdoptError`].
     pub fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
-        let held = self.inner.start_adopting(handle).blocking_recv().unwrap_or(Err(AdoptError::Closed))?;
+        let held = self.inner.start_adopting(handle).blocking_recv();
+        let held = held.unwrap_or_else(|_| Err(self.inner.session.ended().into()))?;
         Ok(Permit { inner: AsyncPermit::new(held) })
     }
 
@@ -95,7 +96,7 @@ impl Client {
     /// # Errors
     /// [`CloseError`].
     pub fn close(self) -> Result<(), CloseError> {
-        self.inner.start_closing().blocking_recv().unwrap_or(Ok(()))
+        self.inner.start_closing().blocking_recv().unwrap_or(Err(CloseError::SessionFailed))
     }
 }
 
@@ -278,7 +279,7 @@ impl Permit {
 
     /// Waits until it is lost, at most so long. `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        self.inner.held().core.lost_within(limit).then(|| self.inner.reason())
+        self.inner.held().core.lost_within(limit)
     }
 
     /// As [`crate::Permit::renew`].
@@ -295,7 +296,9 @@ impl Permit {
     /// # Errors
     /// [`ReleaseError`].
     pub fn release(self) -> Result<(), ReleaseError> {
-        self.inner.into_held().release()?.blocking_recv().unwrap_or(Ok(()))
+        let held = self.inner.into_held();
+        let session = held.session.clone();
+        held.release()?.blocking_recv().unwrap_or_else(|_| session.not_told())
     }
 
     /// As [`crate::Permit::hand_over`].

@@ -32,6 +32,13 @@ const MAX_LABEL: usize = 120;
 /// A client has a background thread that keeps its connection and renews what it holds, whatever the
 /// program's own threads and runtimes do. It ends when the last clone and the last permit are dropped.
 ///
+/// A client is of the process that connected it. In a forked child every operation fails at once, with
+/// [`AcquireError::Forked`](crate::AcquireError::Forked) and its like, and a drop does nothing: connect in the child.
+/// A child may not connect to `local:` while its parent has a client of `local:` open.
+///
+/// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics holds up
+/// nothing. While it blocks, events beyond 1024 are dropped, and counted in a warning when it goes on.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -141,7 +148,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
     pub async fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
-        let held = self.start_adopting(handle).await.unwrap_or(Err(AdoptError::Closed))?;
+        let held = self.start_adopting(handle).await.unwrap_or_else(|_| Err(self.session.ended().into()))?;
         Ok(Permit::new(held))
     }
 
@@ -158,14 +165,16 @@ impl Client {
     /// Call it before a program ends: a process that ends takes its background thread with it, and what was
     /// just dropped then comes back only when its lease ends.
     ///
+    /// When it is ready, the connections are closed and the background thread is ending: a program may fork.
+    ///
     /// # Errors
-    /// [`CloseError`] if the store could not be told within 5 seconds.
+    /// [`CloseError`] if the store could not be told within 5 seconds, in a forked child, or if the background thread
+    /// has panicked.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, closing goes on in the background.
     pub async fn close(self) -> Result<(), CloseError> {
-        // No answer: the session has ended already.
-        self.start_closing().await.unwrap_or(Ok(()))
+        self.start_closing().await.unwrap_or(Err(CloseError::SessionFailed))
     }
 
     pub(crate) fn start_closing(&self) -> oneshot::Receiver<Result<(), CloseError>> {
@@ -233,7 +242,7 @@ impl ClientBuilder {
 
     /// How long a permit stands without renewal: 100 ms to 1 day, 15 s unless set. A crashed holder's units
     /// come back after so long; a holder that cannot reach the store loses its permit after so long. It is
-    /// renewed three times in that time.
+    /// renewed three times in that time, and every 10 s at least while anything else of the client is renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -336,6 +345,8 @@ impl ClientBuilder {
 
     pub(crate) fn start_examining(self) -> Result<oneshot::Receiver<Examination>, ConnectError> {
         let (address, _) = self.checked_address()?;
+        // The examination needs some, on a thread that cannot report an error.
+        new_session_id()?;
         examine::start(address, self.prefix, self.lease)
     }
 
@@ -355,7 +366,7 @@ impl ClientBuilder {
         }
         Holder::new(&label)?;
         let config = Config {
-            session: new_session_id(),
+            session: new_session_id()?,
             label,
             lease: self.lease,
             recovery: self.recovery.or(of_url).unwrap_or_default(),
@@ -378,10 +389,19 @@ pub(crate) fn thread_ended() -> ConnectError {
     ConnectError::Thread { reason: "it ended at once".into() }
 }
 
-/// Twelve letters and digits: two sessions get the same once in 2^62.
-pub(crate) fn new_session_id() -> Id {
-    let id: String = std::iter::repeat_with(fastrand::alphanumeric).take(12).collect();
-    Id::new(&id).expect("letters and digits make an id")
+/// 72 bits of the operating system's entropy, as twelve characters of 6 bits each. A generator in this process would
+/// not do: a forked child and a restored snapshot have a copy of its state.
+///
+/// # Errors
+/// [`ConnectError::Entropy`].
+pub(crate) fn new_session_id() -> Result<Id, ConnectError> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut bytes = [0; 9];
+    getrandom::fill(&mut bytes).map_err(|error| ConnectError::Entropy { reason: error.to_string() })?;
+    let bits = bytes.iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+    let digit = |place: u32| char::from(DIGITS[(bits >> (6 * place)) as usize % DIGITS.len()]);
+    let id: String = (0..12).map(digit).collect();
+    Ok(Id::new(&id).expect("these characters make an id"))
 }
 
 /// Host name and process id.

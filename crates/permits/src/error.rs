@@ -34,6 +34,12 @@ pub enum ConnectError {
     /// The store cannot be reached, denies access, or is not supported.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The operating system has no random numbers to give, from which sessions are named.
+    #[error("the operating system gives no random numbers: {reason}")]
+    Entropy {
+        /// The system's error.
+        reason: String,
+    },
     /// The background thread could not be started.
     #[error("the background thread could not be started: {reason}")]
     Thread {
@@ -120,6 +126,12 @@ pub enum AcquireError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
+    #[error("{FORKED}")]
+    Forked,
+    /// The client's background thread has panicked. Connect again, and report the panic.
+    #[error("{FAILED}")]
+    SessionFailed,
     /// The store refused, or could not be reached for too long. Nothing stays behind for longer than a lease.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -159,6 +171,12 @@ pub enum Lost {
     /// The client was closed.
     #[error("the permit was given back: the client was closed")]
     Closed,
+    /// The process is a forked child of the one that holds the permit. The parent holds it still.
+    #[error("the permit is the parent process's: it was acquired before the fork")]
+    Forked,
+    /// The client's background thread has panicked, so that the permit is not renewed any more.
+    #[error("the permit was lost: {FAILED}")]
+    SessionFailed,
 }
 
 /// Why a permit was not released.
@@ -198,6 +216,12 @@ pub enum AdoptError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
+    #[error("{FORKED}")]
+    Forked,
+    /// The client's background thread has panicked. Connect again, and report the panic.
+    #[error("{FAILED}")]
+    SessionFailed,
     /// The store refused or could not be reached.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -235,22 +259,65 @@ pub enum AdminError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
+    #[error("{FORKED}")]
+    Forked,
+    /// The client's background thread has panicked. Connect again, and report the panic.
+    #[error("{FAILED}")]
+    SessionFailed,
     /// The store refused or could not be reached.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a closing client could not give back.
+/// Why a client was not closed, or not everything was given back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{permits} of what was held or waited for could not be given back, and ends with its lease: {source}"
-)]
-pub struct CloseError {
-    /// How many permits and places in line.
-    pub permits: usize,
-    /// Why.
-    pub source: StoreError,
+#[non_exhaustive]
+pub enum CloseError {
+    /// The client is closed, but the store could not be told of everything.
+    #[error(
+        "{permits} of what was held or waited for could not be given back, and ends with its lease: {source}"
+    )]
+    NotGivenBack {
+        /// How many permits and places in line.
+        permits: usize,
+        /// Why.
+        source: StoreError,
+    },
+    /// The process is a forked child of the one that connected. The parent's client stays open.
+    #[error("{FORKED}")]
+    Forked,
+    /// The client's background thread has panicked: what was held ends with its lease.
+    #[error("{FAILED}")]
+    SessionFailed,
 }
+
+const FORKED: &str = "the client was connected before the process was forked: connect in the child";
+const FAILED: &str = "the client's background thread has panicked";
+
+/// Why a session does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Closed,
+    Forked,
+    SessionFailed,
+}
+
+macro_rules! from_ended {
+    ($($error:ident),*) => {$(
+        impl From<Ended> for $error {
+            fn from(ended: Ended) -> Self {
+                match ended {
+                    Ended::Closed => Self::Closed,
+                    Ended::Forked => Self::Forked,
+                    Ended::SessionFailed => Self::SessionFailed,
+                }
+            }
+        }
+    )*};
+}
+
+from_ended!(AcquireError, AdoptError, AdminError, Lost);
 
 /// A reason as the end of a sentence; nothing if none was given.
 fn because(reason: &str) -> String {

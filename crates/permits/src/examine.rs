@@ -109,6 +109,7 @@ pub(crate) fn start(
         let findings = store::examine(&address, &prefix, lease).await;
         // Whoever asked may be gone.
         let _ = answer.send(Examination { store: address.to_string(), findings });
+        || ()
     })?;
     Ok(examined)
 }

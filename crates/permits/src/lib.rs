@@ -39,7 +39,9 @@
 //!   up to a lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that. After a
 //!   *restart* that loses state, holders that are connected keep their permits and nobody extra is admitted; see
 //!   [`Recovery`].
-//! - The server's wall clock must not jump forward by more than a lease: it would end leases early.
+//! - The server's wall clock must not jump forward by more than 1 % of a lease: it would end leases early.
+//! - A client is of the process that connected it. In a forked child every operation fails at once, with
+//!   [`AcquireError::Forked`] and its like, and changes nothing for the parent: connect in the child.
 //!
 //! # A map
 //!
@@ -54,11 +56,13 @@ pub mod blocking;
 mod client;
 mod clock;
 pub mod error;
+mod events;
 mod examine;
 mod handle;
 pub mod model;
 mod percent;
 mod permit;
+mod process;
 pub mod protocol;
 mod semaphore;
 mod session;

@@ -82,16 +82,18 @@ impl Permit {
 
     /// Waits until it is lost, and says why. Never ready while it is held.
     ///
+    /// At the permit's deadline it is ready even if the client's background thread is stuck. It needs no runtime.
+    ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> Lost {
-        self.held.core.lost().cancelled().await;
-        self.reason()
+        self.held.core.lost().await
     }
 
-    /// A token that is cancelled when the permit is lost. Cancelling it has no effect on the permit.
+    /// A token that is cancelled when the permit is lost, at its deadline at the latest. Cancelling the token has no
+    /// effect on the permit.
     pub fn cancellation_token(&self) -> CancellationToken {
-        self.held.core.lost().child_token()
+        self.held.core.cancellation_token()
     }
 
     /// Runs `work` while the permit is held. If it is lost, `work` is dropped where it stands.
@@ -141,8 +143,8 @@ impl Permit {
     /// # Cancel safety
     /// Dropped before it is ready, it is released in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        // No answer: the client was closed, and gave everything back.
-        self.held.release()?.await.unwrap_or(Ok(()))
+        let session = self.held.session.clone();
+        self.held.release()?.await.unwrap_or_else(|_| session.not_told())
     }
 
     /// Hands it over to another process: renews it once more, lets go of it, and makes a text of it that

@@ -377,9 +377,8 @@ async fn a_password_is_shown_nowhere() {
     let handle: Handle = "permits1:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
     keeps_the_secret(&in_time(client.adopt(&handle)).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(client.close()).await.expect_err("the server cannot be told"));
-    let lines = log.about(&proxy.address());
-    assert!(lines.iter().any(|line| line.contains("connecting again")), "{lines:?}");
-    lines.iter().for_each(|line| assert_secret(line));
+    assert!(!log.about(&proxy.address(), "connecting again", 1).is_empty());
+    log.about(&proxy.address(), "", 0).iter().for_each(|line| assert_secret(line));
 }
 
 #[tokio::test]
@@ -638,22 +637,16 @@ async fn reaches(permit: &Permit, standing: Standing) {
 #[tokio::test]
 async fn a_server_that_may_evict_is_warned_about() {
     let log = Log::begin();
-    let warned = |server: &Server| {
-        let about = log.about(&server.address());
-        about
-            .into_iter()
-            .filter(|line| line.starts_with("WARN") && line.contains("evict"))
-            .collect::<Vec<_>>()
-    };
-    let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
-    drop(connect(&server.url()).await);
-    let lines = warned(&server);
+    let warned = |server: &Server, count| log.about(&server.address(), "evict", count);
+    let server = |policy| Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", policy).start();
+    let (evicting, other) = (server("allkeys-lru"), server("noeviction"));
+    drop(connect(&other.url()).await);
+    drop(connect(&evicting.url()).await);
+    let lines = warned(&evicting, 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("allkeys-lru") && lines[0].contains("noeviction"), "{lines:?}");
-
-    let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "noeviction").start();
-    drop(connect(&server.url()).await);
-    assert_eq!(warned(&server), [""; 0]);
+    assert!(lines[0].starts_with("WARN") && lines[0].contains("allkeys-lru"), "{lines:?}");
+    assert!(lines[0].contains("noeviction"), "{lines:?}");
+    assert_eq!(warned(&other, 0), [""; 0], "and it was first");
 }
 
 /// What the library logs, in this process, from the first [`Log::begin`] on.
@@ -669,11 +662,19 @@ impl Log {
         Self
     }
 
-    /// The lines that name this server.
-    fn about(&self, server: &SocketAddr) -> Vec<String> {
-        let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The lines that name this server and contain `text`. Events come on a thread of their own, in their order: waits
+    /// until there are so many.
+    #[track_caller]
+    fn about(&self, server: &SocketAddr, text: &str, count: usize) -> Vec<String> {
         let server = server.to_string();
-        lines.iter().filter(|line| line.contains(&server)).cloned().collect()
+        let mut found = Vec::new();
+        wait::until(LIMIT, || {
+            let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+            let about = |line: &&String| line.contains(&server) && line.contains(text);
+            found = lines.iter().filter(about).cloned().collect();
+            found.len() >= count
+        });
+        found
     }
 }
 

@@ -18,6 +18,7 @@ impl Engine {
     /// The calls to make now.
     pub(crate) fn calls(&mut self, now: Moment) -> Vec<Call> {
         let mut calls = Vec::new();
+        self.seek_companions(now);
         let dirty = std::mem::take(&mut self.dirty);
         for name in dirty {
             self.calls_of_lane(&name, now, &mut calls);
@@ -113,13 +114,15 @@ impl Engine {
 
 /// A renewal of everything, in parts; or of one waiter, which lets time take effect.
 fn make_renewals(lane: &mut Lane, now: Moment, made: &mut Vec<(Declaration, Operation, Purpose)>) {
-    let (mut items, interval) = if lane.renew_due {
+    let mut items = if lane.renew_due {
         lane.renewals()
     } else {
-        (lane.first_waiter().map(|entry| vec![entry.renewal()]).unwrap_or_default(), None)
+        lane.first_waiter().map(|entry| vec![entry.renewal()]).unwrap_or_default()
     };
     if lane.renew_due {
+        let interval = lane.renewal_interval();
         lane.renew_at = interval.map(|interval| now + spread(interval));
+        lane.renewed_at = interval.map(|_| now);
     }
     // Even without anybody to renew, a recheck finishes what the store had left to do.
     let recheck = std::mem::take(&mut lane.recheck_due);

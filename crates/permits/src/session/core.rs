@@ -2,16 +2,23 @@
 //!
 //! Invariant: a loss is final. Whoever first sees the deadline passed, the engine or the holder asking, ends
 //! the permit by the same compare-and-swap that an extension has to win; so nobody is told "lost" and then
-//! "held" again.
+//! "held" again. Where the loss is awaited, the process's watchdog looks too.
+//!
+//! In a forked child a permit is the parent's: here it counts as lost, and nothing that a lock guards is touched.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::{LONGEST_SLEEP, timers, watchdog};
 use crate::clock::Moment;
 use crate::error::Lost;
+use crate::process::Process;
 use crate::protocol::{Grant, Holder, Id, Name};
 
 /// The deadline of a permit that is not held any more.
@@ -34,6 +41,10 @@ pub(crate) struct Core {
     reason: OnceLock<Lost>,
     /// For those who wait for the loss without a runtime.
     blocked: (Mutex<()>, Condvar),
+    /// The process that acquired it.
+    process: Process,
+    /// Its place with the watchdog, if it is watched.
+    pub(super) watch: Mutex<Option<timers::Key>>,
 }
 
 /// How far a permit can be relied on.
@@ -70,11 +81,21 @@ impl Core {
             lost: CancellationToken::new(),
             reason: OnceLock::new(),
             blocked: (Mutex::new(()), Condvar::new()),
+            process: Process::current(),
+            watch: Mutex::new(None),
         }
+    }
+
+    /// Whether it is the permit of the process that this one was forked from.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process.is_forked()
     }
 
     /// Until when it is certainly held; `None` if it is not, or not any more at `now`.
     pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
+        if self.is_forked() {
+            return None;
+        }
         let mut deadline = self.deadline.load(Ordering::Acquire);
         loop {
             if deadline == ENDED {
@@ -134,23 +155,65 @@ impl Core {
         condition.notify_all();
     }
 
-    /// Blocks until it is lost, at most so long. Returns whether it is.
-    pub(crate) fn lost_within(&self, limit: Duration) -> bool {
-        let (mutex, condition) = &self.blocked;
-        let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = |_: &mut ()| !self.lost.is_cancelled();
-        drop(condition.wait_timeout_while(guard, limit, held).unwrap_or_else(PoisonError::into_inner));
-        self.lost.is_cancelled()
+    /// Blocks until it is lost, at most so long. Returns why, if it is.
+    pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        let end = Moment::now() + limit;
+        loop {
+            let now = Moment::now();
+            let deadline = self.deadline(now);
+            let reason = self.reason();
+            if reason.is_some() || now >= end {
+                return reason;
+            }
+            let until = deadline.map_or(end, |deadline| deadline.min(end)).min(now + LONGEST_SLEEP);
+            let (mutex, condition) = &self.blocked;
+            let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = |_: &mut ()| self.reason.get().is_none();
+            let waited = condition.wait_timeout_while(guard, until.since(now), held);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Waits until it is lost. Needs neither a runtime nor the session's thread.
+    pub(crate) async fn lost(self: &Arc<Self>) -> Lost {
+        self.watch();
+        let mut cancelled = pin!(self.lost.cancelled());
+        poll_fn(|context| if self.is_forked() { Poll::Ready(()) } else { cancelled.as_mut().poll(context) })
+            .await;
+        // A loss sets its reason first.
+        self.reason().unwrap_or(Lost::Gone)
+    }
+
+    /// Cancelled when it is lost.
+    pub(crate) fn cancellation_token(self: &Arc<Self>) -> CancellationToken {
+        if self.is_forked() {
+            let token = CancellationToken::new();
+            token.cancel();
+            return token;
+        }
+        self.watch();
+        self.lost.child_token()
+    }
+
+    /// From now on the loss is signalled at the deadline, whatever the session's thread does.
+    fn watch(self: &Arc<Self>) {
+        if let Some(deadline) = self.deadline(Moment::now()) {
+            watchdog::watch(self, deadline);
+        }
     }
 
     /// Why it was lost; `None` while it is held, and after a release.
     pub(crate) fn reason(&self) -> Option<Lost> {
-        self.reason.get().cloned()
+        if self.is_forked() { Some(Lost::Forked) } else { self.reason.get().cloned() }
     }
+}
 
-    /// Cancelled when it is lost.
-    pub(crate) fn lost(&self) -> &CancellationToken {
-        &self.lost
+impl Drop for Core {
+    fn drop(&mut self) {
+        let key = self.watch.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(key) = key.filter(|_| !self.process.is_forked()) {
+            watchdog::forget(key);
+        }
     }
 }
 
@@ -182,7 +245,14 @@ mod tests {
         core.extend(at(500));
         assert_eq!(core.deadline(at(101)), None, "seen lost, it stays lost");
         assert_eq!(core.reason(), Some(Lost::Expired));
-        assert!(core.lost().is_cancelled());
+        assert!(core.lost.is_cancelled());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_loss_sees_the_deadline_pass_by_itself() {
+        let deadline = Moment::now() + Duration::from_millis(20);
+        let core = core(u64::try_from(deadline.since(at(0)).as_millis()).expect("it is soon"));
+        assert_eq!(core.lost_within(Duration::from_secs(30)), Some(Lost::Expired));
     }
 
     #[test]
@@ -199,7 +269,7 @@ mod tests {
         assert!(core.end());
         assert!(!core.end());
         assert_eq!((core.reason(), core.standing(at(0))), (None, Standing::Lost));
-        assert!(!core.lost().is_cancelled());
+        assert!(!core.lost.is_cancelled());
     }
 
     #[test]

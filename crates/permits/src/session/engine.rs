@@ -28,6 +28,7 @@ use super::timers::{self, Timers};
 use super::{Config, Map, Session, Shared};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError};
+use crate::events::emit;
 use crate::protocol::{Command, Event, Grant, Id, Name, News};
 use crate::store::{Signal, StoreError};
 
@@ -36,6 +37,13 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often, while the store cannot be reached, to look for what has run out of patience.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// How often everything that a session holds is renewed, at least, while some of it is. A server that restarts without
+/// its data waits for its holders only as long as a connected one needs to come back.
+const COMPANIONS_EVERY: Duration = Duration::from_secs(10);
+
+/// How often to look for what is to be renewed together with something else.
+const COMPANIONS_SOUGHT_EVERY: Duration = Duration::from_secs(1);
 
 /// Renewals are spread over this part of their interval, so that sessions started together drift apart.
 const RENEWAL_SPREAD: f64 = 0.05;
@@ -86,6 +94,8 @@ pub(crate) struct Engine {
     /// Adoptions in flight: what they bring has to be given back before the session may end.
     pub(super) adopting: usize,
     pub(super) connected: bool,
+    /// When companions of a renewal were last sought.
+    companions_sought: Option<Moment>,
     /// The store has said that it cannot be reached, and no call has succeeded since.
     pub(super) down: Option<Trouble>,
     /// Something is in trouble: here, in a lane, or in an errand.
@@ -93,6 +103,8 @@ pub(crate) struct Engine {
     pub(super) sweep_alarm: Option<timers::Key>,
     pub(super) errand_alarm: Option<timers::Key>,
     pub(super) closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
+    /// The result for those, once there is one.
+    closed: Option<Result<(), CloseError>>,
     /// Who wants to know which semaphores there are. That needs no decision of the engine's.
     listings: Vec<Answer<Vec<Name>, AdminError>>,
     /// Permits handed over, of which the store is to be told.
@@ -108,15 +120,17 @@ impl Engine {
             lanes: Map::default(),
             dirty: Vec::new(),
             errands: Errands::default(),
-            timers: Timers::new(),
+            timers: Timers::default(),
             asked: 0,
             adopting: 0,
             connected: false,
+            companions_sought: None,
             down: None,
             troubled: false,
             sweep_alarm: None,
             errand_alarm: None,
             closing: None,
+            closed: None,
             listings: Vec::new(),
             handed_over: Vec::new(),
             finished: false,
@@ -131,6 +145,16 @@ impl Engine {
     /// How long the store may be out of reach before what waits for it fails.
     pub(crate) fn store_timeout(&self) -> Duration {
         self.config.store_timeout
+    }
+
+    /// Answers the callers that closed the session. To be called when its connections are closed too: a program that
+    /// forks next leaves nothing of the session to the child.
+    pub(crate) fn answer_closed(&mut self) {
+        let Some(result) = &self.closed else { return };
+        for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
+            // A caller that is gone does not mind.
+            let _ = answer.send(result.clone());
+        }
     }
 
     /// Who asked for a list since the last time.
@@ -213,6 +237,11 @@ impl Engine {
     fn on_event(&mut self, event: Event, now: Moment) {
         let Event { semaphore, holder, request, news, .. } = event;
         let entry = self.lanes.get(&semaphore).and_then(|lane| lane.entries.get(&request));
+        // A message of another session is none of this one's, whatever brought it here: to release what it grants
+        // would take it from its holder.
+        if !self.is_own(&request) || entry.is_some_and(|entry| entry.ask.holder != holder) {
+            return;
+        }
         match (news, entry.map(|entry| &entry.stage)) {
             (News::Granted(grant), Some(_)) if entry.is_some_and(|entry| grant.token <= entry.told_us) => {}
             (News::Granted(grant), Some(Stage::Pending | Stage::Waiting))
@@ -227,13 +256,20 @@ impl Engine {
                 let leaving = Leaving { holder, request, lease, sent_before: true, answer: None };
                 self.release(&semaphore, leaving, now);
             }
-            (News::Revoked(reason), Some(_)) => {
+            (News::Revoked(reason), Some(Stage::Held(core))) => {
+                core.lose(Lost::Revoked { reason });
+                self.remove(&semaphore, &request);
+            }
+            (News::Revoked(reason), Some(Stage::Waiting))
+                if entry.is_some_and(|entry| !entry.maybe_known) =>
+            {
                 if let Some(entry) = self.remove(&semaphore, &request) {
-                    match entry.stage {
-                        Stage::Held(core) => core.lose(Lost::Revoked { reason }),
-                        _ => answer(entry.ask, Err(AcquireError::Revoked { reason })),
-                    }
+                    answer(entry.ask, Err(AcquireError::Revoked { reason }));
                 }
+            }
+            // A call that is in flight, or was not answered, finds nothing in the store and is granted.
+            (News::Revoked(reason), Some(_)) => {
+                self.fail(&semaphore, &request, AcquireError::Revoked { reason }, now);
             }
             (News::Refused, Some(Stage::Waiting | Stage::Asked { cancelled: false })) => {
                 // The message does not say what the limit has become. Asked again, the store does.
@@ -243,6 +279,12 @@ impl Engine {
             }
             (News::Refused, Some(_)) | (News::Revoked(_) | News::Refused, None) => {}
         }
+    }
+
+    /// Whether this session has made the request.
+    fn is_own(&self, request: &Id) -> bool {
+        let number = request.as_str().strip_prefix(self.config.session.as_str());
+        number.is_some_and(|number| number.starts_with('.'))
     }
 
     fn acquire(&mut self, ask: Ask, now: Moment) {
@@ -359,7 +401,15 @@ impl Engine {
         let ask = &entry.ask;
         let (holder, weight) = (ask.holder.clone(), ask.weight);
         let core = Core::new(semaphore.clone(), holder, request.clone(), weight, lease, grant, deadline);
-        tracing::debug!(%semaphore, holder = %core.holder, token = grant.token, slot = grant.slot, "granted");
+        emit!(
+            DEBUG,
+            [semaphore = semaphore.clone(), holder = core.holder.clone(), token = grant.token, slot = grant.slot],
+            %semaphore,
+            %holder,
+            token,
+            slot,
+            "granted"
+        );
         let core = std::sync::Arc::new(core);
         entry.stage = Stage::Held(core.clone());
         self.timers.remove(entry.alarm.take());
@@ -386,9 +436,33 @@ impl Engine {
         let Some(lane) = self.lanes.get_mut(semaphore) else { return };
         let Some(entry) = lane.entries.get(request) else { return };
         if entry.is_renewed() {
+            lane.renewed_at.get_or_insert(entry.extended);
             let at = entry.extended + spread(entry.ask.lease / 3);
             lane.renew_at = Some(lane.renew_at.map_or(at, |planned| planned.min(at)));
             mark_dirty(&mut self.dirty, semaphore, lane);
+        }
+    }
+
+    /// Before a lane is renewed: has those renewed with it whose last renewal would be too long ago the next time. A lane
+    /// whose own turn comes before then is left alone, so that the lanes of a session are not all renewed at once.
+    pub(super) fn seek_companions(&mut self, now: Moment) {
+        let soon = |at: Moment| now < at + COMPANIONS_SOUGHT_EVERY;
+        if !self.connected || self.companions_sought.is_some_and(soon) {
+            return;
+        }
+        let due = |name: &Name| self.lanes.get(name).filter(|lane| lane.renew_due && lane.retry_at.is_none());
+        let Some(interval) = self.dirty.iter().filter_map(due).filter_map(Lane::renewal_interval).min()
+        else {
+            return;
+        };
+        self.companions_sought = Some(now);
+        let next_sought = now + interval + COMPANIONS_SOUGHT_EVERY;
+        for (name, lane) in &mut self.lanes {
+            let too_late = lane.renewed_at.is_some_and(|at| at + COMPANIONS_EVERY < next_sought);
+            if too_late && lane.renew_at.is_some_and(|at| at > next_sought) {
+                lane.renew_due = true;
+                mark_dirty(&mut self.dirty, name, lane);
+            }
         }
     }
 
@@ -432,6 +506,23 @@ impl Engine {
         self.finish_closing(false);
     }
 
+    /// Ends every permit and answers every caller, because the session's thread has panicked. Nothing is given back:
+    /// what the store has ends with its lease.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(shared) = self.session.upgrade() {
+            shared.note_failure();
+        }
+        for (_, lane) in std::mem::take(&mut self.lanes) {
+            for (_, entry) in lane.entries {
+                match entry.stage {
+                    Stage::Held(core) => core.lose(Lost::SessionFailed),
+                    _ => answer(entry.ask, Err(AcquireError::SessionFailed)),
+                }
+            }
+        }
+        // The rest is answered by the channels closing.
+    }
+
     fn stage(&self, semaphore: &Name, request: &Id) -> Option<&Stage> {
         Some(&self.lanes.get(semaphore)?.entries.get(request)?.stage)
     }
@@ -449,7 +540,9 @@ impl Engine {
     }
 
     pub(super) fn finish_closing(&mut self, out_of_patience: bool) {
-        let Some(answers) = &mut self.closing else { return };
+        if self.closing.is_none() || self.finished {
+            return;
+        }
         let in_lanes = self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len());
         let left = in_lanes.sum::<usize>() + self.adopting;
         if left > 0 && !out_of_patience {
@@ -460,12 +553,8 @@ impl Engine {
         let in_trouble = self.down.iter().chain(self.lanes.values().filter_map(|lane| lane.trouble.as_ref()));
         let source =
             in_trouble.min_by_key(|(since, _)| *since).map_or_else(reason, |(_, error)| error.clone());
-        for answer in answers.drain(..) {
-            let result =
-                if left == 0 { Ok(()) } else { Err(CloseError { permits: left, source: source.clone() }) };
-            // Nobody may be waiting for it.
-            let _ = answer.send(result);
-        }
+        let result = if left == 0 { Ok(()) } else { Err(CloseError::NotGivenBack { permits: left, source }) };
+        self.closed = Some(result);
     }
 
     pub(crate) fn on_time(&mut self, now: Moment) {
@@ -573,9 +662,10 @@ pub(super) fn answer(ask: Ask, result: Result<Held, AcquireError>) {
     let _ = ask.answer.send(result);
 }
 
-/// How much before the end of its lease a permit counts as lost: clocks differ in rate, and timers are late.
+/// How much before the end of its lease a permit counts as lost, because clocks differ in rate and timers are late:
+/// 1 % of the lease, however long, and at least 5 ms.
 pub(super) fn margin(lease: Duration) -> Duration {
-    (lease / 100).clamp(Duration::from_millis(5), Duration::from_secs(1))
+    (lease / 100).max(Duration::from_millis(5))
 }
 
 pub(super) fn spread(interval: Duration) -> Duration {

@@ -55,6 +55,10 @@ impl Held {
         if std::mem::replace(&mut self.settled, true) {
             return None;
         }
+        if self.core.is_forked() {
+            // The parent holds it.
+            return Some(Lost::Forked);
+        }
         // Whether it is lost is decided now, at the latest.
         self.core.deadline(Moment::now());
         self.core.end();

@@ -33,7 +33,11 @@ pub(crate) struct Lane {
     pub(crate) renew_due: bool,
     pub(crate) recheck_due: bool,
     pub(crate) renew_at: Option<Moment>,
+    /// When everything in it was last renewed, if anything is; at the earliest when the first of it came.
+    pub(crate) renewed_at: Option<Moment>,
     pub(crate) recheck_at: Option<Moment>,
+    /// How many replies in a row have asked for a recheck at once.
+    pub(crate) rechecked_at_once: u32,
     /// After a failure: send nothing before.
     pub(crate) retry_at: Option<Moment>,
     pub(crate) failures: u32,
@@ -158,16 +162,23 @@ impl Lane {
         self.releases.drain(..count).collect()
     }
 
-    /// All that needs renewal, and a third of the shortest lease among it.
-    pub(crate) fn renewals(&self) -> (Vec<Renew>, Option<Duration>) {
-        let renewed = self.entries.values().filter(|entry| entry.is_renewed());
-        let interval = renewed.clone().map(|entry| entry.ask.lease / 3).min();
-        (renewed.map(Entry::renewal).collect(), interval)
+    fn renewed(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().filter(|entry| entry.is_renewed())
+    }
+
+    /// All that needs renewal.
+    pub(crate) fn renewals(&self) -> Vec<Renew> {
+        self.renewed().map(Entry::renewal).collect()
+    }
+
+    /// How often to renew: a third of the shortest lease among what needs it.
+    pub(crate) fn renewal_interval(&self) -> Option<Duration> {
+        self.renewed().map(|entry| entry.ask.lease / 3).min()
     }
 
     /// What is renewed in the background could not be.
     pub(crate) fn doubt(&self) {
-        for entry in self.entries.values().filter(|entry| entry.is_renewed()) {
+        for entry in self.renewed() {
             if let Stage::Held(core) = &entry.stage {
                 core.doubt();
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::held::Held;
-use crate::error::{AcquireError, AdminError, AdoptError, CloseError, ReleaseError, RenewError};
+use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, ReleaseError, RenewError};
 use crate::handle::Handle;
 use crate::protocol::{Holder, Id, Label, Name, Operation, Reply};
 
@@ -34,6 +34,29 @@ pub(crate) enum Message {
     List { answer: Answer<Vec<Name>, AdminError> },
     /// Give everything back, and end.
     Close { answer: oneshot::Sender<Result<(), CloseError>> },
+}
+
+impl Message {
+    /// Answers in place of the engine, which has ended or is another process's.
+    pub(crate) fn refuse(self, ended: Ended) {
+        // A caller that is gone does not mind.
+        match self {
+            Self::Acquire(ask) => drop(ask.answer.send(Err(ended.into()))),
+            Self::Adopt { answer, .. } => drop(answer.send(Err(ended.into()))),
+            Self::Admin { answer, .. } => drop(answer.send(Err(ended.into()))),
+            Self::List { answer } => drop(answer.send(Err(ended.into()))),
+            // A permit that was lost by the closing knows it.
+            Self::Renew { answer, .. } if ended != Ended::Closed => {
+                drop(answer.send(Err(RenewError::Lost(ended.into()))));
+            }
+            Self::Close { answer } => drop(answer.send(match ended {
+                Ended::Closed => Ok(()),
+                Ended::Forked => Err(CloseError::Forked),
+                Ended::SessionFailed => Err(CloseError::SessionFailed),
+            })),
+            Self::Renew { .. } | Self::Cancel { .. } | Self::Release { .. } | Self::HandOver { .. } => {}
+        }
+    }
 }
 
 /// A request for a permit.

@@ -6,7 +6,7 @@
 //! - [`engine`]: what is decided, step by step, with the time as an argument; `calls`, `replies` and `lane`
 //!   are parts of it, `errand` is what is not batched.
 //! - [`thread`]: the loop that feeds it.
-//! - [`held`] and [`core`]: a permit, as the engine and its holder share it.
+//! - [`held`] and [`core`]: a permit, as the engine and its holder share it; [`watchdog`] ends one whose session is stuck.
 //!
 //! Nothing here grows without bound: the inbox has at most one message for each call in progress and each
 //! permit that was just dropped; signals, calls in flight and batches are bounded by constants.
@@ -21,26 +21,38 @@ pub(crate) mod message;
 mod replies;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod steps;
 pub(crate) mod thread;
 mod timers;
+mod watchdog;
 
 use std::collections::{HashMap, HashSet};
+use std::future::{Future as _, poll_fn};
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use self::held::Held;
 use self::message::{Ask, Message, Opening, Wait};
-use crate::error::AcquireError;
+use crate::error::{AcquireError, Ended, ReleaseError};
+use crate::process::Process;
 use crate::protocol::{Holder, Id, Label, Name, Recovery};
+use crate::store::StoreError;
 
 /// A map whose order is the same in every run, so that a simulation can be repeated. Its keys are made here or
 /// named by the program, so nobody can choose them to collide.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 type Set<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
+
+/// The longest sleep while something is held. The clocks of timers stand still while the machine is suspended, the
+/// leases don't: so soon after it wakes up, what was lost meanwhile is reported.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a session is told when it opens.
 #[derive(Debug, Clone)]
@@ -64,9 +76,29 @@ pub(crate) struct Session {
 /// What all clones share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    inbox: mpsc::UnboundedSender<Message>,
+    /// Always there, until the drop.
+    inbox: Option<mpsc::UnboundedSender<Message>>,
     asked: AtomicU64,
     config: Config,
+    /// The process that connected.
+    process: Process,
+    /// The session's thread has panicked.
+    failed: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.process.is_forked() {
+            // To close the inbox is to wake the session's thread, by locks and a descriptor of the parent's.
+            std::mem::forget(self.inbox.take());
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn note_failure(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
 }
 
 impl From<Arc<Shared>> for Session {
@@ -78,7 +110,13 @@ impl From<Arc<Shared>> for Session {
 impl Session {
     pub(crate) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<Message>) {
         let (inbox, messages) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared { inbox, asked: AtomicU64::new(0), config });
+        let shared = Arc::new(Shared {
+            inbox: Some(inbox),
+            asked: AtomicU64::new(0),
+            config,
+            process: Process::current(),
+            failed: AtomicBool::new(false),
+        });
         (Self { shared }, messages)
     }
 
@@ -86,9 +124,38 @@ impl Session {
         &self.shared
     }
 
-    /// Sends to the engine. If it has ended, the message is dropped, and with it the channel for its answer.
+    /// Sends to the engine. If it has ended, or belongs to the parent process, the message is refused here.
     pub(crate) fn send(&self, message: Message) {
-        let _ = self.shared.inbox.send(message);
+        if self.is_forked() {
+            return message.refuse(Ended::Forked);
+        }
+        let Some(inbox) = &self.shared.inbox else { return };
+        if let Err(mpsc::error::SendError(message)) = inbox.send(message) {
+            message.refuse(self.ended());
+        }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.shared.process.is_forked()
+    }
+
+    /// Why an answer does not come.
+    pub(crate) fn ended(&self) -> Ended {
+        if self.is_forked() {
+            Ended::Forked
+        } else if self.shared.failed.load(Ordering::Acquire) {
+            Ended::SessionFailed
+        } else {
+            Ended::Closed
+        }
+    }
+
+    /// The result of a release whose answer does not come. A session that was closed has given everything back.
+    pub(crate) fn not_told(&self) -> Result<(), ReleaseError> {
+        match self.ended() {
+            Ended::Closed => Ok(()),
+            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(thread_panicked())),
+        }
     }
 
     /// The name of another acquisition.
@@ -123,6 +190,11 @@ impl Session {
     }
 }
 
+/// The outcome of calls that were in flight when the session's thread panicked.
+fn thread_panicked() -> StoreError {
+    StoreError::NoAnswer { reason: AcquireError::SessionFailed.to_string() }
+}
+
 /// What somebody wants to acquire, checked.
 pub(crate) struct Wanted {
     pub(crate) holder: Option<Holder>,
@@ -145,10 +217,19 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(crate) async fn wait(mut self) -> Result<Held, AcquireError> {
-        let Some(receiver) = &mut self.receiver else { return Err(AcquireError::Closed) };
-        let result = receiver.await;
-        self.receiver = None;
-        result.unwrap_or(Err(AcquireError::Closed))
+        let Self { session, receiver: answer, .. } = &mut self;
+        let Some(receiver) = answer else { return Err(AcquireError::Closed) };
+        let result = poll_fn(|context| {
+            if session.is_forked() {
+                // The call was begun before the fork. Its answer goes to the parent.
+                return Poll::Ready(Err(session.ended().into()));
+            }
+            let received = Pin::new(&mut *receiver).poll(context);
+            received.map(|result| result.unwrap_or_else(|_| Err(session.ended().into())))
+        })
+        .await;
+        *answer = None;
+        result
     }
 
     /// What has arrived, if anything has.
@@ -161,7 +242,7 @@ impl Pending {
 
     pub(crate) fn wait_blocking(mut self) -> Result<Held, AcquireError> {
         let Some(receiver) = self.receiver.take() else { return Err(AcquireError::Closed) };
-        receiver.blocking_recv().unwrap_or(Err(AcquireError::Closed))
+        receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()))
     }
 }
 

@@ -13,6 +13,7 @@ use super::lane::{Entry, Stage};
 use super::message::{Answer, Ask, Leaving, Opening, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost, ReleaseError, RenewError};
+use crate::events::emit;
 use crate::protocol::{Acquired, Adopt, Answers, Id, Label, Name, Refusal, Released, Renewed, Reply};
 use crate::store::StoreError;
 
@@ -22,6 +23,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_m
 /// A recheck comes so much later than the time that it waits for, at most: of many sessions that wait, one
 /// comes first and does the work for all.
 const RECHECK_JITTER_MS: u64 = 20;
+
+/// How many rechecks may follow one another at once, and the pause before each that comes after them.
+const RECHECKS_AT_ONCE: u32 = 32;
+const RECHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// When an answer was asked for by our clock, and given by the server's.
 #[derive(Clone, Copy)]
@@ -118,15 +123,32 @@ impl Engine {
             lane.limit = Some(reply.limit);
         }
         if let Some(from) = reply.replaced_limit {
-            tracing::warn!(%semaphore, from, to = reply.limit, "the limit declared here has replaced the stored one");
+            emit!(
+                WARN,
+                [semaphore = semaphore.clone(), to = reply.limit],
+                %semaphore,
+                from,
+                to,
+                "the limit declared here has replaced the stored one"
+            );
         }
         match reply.recheck_ms {
-            Some(0) => lane.recheck_due = true,
+            // The store has more to reap than fits into a call.
+            Some(0) if lane.rechecked_at_once < RECHECKS_AT_ONCE => {
+                lane.rechecked_at_once += 1;
+                lane.recheck_due = true;
+            }
+            // Or its state makes no sense.
+            Some(0) => {
+                let at = now + RECHECK_PAUSE;
+                lane.recheck_at = Some(lane.recheck_at.map_or(at, |planned| planned.min(at)));
+            }
             Some(milliseconds) => {
+                lane.rechecked_at_once = 0;
                 let delay = Duration::from_millis(milliseconds + fastrand::u64(1..=RECHECK_JITTER_MS));
                 lane.recheck_at = Some(now + delay);
             }
-            None => {}
+            None => lane.rechecked_at_once = 0,
         }
     }
 
@@ -206,7 +228,14 @@ impl Engine {
             && limit != 0
             && lane.warned.replace(limit) != Some(limit)
         {
-            tracing::warn!(%semaphore, declared, limit, "another limit is in force than the one declared");
+            emit!(
+                WARN,
+                [semaphore = semaphore.clone()],
+                %semaphore,
+                declared,
+                limit,
+                "another limit is in force than the one declared"
+            );
         }
     }
 
@@ -446,7 +475,14 @@ impl Engine {
                 // Whoever waited may be gone.
                 Some(answer) => drop(answer.send(Err(ReleaseError::Store(error.clone())))),
                 None => {
-                    tracing::warn!(%semaphore, holder = %leaving.holder, %error, "not released: it ends with its lease")
+                    emit!(
+                        WARN,
+                        [semaphore = semaphore.clone(), holder = leaving.holder, error = error.clone()],
+                        %semaphore,
+                        %holder,
+                        %error,
+                        "not released: it ends with its lease"
+                    );
                 }
             }
         }

@@ -1,28 +1,30 @@
 //! The session's thread: opens the store, and feeds the engine until it is finished.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 
 use super::engine::{Call, Engine, Purpose};
 use super::message::{Answer, Message};
-use super::{Config, Session};
+use super::{Config, LONGEST_SLEEP, Session};
 use crate::clock::Moment;
-use crate::error::{AdminError, ConnectError};
+use crate::error::{AdminError, ConnectError, Ended};
+use crate::events;
 use crate::protocol::{Name, Reply};
 use crate::store::{self, SIGNALS, Signal, Store, StoreError};
-
-/// The longest sleep while something is held. The runtime's timers stand still while the machine is suspended,
-/// the leases don't: so soon after it wakes up, what was lost meanwhile is reported.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// How long one step of a list may take, and when to try again if it fails in a way that may pass.
 const LIST_PATIENCE: Duration = Duration::from_secs(3);
 const LIST_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a session that has ended waits for what its runtime still does on other threads.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The most messages taken before the calls that they lead to are made.
 const MESSAGES_AT_ONCE: usize = 1024;
@@ -36,20 +38,37 @@ pub(crate) fn start(
     prefix: String,
 ) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
     let (opened, answer) = oneshot::channel();
-    on_its_own(move || run(config, address, prefix, opened))?;
+    on_its_own(move || async {
+        let engine = run(config, address, prefix, opened).await;
+        || {
+            events::flush();
+            if let Some(mut engine) = engine {
+                engine.answer_closed();
+            }
+        }
+    })?;
     Ok(answer)
 }
 
-/// Runs a future to its end on a thread and a runtime of its own. As a task of it, for what a runtime blocks on itself
-/// is woken by a system call even by its own tasks.
-pub(crate) fn on_its_own<F: Future<Output = ()> + Send + 'static>(
-    make: impl FnOnce() -> F + Send + 'static,
-) -> Result<(), ConnectError> {
+/// Runs a future to its end on a thread and a runtime of its own, and when the runtime has ended, its result. As a task
+/// of it, for what a runtime blocks on itself is woken by a system call even by its own tasks.
+pub(crate) fn on_its_own<F, E>(make: impl FnOnce() -> F + Send + 'static) -> Result<(), ConnectError>
+where
+    F: Future<Output = E> + Send + 'static,
+    E: FnOnce() + Send + 'static,
+{
     let failed = |error: std::io::Error| ConnectError::Thread { reason: error.to_string() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     std::thread::Builder::new()
         .name("permits".into())
-        .spawn(move || runtime.block_on(async { tokio::spawn(make()).await }))
+        .spawn(move || {
+            let ended = runtime.block_on(async { tokio::spawn(make()).await });
+            // Not for ever: a name may be being looked up.
+            runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+            if let Ok(end) = ended {
+                end();
+            }
+        })
         .map_err(failed)?;
     Ok(())
 }
@@ -59,34 +78,55 @@ async fn run(
     address: store::Address,
     prefix: String,
     mut opened: oneshot::Sender<Result<Session, ConnectError>>,
-) {
+) -> Option<Engine> {
     let (signals_in, signals) = mpsc::channel(SIGNALS);
     let opening =
         store::Opening { session: config.session.clone(), prefix, lease: config.lease, signals: signals_in };
     let opening = tokio::select! {
         opening = store::open(&address, opening, config.store_timeout) => opening,
         // The caller has given up.
-        () = opened.closed() => return,
+        () = opened.closed() => return None,
     };
     let store = match opening {
         Ok(store) => store,
         Err(error) => {
             // Whoever asked may be gone.
             let _ = opened.send(Err(ConnectError::Store(error)));
-            return;
+            return None;
         }
     };
     let (session, messages) = Session::new(config.clone());
-    let engine = Engine::new(config, Arc::downgrade(session.shared()));
-    if opened.send(Ok(session)).is_ok() {
-        feed(engine, store, messages, signals).await;
+    let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
+    opened.send(Ok(session)).ok()?;
+    serve(&mut engine, store, messages, signals).await;
+    Some(engine)
+}
+
+/// Feeds the engine until it is finished. A panic ends every permit and answers every caller.
+async fn serve(
+    engine: &mut Engine,
+    store: Arc<dyn Store>,
+    mut messages: mpsc::UnboundedReceiver<Message>,
+    signals: mpsc::Receiver<Signal>,
+) {
+    let fed = AssertUnwindSafe(feed(engine, store, &mut messages, signals)).catch_unwind().await;
+    messages.close();
+    let ended = match fed {
+        Ok(()) => Ended::Closed,
+        Err(_) => {
+            engine.abandon();
+            Ended::SessionFailed
+        }
+    };
+    while let Ok(message) = messages.try_recv() {
+        message.refuse(ended);
     }
 }
 
 async fn feed(
-    mut engine: Engine,
+    engine: &mut Engine,
     store: Arc<dyn Store>,
-    mut messages: mpsc::UnboundedReceiver<Message>,
+    messages: &mut mpsc::UnboundedReceiver<Message>,
     mut signals: mpsc::Receiver<Signal>,
 ) {
     let mut in_flight = InFlight::new();
@@ -129,7 +169,7 @@ async fn feed(
                 engine.on_time(Moment::now());
             }
         }
-        take_waiting(&mut engine, &mut messages);
+        take_waiting(engine, messages);
         for answer in engine.take_listings() {
             tokio::spawn(list(store.clone(), answer, engine.store_timeout()));
         }

@@ -13,11 +13,13 @@ pub(crate) struct Timers<T> {
     made: u64,
 }
 
-impl<T> Timers<T> {
-    pub(crate) fn new() -> Self {
+impl<T> Default for Timers<T> {
+    fn default() -> Self {
         Self { set: BTreeMap::new(), made: 0 }
     }
+}
 
+impl<T> Timers<T> {
     pub(crate) fn set(&mut self, at: Moment, alarm: T) -> Key {
         self.made += 1;
         let key = (at, self.made);

@@ -7,12 +7,13 @@
 //! that were pinned, and pauses. The rest is dropped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Executing, Listing, Opening, Signal, Signals, Store};
 use crate::clock::Moment;
 use crate::model::{self, Server, State};
+use crate::process::PerProcess;
 use crate::protocol::{Command, Event, Id, Name, Reply};
 
 /// Semaphores that nobody has used for a while are looked for every so many commands.
@@ -59,10 +60,11 @@ impl MemoryStore {
     }
 }
 
-/// The memories of this process by name: those with a session, and those in which something was set that stays.
+/// The memories of this process by name: those with a session, and those in which something was set that stays. A forked
+/// child begins with none: its copies are the parent's, and may be locked.
 fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
-    static MEMORIES: LazyLock<Mutex<HashMap<String, Arc<Shared>>>> = LazyLock::new(Mutex::default);
-    MEMORIES.lock().unwrap_or_else(PoisonError::into_inner)
+    static MEMORIES: PerProcess<Mutex<HashMap<String, Arc<Shared>>>> = PerProcess::new();
+    MEMORIES.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::memory::MemoryStore;
 use self::options::{Known, Options, RECOVERY};
 use crate::error::ConnectError;
+use crate::events::emit;
 use crate::examine::Finding;
 use crate::protocol::{Command, Event, Id, Name, Recovery, Reply};
 
@@ -178,7 +179,14 @@ pub(crate) async fn open(
             },
         };
         if earlier.is_none() && !within.is_zero() {
-            tracing::warn!(store = %address, %error, ?within, "not connected yet: trying again");
+            emit!(
+                WARN,
+                [store = address.to_string(), error = error.clone(), within],
+                %store,
+                %error,
+                ?within,
+                "not connected yet: trying again"
+            );
         }
         let delay = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         if began.elapsed() + delay >= within {

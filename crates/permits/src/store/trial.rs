@@ -35,13 +35,14 @@ const SLOW: Duration = Duration::from_millis(20);
 
 /// A name that nobody has: the semaphore for a trial.
 pub(super) fn scratch() -> Name {
-    Name::new(&format!("permits-doctor-{}", new_session_id())).expect("letters and digits make a name")
+    Name::new(&format!("permits-doctor-{}", new_session_id().expect("the examination has begun with one")))
+        .expect("letters and digits make a name")
 }
 
 /// Tries everything on `semaphore`, which the caller deletes afterwards. Must be called on a runtime.
 pub(super) async fn run(address: &Address, prefix: &str, semaphore: &Name, lease: Duration) -> Vec<Finding> {
     let (signals_in, signals) = mpsc::channel(SIGNALS);
-    let session = new_session_id();
+    let session = new_session_id().expect("the examination has begun with one");
     let opening =
         Opening { session: session.clone(), prefix: prefix.to_owned(), lease: LEASE, signals: signals_in };
     let failed = |step: &str, error: StoreError| {

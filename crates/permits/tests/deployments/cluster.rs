@@ -47,6 +47,24 @@ async fn one_session_spans_all_shards() {
     assert_eq!(replayed(&recorders), 0);
 }
 
+/// Without the message the waiter would hear of it when it renews, after a third of its lease, or when the holder's
+/// lease ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_in_a_cluster_hears_of_its_grant_by_a_message() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let lease = Duration::from_secs(600);
+    for node in 0..3 {
+        let name = name_on(&cluster, node);
+        let connect =
+            async || builder(&cluster.url()).lease(lease).connect().await.expect("the cluster is up");
+        let (holder, waiter) = (connect().await, connect().await);
+        let permit = holder.semaphore(&name, 1).acquire().await.expect("it is free");
+        let next = in_line(&waiter.semaphore(&name, 1), "next").await;
+        permit.release().await.expect("it is held");
+        granted(next).await.release().await.expect("it is held");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
     let cluster = Cluster::start();

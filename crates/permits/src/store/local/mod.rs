@@ -11,6 +11,7 @@
 //! - `clock`: time that goes on while the machine sleeps, is the same in every time namespace, and ends every lease when
 //!   the machine restarts.
 //! - `watch`: how often to look for news.
+//! - `forks`: why a forked child may not open a file while its parent has one open.
 //! - `busy`, `failure`: waiting for other processes, and what may go wrong.
 //! - `examination`: what is wrong with a file.
 //!
@@ -41,16 +42,19 @@ mod clock;
 pub(super) mod examination;
 mod failure;
 mod file;
+mod forks;
 mod place;
 mod tables;
 mod watch;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use self::file::{Database, OPENING};
+use self::forks::Open;
 pub(crate) use self::place::parse;
 use self::watch::Watch;
 use super::{Executing, Listing, Opening, Signal, Signals, Store, StoreError};
@@ -64,9 +68,15 @@ const HOLDERS_FIRST: Duration = Duration::from_millis(300);
 /// How long a look waits for other processes that follow to another file too. It delays the next command.
 const FOLLOWING: Duration = Duration::from_millis(200);
 
+/// How long a session that ends waits until its file is closed, while other processes hold locks.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// A session's access to a file.
 pub(crate) struct LocalStore {
-    requests: mpsc::Sender<Request>,
+    /// Always there, until the drop.
+    requests: Option<mpsc::Sender<Request>>,
+    /// Closes when the thread has ended.
+    ended: Mutex<mpsc::Receiver<()>>,
 }
 
 /// What to do, and until when to wait for other processes.
@@ -90,6 +100,7 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 impl LocalStore {
     /// Opens the file, making it if there is none.
     pub(crate) fn open(path: &std::path::Path, opening: Opening) -> Result<Self, StoreError> {
+        let open = Open::here()?;
         let database = Database::open(path, &opening.prefix, Moment::now() + OPENING)?;
         let (requests, incoming) = mpsc::channel();
         // A new channel has room, and if the session is gone nobody minds.
@@ -97,32 +108,50 @@ impl LocalStore {
         let clerk =
             Clerk { database, session: opening.session, signals: opening.signals, watch: Watch::default() };
         // Waiting for a lock blocks, and must not hold up the session's own thread.
+        let (ending, ended) = mpsc::channel();
         std::thread::Builder::new()
             .name("permits-local".into())
-            .spawn(move || clerk.serve(&incoming))
+            .spawn(move || {
+                clerk.serve(&incoming);
+                drop((open, ending));
+            })
             .map_err(|error| StoreError::Unreachable { reason: error.to_string() })?;
-        Ok(Self { requests })
+        Ok(Self { requests: Some(requests), ended: Mutex::new(ended) })
+    }
+
+    /// If the thread has ended, the answer's channel closes.
+    fn send(&self, request: Request) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request);
+        }
+    }
+}
+
+impl Drop for LocalStore {
+    /// Waits until the file is closed, so that a program may fork when its client is; at most for [`CLOSING`].
+    fn drop(&mut self) {
+        self.requests = None;
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = ended.recv_timeout(CLOSING);
     }
 }
 
 impl Store for LocalStore {
     fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
         let (answer, receiver) = oneshot::channel();
-        // If the thread has ended, the answer's channel closes.
         let (command, deadline) = (command.clone(), deadline(patience));
-        let _ = self.requests.send(Request::Execute { command, deadline, answer });
+        self.send(Request::Execute { command, deadline, answer });
         Box::pin(answered(receiver, patience))
     }
 
     fn list(&self, patience: Duration) -> Listing<'_> {
         let (answer, receiver) = oneshot::channel();
-        let _ = self.requests.send(Request::List { deadline: deadline(patience), answer });
+        self.send(Request::List { deadline: deadline(patience), answer });
         Box::pin(answered(receiver, patience))
     }
 
     fn forget(&self, semaphore: &Name, request: &Id) {
-        let _ =
-            self.requests.send(Request::Forget { semaphore: semaphore.clone(), request: request.clone() });
+        self.send(Request::Forget { semaphore: semaphore.clone(), request: request.clone() });
     }
 }
 

@@ -25,6 +25,7 @@ use super::place::Place;
 use super::slots::{Node, Slots};
 use super::supervisor::Supervisor;
 use super::{Calling, keys, listing};
+use crate::events::emit;
 use crate::protocol::{Command, Name, Operation, Reply};
 use crate::store::{Opening, SIGNALS, Signal, Signals, StoreError};
 
@@ -128,7 +129,14 @@ impl Cluster {
                 Ok(reply) => return Ok(reply),
                 Err(Failure::Moved(to)) => {
                     let to = self.shared.address(&to, &node)?;
-                    tracing::debug!(slot, node = %to.0, port = to.1, "the slot has moved");
+                    emit!(
+                        DEBUG,
+                        [host = to.0.clone(), port = to.1],
+                        slot,
+                        node = %host,
+                        port,
+                        "the slot has moved"
+                    );
                     self.shared.lock().slots.set(slot, to);
                     self.shared.stale.notify_one();
                     ask = None;
@@ -372,7 +380,7 @@ async fn refresh(shared: Arc<Shared>) {
         loop {
             match shared.ask_for_map().await {
                 Ok((slots, _)) => shared.apply(slots).await,
-                Err(error) => tracing::debug!(%error, "no map of the cluster"),
+                Err(error) => emit!(DEBUG, [error], %error, "no map of the cluster"),
             }
             sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             if shared.is_well() {

@@ -10,6 +10,7 @@ use super::connection::connect;
 use super::place::Place;
 use super::wakeups::{Messages, Wakeups};
 use super::{errors, keys, scripts};
+use crate::events::emit;
 use crate::protocol::Id;
 use crate::store::{Opening, Signals, StoreError};
 
@@ -88,7 +89,10 @@ impl Plan {
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
         }
         if let Some(policy) = evicting_policy(&memory) {
-            tracing::warn!(
+            let (server, policy) = (server.to_string(), policy.to_owned());
+            emit!(
+                WARN,
+                [server, policy],
                 %server,
                 policy,
                 "this server may evict live semaphores when its memory is full: set maxmemory-policy noeviction"

@@ -16,6 +16,7 @@ use super::address::{Sentinels, Server};
 use super::connection::connect;
 use super::errors;
 use super::wakeups::{Messages, Wakeups};
+use crate::events::emit;
 use crate::store::StoreError;
 
 /// How long a sentinel may take to answer.
@@ -154,8 +155,10 @@ impl Watched {
                 Ok(Some(payload)) => {
                     let text = String::from_utf8_lossy(&payload);
                     if text.split(' ').next() == Some(&self.address.service) {
-                        tracing::info!(
-                            service = self.address.service,
+                        emit!(
+                            INFO,
+                            [service = self.address.service.clone()],
+                            service,
                             "the sentinels have chosen another server"
                         );
                         moved();

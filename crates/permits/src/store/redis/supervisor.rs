@@ -23,6 +23,7 @@ use super::connecting::{Backoff, Plan};
 use super::place::Place;
 use super::wakeups::{Messages, Wakeups};
 use super::{errors, scripts};
+use crate::events::emit;
 use crate::store::{Signal, StoreError};
 
 /// Two connections to one server, kept up.
@@ -301,7 +302,12 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
             backoff = Backoff::new(&plan);
         }
         if !first {
-            tracing::warn!(server = %plan.place, "{reason}; connecting again");
+            emit!(
+                WARN,
+                [server = plan.place.to_string(), reason = reason.clone()],
+                %server,
+                "{reason}; connecting again"
+            );
         }
         let connection = loop {
             if !std::mem::take(&mut first) && plan.signals.send(Signal::Down(reason.clone())).await.is_err() {
@@ -322,7 +328,7 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
             link.lock().reason = reason.clone();
             pause = true;
         };
-        tracing::info!(server = %plan.place, "connected");
+        emit!(INFO, [server = plan.place.to_string()], %server, "connected");
         link.replace(connection);
         if plan.signals.send(Signal::Up).await.is_err() {
             return;
@@ -353,7 +359,9 @@ async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<Messages
             };
             match listening {
                 Ok(messages) => break Some(messages),
-                Err(reason) => tracing::debug!(server = %plan.place, %reason, "no wake-ups yet"),
+                Err(reason) => {
+                    emit!(DEBUG, [server = plan.place.to_string(), reason], %server, %reason, "no wake-ups yet");
+                }
             }
             backoff.wait().await;
         };
@@ -393,7 +401,9 @@ async fn read(plan: &Plan, link: &Link, mut messages: Messages) {
                         }
                     }
                 }
-                Err(malformed) => tracing::warn!(reason = malformed.0, "a message that makes no sense"),
+                Err(malformed) => {
+                    emit!(WARN, [reason = malformed.0], reason, "a message that makes no sense")
+                }
             },
             Ok(None) => return,
             Err(_) => {

@@ -24,7 +24,11 @@ pub(super) async fn rights(
     in_cluster: bool,
 ) -> RedisResult<Vec<Finding>> {
     let key = &keys::keys(prefix, scratch)[0];
-    let channel = keys::channel(prefix, in_cluster.then_some(scratch), &new_session_id());
+    let channel = keys::channel(
+        prefix,
+        in_cluster.then_some(scratch),
+        &new_session_id().expect("the examination has begun with one"),
+    );
     let attempts = attempts(in_cluster, key, &channel);
     let mut pipeline = redis::pipe();
     let mut tried = Vec::new();
@@ -108,7 +112,11 @@ pub(super) async fn may_not_subscribe(
     scratch: &Name,
     in_cluster: bool,
 ) -> Option<Finding> {
-    let channel = keys::channel(prefix, in_cluster.then_some(scratch), &new_session_id());
+    let channel = keys::channel(
+        prefix,
+        in_cluster.then_some(scratch),
+        &new_session_id().expect("the examination has begun with one"),
+    );
     let verb = if in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" };
     let subscribing = async {
         let (mut wakeups, _messages) = Wakeups::connect(server, in_cluster).await?;

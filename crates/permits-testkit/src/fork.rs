@@ -1,0 +1,70 @@
+//! Children by fork(2) alone: what prefork servers and daemons do, and what exec would hide.
+//!
+//! A child has a copy of its parent's memory, the parent's descriptors, and of its threads only the one that forked. So
+//! whatever the child waits for there may never come, and every wait for a child is bounded.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::wait;
+
+/// The exit code of a child whose work panicked.
+const PANICKED: i32 = 101;
+
+/// A forked child, which is killed when this is dropped.
+#[derive(Debug)]
+pub struct Forked {
+    /// `None` once it has been waited for.
+    pid: Option<Pid>,
+}
+
+/// Forks. The child runs `work` and ends with exit code 0, or 101 if that panics; it runs no destructor of the parent's.
+///
+/// # Panics
+///
+/// If the system has no process to give.
+#[expect(unsafe_code, reason = "fork is what is tested")]
+pub fn fork(work: impl FnOnce()) -> Forked {
+    // SAFETY: the child may allocate, because glibc repairs its allocator after a fork. A lock of the parent's that it
+    // waits for is a failure of the test, which its bounded wait reports.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = catch_unwind(AssertUnwindSafe(work)).map_or(PANICKED, |()| 0);
+            // SAFETY: it ends the process.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Forked { pid: Some(Pid::from_raw(pid).expect("the system can fork")) },
+    }
+}
+
+impl Forked {
+    /// Waits up to `limit` for the end of the child. Its exit code; `None` if it runs on, or was killed.
+    pub fn wait(&mut self, limit: Duration) -> Option<i32> {
+        let mut code = None;
+        wait::until(limit, || {
+            let Some(pid) = self.pid else { return true };
+            match waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(None) => false,
+                Ok(Some((_, status))) => {
+                    code = status.exit_status();
+                    self.pid = None;
+                    true
+                }
+                Err(_) => true,
+            }
+        });
+        code
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            // Not waited for yet, so the pid is the child's.
+            let _ = kill_process(pid, Signal::KILL);
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The identity of the process, and statics that a forked child does not share with its parent.
+//!
+//! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the parent
+//! held at the fork stays locked in the child for ever, and the descriptors of the parent's connections are the
+//! child's too. So what belongs to a session notes the process that made it, and the child neither locks, nor wakes,
+//! nor writes to any of it.
+
+use std::sync::OnceLock;
+
+/// A process, by its pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// The calling process. Costs a system call.
+    pub(crate) fn current() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Whether the caller is a forked child of this process.
+    pub(crate) fn is_forked(self) -> bool {
+        self != Self::current()
+    }
+}
+
+/// A static of which each process has a value of its own: a forked child begins with a new one. The parent's value,
+/// which may be locked, stays where it is, untouched.
+pub(crate) struct PerProcess<T> {
+    first: OnceLock<Box<Node<T>>>,
+}
+
+struct Node<T> {
+    process: Process,
+    value: T,
+    /// The value of a child, in the child's memory.
+    next: OnceLock<Box<Node<T>>>,
+}
+
+impl<T: Default> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self { first: OnceLock::new() }
+    }
+
+    /// The value of the calling process.
+    pub(crate) fn get(&self) -> &T {
+        let process = Process::current();
+        let mut at = &self.first;
+        loop {
+            match at.get() {
+                Some(node) if node.process == process => return &node.value,
+                Some(node) => at = &node.next,
+                // Made before it is set, so that a fork hardly ever comes while the cell is being written.
+                None => {
+                    let node = Node { process, value: T::default(), next: OnceLock::new() };
+                    // Another thread's value, set meanwhile, serves as well.
+                    let _ = at.set(Box::new(node));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn all_threads_of_a_process_have_one_value() {
+        static VALUE: PerProcess<Mutex<u32>> = PerProcess::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| *VALUE.get().lock().expect("no thread panics") += 1);
+            }
+        });
+        assert_eq!(*VALUE.get().lock().expect("no thread panics"), 4);
+    }
+}

@@ -1,0 +1,446 @@
+//! The engine, step by step: one session, whose calls a test answers itself, at the times that the test chooses.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::engine::{Call, Engine};
+use super::held::Held;
+use super::message::{Message, Opening, Wait};
+use super::{Config, Pending, Session, Wanted};
+use crate::clock::Moment;
+use crate::error::{AcquireError, AdoptError, Lost};
+use crate::handle::Handle;
+use crate::protocol::{
+    Acquired, Answers, Event, Grant, Holder, Id, Label, Name, News, Operation, Recovery, Released, Renewed,
+    Reply,
+};
+use crate::store::{Signal, StoreError};
+
+const LEASE: Duration = Duration::from_secs(15);
+const GRANT: Grant = Grant { token: 1000, slot: 0 };
+
+struct Bench {
+    engine: Engine,
+    session: Session,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    now: Moment,
+    /// In every reply.
+    recheck_ms: Option<u64>,
+}
+
+impl Bench {
+    /// A session that is connected and has nothing.
+    fn new() -> Self {
+        let config = Config {
+            session: Id::new("session").expect("valid"),
+            label: "label".into(),
+            lease: LEASE,
+            recovery: Recovery::Off,
+            queue_max: 1000,
+            replicas: 0,
+            store_timeout: Duration::from_secs(3600),
+        };
+        let (session, inbox) = Session::new(config.clone());
+        let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
+        // Far ahead of the real clock, by which a permit that is dropped is found to be held.
+        let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
+        engine.on_signal(Signal::Up, now);
+        Self { engine, session, inbox, now, recheck_ms: None }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.engine.on_time(self.now);
+    }
+
+    fn acquire(&mut self, name: &str, lease: Duration) -> Pending {
+        let opening = Opening { limit: Some(1), require: false, declared: AtomicBool::new(false) };
+        let wanted = Wanted {
+            label: Label::default(),
+            holder: None,
+            weight: 1,
+            lease: Some(lease),
+            wait: Wait::Forever,
+            renew: true,
+            opening: Arc::new(opening),
+        };
+        self.session.acquire(Name::new(name).expect("valid"), wanted)
+    }
+
+    /// The calls that the engine makes now.
+    fn calls(&mut self) -> Vec<Call> {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.engine.on_message(message, self.now);
+        }
+        self.engine.calls(self.now)
+    }
+
+    #[track_caller]
+    fn call(&mut self) -> Call {
+        let mut calls = self.calls();
+        assert_eq!(calls.len(), 1, "calls to make");
+        calls.remove(0)
+    }
+
+    fn answer(&mut self, call: Call, answers: Answers) {
+        self.answer_at(call, 1, answers);
+    }
+
+    /// Answers as a store whose clock shows `now_us`.
+    fn answer_at(&mut self, call: Call, now_us: u64, answers: Answers) {
+        let reply = Reply {
+            now_us,
+            sequence: 1,
+            recheck_ms: self.recheck_ms,
+            limit: 1,
+            limit_version: 1,
+            pinned: false,
+            recovering_ms: 0,
+            replaced_limit: None,
+            answers,
+        };
+        self.engine.on_return(call, Ok(reply), self.now);
+    }
+
+    #[track_caller]
+    fn no_answer(&mut self, call: Call) {
+        self.engine.on_return(call, Err(StoreError::NoAnswer { reason: "lost".into() }), self.now);
+        assert!(self.calls().is_empty(), "nothing is tried again at once");
+    }
+
+    /// A message about a request of this call.
+    fn push(&mut self, (name, holder, request): &(Name, Holder, Id), news: News) {
+        let (semaphore, holder, request) = (name.clone(), holder.clone(), request.clone());
+        let session = self.engine.session_id().clone();
+        self.engine.on_signal(Signal::Event(Event { session, semaphore, holder, request, news }), self.now);
+    }
+
+    /// A permit.
+    #[track_caller]
+    fn held(&mut self, name: &str, lease: Duration) -> Held {
+        let mut pending = self.acquire(name, lease);
+        let call = self.call();
+        self.answer(call, granted());
+        taken(&mut pending)
+    }
+
+    /// A place in line.
+    #[track_caller]
+    fn waiting(&mut self, name: &str) -> (Pending, (Name, Holder, Id)) {
+        let pending = self.acquire(name, LEASE);
+        let call = self.call();
+        let asked = asked(&call);
+        self.answer(call, waiting());
+        assert!(self.calls().is_empty(), "it waits");
+        (pending, asked)
+    }
+}
+
+fn granted() -> Answers {
+    Answers::Acquire(vec![Acquired::Granted(GRANT)])
+}
+
+fn waiting() -> Answers {
+    Answers::Acquire(vec![Acquired::Waiting { position: 0 }])
+}
+
+fn renewed(renewed: Renewed) -> Answers {
+    Answers::Renew(vec![renewed])
+}
+
+#[track_caller]
+fn taken(pending: &mut Pending) -> Held {
+    pending.try_take().expect("it is answered").expect("it is granted")
+}
+
+#[track_caller]
+fn asked(call: &Call) -> (Name, Holder, Id) {
+    let Operation::Acquire { requests, .. } = &call.command.operation else { panic!("{:?}", call.command) };
+    (call.command.semaphore.clone(), requests[0].holder.clone(), requests[0].request.clone())
+}
+
+#[track_caller]
+fn assert_releases(call: &Call, (name, holder, request): &(Name, Holder, Id)) {
+    let Operation::Release(releases) = &call.command.operation else { panic!("{:?}", call.command) };
+    assert_eq!((&call.command.semaphore, releases.len()), (name, 1));
+    assert_eq!((&releases[0].holder, &releases[0].request), (holder, request));
+}
+
+fn is_renewal(call: &Call) -> bool {
+    matches!(call.command.operation, Operation::Renew(_))
+}
+
+/// Until a hundredth of the lease before its end, counted from before the request, whatever the reply took.
+#[test]
+fn a_permit_is_held_until_1_percent_before_the_end_of_a_lease_that_began_with_the_request() {
+    let day = Duration::from_secs(24 * 60 * 60);
+    for lease in [Duration::from_millis(600), LEASE, Duration::from_secs(600), day] {
+        let margin = (lease / 100).max(Duration::from_millis(5));
+        let late = lease / 6;
+        let mut bench = Bench::new();
+        let mut pending = bench.acquire("a", lease);
+        let (call, sent) = (bench.call(), bench.now);
+        bench.pass(late);
+        bench.answer(call, granted());
+        let held = taken(&mut pending);
+        assert_eq!(held.core.deadline(bench.now), Some(sent + (lease - margin)), "granted, {lease:?}");
+        assert!(bench.calls().is_empty(), "it is renewed later");
+        bench.pass(lease / 3);
+        let (call, sent) = (bench.call(), bench.now);
+        bench.pass(late);
+        bench.answer(call, renewed(Renewed::Held));
+        assert_eq!(held.core.deadline(bench.now), Some(sent + (lease - margin)), "renewed, {lease:?}");
+    }
+}
+
+#[test]
+fn a_grant_that_no_caller_waits_for_is_given_back() {
+    let mut bench = Bench::new();
+    let (pending, asked) = bench.waiting("a");
+    drop(pending);
+    let release = bench.call();
+    assert_releases(&release, &asked);
+    bench.answer(release, Answers::Release(vec![Released::Unknown]));
+    // As by an acquisition that was delayed on its way.
+    bench.push(&asked, News::Granted(GRANT));
+    assert_releases(&bench.call(), &asked);
+}
+
+#[test]
+fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
+    let mut bench = Bench::new();
+    let (mut pending, (name, holder, request)) = bench.waiting("a");
+    let other = Holder::new("label/other.0").expect("valid");
+    let foreign = Id::new("session-2.0").expect("valid");
+    for news in [News::Granted(GRANT), News::Revoked("no".into()), News::Refused] {
+        bench.push(&(name.clone(), other.clone(), request.clone()), news.clone());
+        bench.push(&(name.clone(), other.clone(), foreign.clone()), news);
+    }
+    assert!(pending.try_take().is_none(), "it is another holder's");
+    assert!(bench.calls().is_empty(), "what is another session's is not given back");
+    bench.push(&(name, holder, request), News::Granted(GRANT));
+    taken(&mut pending);
+}
+
+#[test]
+fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
+    for answered in [true, false] {
+        let mut bench = Bench::new();
+        let mut pending = bench.acquire("a", LEASE);
+        let first = bench.call();
+        let asked = asked(&first);
+        bench.no_answer(first);
+        bench.pass(Duration::from_secs(1));
+        let second = bench.call();
+        bench.push(&asked, News::Revoked("by an operator".into()));
+        let revoked = AcquireError::Revoked { reason: "by an operator".into() };
+        assert_eq!(pending.try_take().expect("it is answered at once").map(drop), Err(revoked));
+        assert!(bench.calls().is_empty(), "the call in flight counts");
+        // The second finds nothing in the store, and is granted.
+        if answered {
+            bench.answer(second, granted());
+        } else {
+            bench.no_answer(second);
+        }
+        bench.pass(Duration::from_secs(1));
+        assert_releases(&bench.call(), &asked);
+    }
+}
+
+#[test]
+fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
+    let mut bench = Bench::new();
+    let (mut pending, asked) = bench.waiting("a");
+    bench.push(&asked, News::Revoked("no".into()));
+    assert!(matches!(pending.try_take(), Some(Err(AcquireError::Revoked { .. }))));
+    let held = bench.held("b", LEASE);
+    let holder = (held.core.semaphore.clone(), held.core.holder.clone(), held.core.request.clone());
+    bench.push(&holder, News::Revoked("no".into()));
+    assert_eq!(held.core.reason(), Some(Lost::Revoked { reason: "no".into() }));
+    assert!(bench.calls().is_empty());
+}
+
+/// A store may ask for a recheck at once whenever it has more to reap than fits into a call; and one whose state
+/// makes no sense, for ever.
+#[test]
+fn rechecks_at_once_are_bounded() {
+    let mut bench = Bench::new();
+    bench.recheck_ms = Some(0);
+    let held = bench.held("a", LEASE);
+    let mut calls = 0;
+    let end = bench.now + Duration::from_secs(10);
+    while bench.now < end {
+        let made = bench.calls();
+        calls += made.len();
+        for call in made {
+            let Operation::Renew(renewals) = &call.command.operation else { panic!("{:?}", call.command) };
+            let answers = renewals.iter().map(|_| Renewed::Held).collect();
+            bench.answer(call, Answers::Renew(answers));
+        }
+        bench.pass(Duration::from_millis(1));
+    }
+    assert!((32..=150).contains(&calls), "{calls} calls in 10 s");
+    assert!(held.core.deadline(bench.now).is_some());
+}
+
+#[test]
+fn a_waiter_asks_again_when_the_store_said() {
+    let mut bench = Bench::new();
+    bench.recheck_ms = Some(700);
+    let (_pending, _) = bench.waiting("a");
+    bench.pass(Duration::from_millis(699));
+    assert!(bench.calls().is_empty(), "not before");
+    bench.pass(Duration::from_millis(22));
+    assert!(is_renewal(&bench.call()));
+}
+
+/// The longest time between two renewals of `name` within two minutes.
+fn longest_gap(bench: &mut Bench, name: &str) -> Duration {
+    let (mut last, mut longest) = (bench.now, Duration::ZERO);
+    let end = bench.now + Duration::from_secs(120);
+    while bench.now < end {
+        for call in bench.calls() {
+            let Operation::Renew(renewals) = &call.command.operation else { panic!("{:?}", call.command) };
+            if call.command.semaphore.as_str() == name {
+                longest = longest.max(bench.now.since(last));
+                last = bench.now;
+            }
+            let answers = renewals.iter().map(|_| Renewed::Held).collect();
+            bench.answer(call, Answers::Renew(answers));
+        }
+        bench.pass(Duration::from_millis(100));
+    }
+    longest.max(bench.now.since(last))
+}
+
+#[test]
+fn a_long_lease_is_renewed_every_10_s_while_anything_else_is_renewed() {
+    for short in [Duration::from_millis(300), LEASE, Duration::from_secs(29)] {
+        let mut bench = Bench::new();
+        let long = bench.held("long", Duration::from_secs(24 * 60 * 60));
+        let other = bench.held("short", short);
+        let gap = longest_gap(&mut bench, "long");
+        assert!(gap <= Duration::from_millis(10_100), "{gap:?} between two renewals, beside {short:?}");
+        assert!(gap >= Duration::from_secs(4), "no more often than that, beside {short:?}: {gap:?}");
+        drop(other);
+        let release = bench.call();
+        bench.answer(release, Answers::Release(vec![Released::Held]));
+        assert_eq!(
+            longest_gap(&mut bench, "long"),
+            Duration::from_secs(120),
+            "alone, not within two minutes"
+        );
+        drop(long);
+    }
+}
+
+#[test]
+fn everything_is_renewed_at_once_after_a_reconnection() {
+    let mut bench = Bench::new();
+    let _held = [bench.held("a", LEASE), bench.held("b", Duration::from_secs(24 * 60 * 60))];
+    let (_pending, _) = bench.waiting("c");
+    bench.engine.on_signal(Signal::Down(StoreError::Unreachable { reason: "cut".into() }), bench.now);
+    assert!(bench.calls().is_empty());
+    bench.engine.on_signal(Signal::Up, bench.now);
+    let calls = bench.calls();
+    assert!(calls.iter().all(is_renewal));
+    let mut names: Vec<_> = calls.iter().map(|call| call.command.semaphore.as_str().to_owned()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+/// Of a place in line that was lost, and asked for again: its grant is not held any more.
+#[test]
+fn a_late_message_of_an_earlier_grant_is_not_believed() {
+    let mut bench = Bench::new();
+    let (mut pending, asked) = bench.waiting("a");
+    bench.pass(LEASE / 3);
+    let renewal = bench.call();
+    bench.answer_at(renewal, 2000, renewed(Renewed::Lost));
+    let again = bench.call();
+    bench.answer_at(again, 2001, waiting());
+    bench.push(&asked, News::Granted(Grant { token: 1999, slot: 0 }));
+    assert!(pending.try_take().is_none(), "the store has forgotten that grant");
+    bench.push(&asked, News::Granted(Grant { token: 2002, slot: 0 }));
+    taken(&mut pending);
+}
+
+#[test]
+fn a_release_sent_again_after_no_answer_is_no_loss() {
+    let mut bench = Bench::new();
+    let mut released = bench.held("a", LEASE).release().expect("it is held");
+    let call = bench.call();
+    bench.no_answer(call);
+    bench.pass(Duration::from_secs(1));
+    let again = bench.call();
+    bench.answer(again, Answers::Release(vec![Released::Unknown]));
+    assert_eq!(released.try_recv().expect("it is answered"), Ok(()), "the first may have released it");
+}
+
+#[test]
+fn an_acquisition_cancelled_while_its_call_is_in_flight_is_given_back() {
+    for answers in [granted(), waiting()] {
+        let mut bench = Bench::new();
+        let pending = bench.acquire("a", LEASE);
+        let call = bench.call();
+        let asked = asked(&call);
+        drop(pending);
+        assert!(bench.calls().is_empty(), "its outcome is not known yet");
+        bench.answer(call, answers);
+        assert_releases(&bench.call(), &asked);
+    }
+}
+
+/// An adoption that the store answers when the client is closing already: the permit was once handed out all the
+/// same, by an engine that then ended and renewed nothing.
+#[test]
+fn an_adoption_answered_while_closing_is_given_back() {
+    let mut bench = Bench::new();
+    let handle: Handle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let (answer, mut adopted) = oneshot::channel();
+    let request = bench.session.new_request();
+    bench.session.send(Message::Adopt { handle: Box::new(handle.clone()), request: request.clone(), answer });
+    let call = bench.call();
+
+    let (answer, mut closed) = oneshot::channel();
+    bench.engine.on_message(Message::Close { answer }, bench.now);
+    bench.answer(call, Answers::Adopt(true));
+    assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Closed))));
+    let release = bench.call();
+    assert_releases(&release, &(handle.semaphore, handle.holder, request));
+    bench.engine.answer_closed();
+    assert!(closed.try_recv().is_err(), "it is not closed before the store has been told");
+    bench.answer(release, Answers::Release(vec![Released::Held]));
+    assert!(bench.calls().is_empty());
+    bench.engine.answer_closed();
+    assert!(matches!(closed.try_recv(), Ok(Ok(()))));
+}
+
+/// A call that was given up on may still arrive, after the one sent in its place has been answered. A grant that it
+/// leads to was once dated from a third call, which was sent later and had no answer: later than the store does.
+#[test]
+fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
+    let mut bench = Bench::new();
+    let mut pending = bench.acquire("a", LEASE);
+    let late = bench.call();
+    let asked = asked(&late);
+    bench.no_answer(late);
+    bench.pass(Duration::from_secs(1));
+    let again = bench.call();
+    bench.answer_at(again, 1, waiting());
+    assert!(bench.calls().is_empty(), "it waits");
+    bench.pass(LEASE / 3);
+    let (renewal, renewed_at) = (bench.call(), bench.now);
+    bench.answer_at(renewal, 2, renewed(Renewed::Lost));
+
+    // The late call arrives, and is granted; then a third one is sent.
+    bench.pass(Duration::from_secs(2));
+    let _unanswered = bench.call();
+    bench.push(&asked, News::Granted(Grant { token: 3, slot: 0 }));
+    let held = taken(&mut pending);
+    let deadline = held.core.deadline(bench.now).expect("it is still good");
+    assert!(deadline <= renewed_at + LEASE, "the store may have granted it as early as at the renewal");
+}

@@ -1,0 +1,102 @@
+//! The watchdog: ends a permit at its deadline when nothing else does.
+//!
+//! The session's thread ends its permits itself. It may be stuck, in a subscriber's lock or a waker of the program, or
+//! stopped by a panic hook that blocks; then a task that awaits the loss would wait for ever. So the first such task
+//! of a process starts one thread, which knows the permits whose loss is awaited and their deadlines. It asks nothing
+//! of any session and of no runtime.
+//!
+//! A permit extended meanwhile is looked at again at its new deadline.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::LONGEST_SLEEP;
+use super::core::Core;
+use super::timers::{Key, Timers};
+use crate::clock::Moment;
+use crate::process::PerProcess;
+
+static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
+
+#[derive(Default)]
+struct Watchdog {
+    watched: Mutex<Watched>,
+    sooner: Condvar,
+}
+
+#[derive(Default)]
+struct Watched {
+    deadlines: Timers<Weak<Core>>,
+    running: bool,
+    /// When the thread wakes; `None` while it sleeps without a limit.
+    wakes_at: Option<Moment>,
+}
+
+/// Watches a permit until the key is [forgotten](forget), or the permit has ended.
+pub(super) fn watch(core: &Arc<Core>, deadline: Moment) {
+    let watchdog = WATCHDOG.get();
+    let mut watched = watchdog.lock();
+    let mut key = core.watch.lock().unwrap_or_else(PoisonError::into_inner);
+    if key.is_some() {
+        return;
+    }
+    *key = Some(watched.deadlines.set(deadline, Arc::downgrade(core)));
+    drop(key);
+    if !watched.running {
+        let thread = std::thread::Builder::new().name("permits-watchdog".into());
+        // Without a thread to be had, the session's own is left; the next permit tries again.
+        watched.running = thread.spawn(|| WATCHDOG.get().run()).is_ok();
+    }
+    if watched.wakes_at.is_none_or(|at| deadline < at) {
+        watchdog.sooner.notify_one();
+    }
+}
+
+/// Forgets a permit.
+pub(super) fn forget(key: Key) {
+    WATCHDOG.get().lock().deadlines.remove(Some(key));
+}
+
+impl Watchdog {
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            let due = self.next();
+            let Some(core) = due.upgrade() else { continue };
+            // Under no lock: this may run the wakers of the program. One that panics harms no other permit.
+            let looked = catch_unwind(AssertUnwindSafe(|| core.deadline(Moment::now())));
+            let mut watched = self.lock();
+            let mut key = core.watch.lock().unwrap_or_else(PoisonError::into_inner);
+            *key = match looked {
+                Ok(Some(extended)) => Some(watched.deadlines.set(extended, Arc::downgrade(&core))),
+                Ok(None) | Err(_) => None,
+            };
+            drop((key, watched));
+            // Perhaps the last one: the drop of a permit takes the lock.
+            drop(core);
+        }
+    }
+
+    /// Waits for the next deadline that has passed.
+    fn next(&self) -> Weak<Core> {
+        let mut watched = self.lock();
+        loop {
+            let now = Moment::now();
+            if let Some(core) = watched.deadlines.due(now) {
+                return core;
+            }
+            // The condition's clock stands still while the machine is suspended, the leases don't.
+            let sleep = watched.deadlines.next().map(|at| at.since(now).min(LONGEST_SLEEP));
+            watched.wakes_at = sleep.map(|sleep| now + sleep);
+            watched = match sleep {
+                Some(sleep) => {
+                    self.sooner.wait_timeout(watched, sleep).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.sooner.wait(watched).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}

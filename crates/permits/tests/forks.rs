@@ -1,0 +1,272 @@
+//! Programs that fork: a master that has used the library before it forks its workers, and one that forks with a client
+//! open.
+//!
+//! A forked child has a copy of the master's memory. So each test starts its own executable again as the master, which
+//! forks real children from there; what they see, they write to the standard output that they share, line by line.
+
+use std::env;
+use std::future::Future as _;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::process::{Command, Stdio};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use permits::blocking::{Client, Permit as BlockingPermit};
+use permits::{
+    AcquireError, AdminError, AdoptError, Client as AsyncClient, CloseError, ConnectError, Lost, Permit,
+    Recovery, ReleaseError, RenewError, Standing, StoreError,
+};
+use permits_testkit::fork::fork;
+use permits_testkit::history::now;
+use permits_testkit::{Guard, Server};
+
+const SCENE: &str = "PERMITS_FORKS_SCENE";
+const URL: &str = "PERMITS_FORKS_URL";
+
+/// More than anything here should take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a child that is told at once may take to say so.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+const LEASE: Duration = Duration::from_millis(1500);
+
+/// Not a test: the others start this executable again with this name, as a master.
+#[test]
+#[ignore = "the other tests start it, as a process of its own"]
+fn master_process() {
+    let Ok(scene) = env::var(SCENE) else { return };
+    let url = env::var(URL).expect("the test sets both");
+    match scene.as_str() {
+        "workers" => workers(&url, None),
+        "workers of one label" => workers(&url, Some("worker")),
+        "open" => open(&url),
+        "open, asynchronous" => open_async(&url),
+        "anew beside an open client" => anew(&url),
+        other => panic!("no scene {other:?}"),
+    }
+}
+
+/// Runs a scene to its end, and returns the lines that its processes wrote with this mark.
+#[track_caller]
+fn master(scene: &str, url: &str) -> Vec<Vec<String>> {
+    let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
+    command
+        .args(["master_process", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(SCENE, scene)
+        .env(URL, url)
+        .stdout(Stdio::piped());
+    let mut process = Guard::spawn(&mut command);
+    let lines = process.lines();
+    let mut told = Vec::new();
+    while let Some(line) = lines.next_line(LIMIT) {
+        match line.strip_prefix("forks ") {
+            Some(fields) => told.push(fields.split(' ').map(str::to_owned).collect()),
+            None => println!("{line}"),
+        }
+    }
+    let status = process.wait_timeout(LIMIT).expect("the master ends");
+    assert!(status.success(), "{scene}: {status}; it told {told:?}");
+    told
+}
+
+/// Writes a line past the lock of standard output, which a thread of the parent may hold.
+fn tell(line: &str) {
+    let output = std::io::stdout().as_fd().try_clone_to_owned().expect("standard output is open");
+    std::fs::File::from(output).write_all(format!("\nforks {line}\n").as_bytes()).expect("the test reads it");
+}
+
+fn connect(url: &str, label: Option<&str>) -> Result<Client, ConnectError> {
+    let builder = AsyncClient::builder(url).lease(LEASE).recovery(Recovery::Off);
+    Client::connect_with(match label {
+        Some(label) => builder.label(label),
+        None => builder,
+    })
+}
+
+/// Connects, closes, and forks three workers that each connect a client of their own.
+fn workers(url: &str, label: Option<&str>) {
+    let client = connect(url, label).expect("the store is there");
+    client.semaphore("forked", 1).acquire().expect("it is free").release().expect("it is held");
+    client.close().expect("the store is told");
+    let mut workers: Vec<_> = (0..3).map(|_| fork(|| worker(url, label))).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.wait(LIMIT), Some(0), "a worker");
+    }
+}
+
+fn worker(url: &str, label: Option<&str>) {
+    let client = connect(url, label).expect("the store is there");
+    let permit = client.semaphore("forked", 1).acquire().expect("its turn comes");
+    let began = now();
+    // Longer than a renewal interval, so that every wake-up has come.
+    assert_eq!(permit.lost_within(LEASE * 2 / 3), None, "it holds");
+    tell(&format!("{began} {} {} {}", now(), permit.token(), permit.holder()));
+    permit.release().expect("it is held");
+    client.close().expect("the store is told");
+}
+
+#[track_caller]
+fn assert_one_at_a_time(mut told: Vec<Vec<String>>) {
+    assert_eq!(told.len(), 3, "{told:?}");
+    told.sort();
+    for pair in told.windows(2) {
+        assert!(pair[0][1] <= pair[1][0], "two held at once: {told:?}");
+        assert!(pair[0][2] < pair[1][2], "tokens rise: {told:?}");
+        assert_ne!(pair[0][3], pair[1][3], "holders differ: {told:?}");
+    }
+}
+
+#[test]
+fn workers_forked_after_the_masters_client_was_closed_hold_one_at_a_time() {
+    let server = Server::start();
+    assert_one_at_a_time(master("workers", &server.url()));
+}
+
+#[test]
+fn workers_forked_with_one_label_hold_one_at_a_time() {
+    let server = Server::start();
+    assert_one_at_a_time(master("workers of one label", &server.url()));
+}
+
+#[test]
+fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
+    let directory = tempfile::tempdir().expect("there is room");
+    assert_one_at_a_time(master("workers", &format!("local:{}/file.db", directory.path().display())));
+}
+
+/// Forks with a client open and a permit held. The child is told at once, by every operation; the parent goes on.
+fn open(url: &str) {
+    let client = connect(url, None).expect("the store is there");
+    let semaphore = client.semaphore("open", 1);
+    let permit = semaphore.acquire().expect("it is free");
+    let mut child = fork(|| told_that_it_is_forked(&client, &permit));
+    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+
+    assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
+    let seen = semaphore.inspect().expect("the client works");
+    assert_eq!(seen.holders.len(), 1, "{seen:?}");
+    assert_eq!(seen.holders[0].token, permit.token());
+    permit.release().expect("it is held");
+    semaphore.acquire().expect("it is free").release().expect("it is held");
+    client.close().expect("the store is told");
+}
+
+fn told_that_it_is_forked(client: &Client, permit: &BlockingPermit) {
+    let semaphore = client.semaphore("open", 1);
+    assert_eq!(semaphore.acquire().err(), Some(AcquireError::Forked));
+    assert_eq!(semaphore.try_acquire().err(), Some(AcquireError::Forked));
+    assert_eq!(semaphore.set_limit(2), Err(AdminError::Forked));
+    assert_eq!(semaphore.revoke(permit.holder(), "by the child"), Err(AdminError::Forked));
+    assert_eq!(semaphore.inspect(), Err(AdminError::Forked));
+    assert_eq!(client.list(), Err(AdminError::Forked));
+    let handle = "permits1:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
+    assert_eq!(client.adopt(&handle).err(), Some(AdoptError::Forked));
+    assert_eq!(client.clone().close(), Err(CloseError::Forked));
+
+    assert!(!permit.is_held());
+    assert_eq!((permit.standing(), permit.remaining()), (Standing::Lost, Duration::ZERO));
+    assert_eq!(permit.renew(), Err(RenewError::Lost(Lost::Forked)));
+    assert_eq!(permit.lost_within(LIMIT), Some(Lost::Forked));
+}
+
+/// As [`open`], by the async API, and with what consumes a permit. At last the child drops all that is of the session.
+fn open_async(url: &str) {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is one");
+    let master = runtime();
+    let builder = AsyncClient::builder(url).lease(LEASE).recovery(Recovery::Off);
+    let client = master.block_on(builder.connect()).expect("the store is there");
+    let semaphore = client.semaphore("several", 4);
+    let permits = [(); 4].map(|()| master.block_on(semaphore.acquire()).expect("it is free"));
+    let waiting = semaphore.clone();
+    let mut waiting = Box::pin(async move { waiting.acquire().await });
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // Of the fork each process has a copy, to take it from.
+    let mut session = Some((client, semaphore, permits, waiting));
+    let mut child = fork(|| {
+        let (client, semaphore, [lost, released, handed_over, dropped], waiting) =
+            session.take().expect("the child has a copy");
+        runtime().block_on(async {
+            assert_eq!(waiting.await.err(), Some(AcquireError::Forked), "begun before the fork");
+            assert_eq!(lost.lost().await, Lost::Forked);
+            assert_eq!(lost.run(std::future::pending::<()>()).await, Err(Lost::Forked));
+            assert!(lost.cancellation_token().is_cancelled());
+            assert_eq!(released.release().await, Err(ReleaseError::Lost(Lost::Forked)));
+            assert_eq!(handed_over.hand_over().await, Err(RenewError::Lost(Lost::Forked)));
+        });
+        drop((lost, dropped, semaphore, client));
+    });
+    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    let (_client, semaphore, permits, waiting) = session.take().expect("the parent has its own");
+    assert!(permits.iter().all(Permit::is_held));
+    master.block_on(async {
+        let seen = semaphore.inspect().await.expect("the client works");
+        assert_eq!((seen.held, seen.waiting), (4, 1));
+        let [released, ..] = permits;
+        released.release().await.expect("it is held");
+        drop(waiting.await.expect("it is handed on"));
+    });
+}
+
+#[test]
+fn a_child_forked_with_an_open_client_is_told_so_by_every_operation() {
+    let server = Server::start();
+    master("open", &server.url());
+}
+
+#[test]
+fn a_child_forked_with_an_open_memory_is_told_so_by_every_operation() {
+    master("open", "memory:");
+    master("open, asynchronous", "memory:");
+}
+
+#[test]
+fn a_child_forked_with_an_open_file_is_told_so_by_every_operation() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let url = format!("local:{}/file.db", directory.path().display());
+    master("open", &url);
+    master("open, asynchronous", &url);
+}
+
+#[test]
+fn a_child_forked_with_an_open_client_is_told_so_by_every_future() {
+    let server = Server::start();
+    master("open, asynchronous", &server.url());
+}
+
+/// Connects anew in a child while the parent's client is open.
+fn anew(url: &str) {
+    let client = connect(url, None).expect("the store is there");
+    let permit = client.semaphore("anew", 1).acquire().expect("it is free");
+    let mut child = fork(|| match connect(url, None) {
+        Ok(own) => {
+            let tried = own.semaphore("anew", 1).try_acquire();
+            tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));
+        }
+        Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),
+        Err(other) => panic!("{other}"),
+    });
+    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    assert!(permit.is_held());
+    permit.release().expect("it is held");
+}
+
+#[test]
+fn a_client_connected_in_a_child_is_one_of_its_own() {
+    let server = Server::start();
+    assert_eq!(master("anew beside an open client", &server.url()), [["NoPermits"]]);
+}
+
+#[test]
+fn the_memory_of_a_child_is_its_own() {
+    assert_eq!(master("anew beside an open client", "memory:"), [["granted"]]);
+}
+
+#[test]
+fn a_child_is_refused_a_local_store_that_its_parent_has_open() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let url = format!("local:{}/file.db", directory.path().display());
+    assert_eq!(master("anew beside an open client", &url), [["refused"]]);
+}

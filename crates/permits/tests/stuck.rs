@@ -1,0 +1,287 @@
+//! Programs that hold up the library's threads: subscribers and wakers that block or panic. No loss comes later for
+//! that, no renewal, no grant.
+//!
+//! A subscriber is the whole process's, so there is one here, which behaves as the test that runs says.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use permits::{AcquireError, Client, CloseError, Lost, Recovery, ReleaseError, RenewError, Standing};
+use permits_testkit::{Server, wait};
+
+const LEASE: Duration = Duration::from_millis(900);
+
+/// More than anything here should take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What a subscriber does with an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behaviour {
+    Nothing,
+    Block,
+    Panic,
+}
+
+static BEHAVIOUR: (Mutex<Behaviour>, Condvar) = (Mutex::new(Behaviour::Nothing), Condvar::new());
+static EVENTS: AtomicUsize = AtomicUsize::new(0);
+/// How many events were dropped, as told.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+struct Subscriber;
+
+impl tracing::Subscriber for Subscriber {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        if !event.metadata().target().starts_with("permits") {
+            return;
+        }
+        EVENTS.fetch_add(1, Ordering::SeqCst);
+        event.record(&mut Dropped);
+        let mut behaviour = lock(&BEHAVIOUR.0);
+        while *behaviour == Behaviour::Block {
+            behaviour = BEHAVIOUR.1.wait(behaviour).unwrap_or_else(PoisonError::into_inner);
+        }
+        let panics = *behaviour == Behaviour::Panic;
+        drop(behaviour);
+        assert!(!panics, "a subscriber that panics");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+struct Dropped;
+
+impl tracing::field::Visit for Dropped {
+    fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+
+    fn record_u64(&mut self, field: &tracing::field::Field, value: u64) {
+        if field.name() == "dropped" {
+            DROPPED.fetch_add(value, Ordering::SeqCst);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The subscriber behaves so until this is dropped.
+struct Behaving {
+    _alone: MutexGuard<'static, ()>,
+    events_before: usize,
+}
+
+impl Behaving {
+    fn begin(behaviour: Behaviour) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = lock(&ALONE);
+        // Lost only to another test that does the same.
+        let _ = tracing::subscriber::set_global_default(Subscriber);
+        *lock(&BEHAVIOUR.0) = behaviour;
+        Self { _alone, events_before: EVENTS.load(Ordering::SeqCst) }
+    }
+
+    #[track_caller]
+    fn assert_reached(&self, events: usize) {
+        let reached = || EVENTS.load(Ordering::SeqCst) >= self.events_before + events;
+        assert!(wait::until(LIMIT, reached), "the subscriber was not reached {events} times");
+    }
+}
+
+impl Drop for Behaving {
+    fn drop(&mut self) {
+        *lock(&BEHAVIOUR.0) = Behaviour::Nothing;
+        BEHAVIOUR.1.notify_all();
+    }
+}
+
+/// Wakes a thread, as executors without a runtime do.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread, without a runtime; `None` if it is not ready within [`LIMIT`].
+fn block_on<F: Future>(future: F) -> Option<F::Output> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(output);
+        }
+        thread::park_timeout(end.saturating_duration_since(Instant::now()));
+    }
+    None
+}
+
+async fn connect(url: &str, lease: Duration) -> Client {
+    let builder = Client::builder(url).lease(lease).recovery(Recovery::Off);
+    builder.connect().await.expect("the store is there")
+}
+
+/// Holds, is renewed, hands on and loses as ever.
+fn assert_undisturbed() {
+    let server = Server::start();
+    let all_went_well = block_on(async {
+        let client = connect(&server.url(), LEASE).await;
+        let semaphore = client.semaphore("stuck", 1);
+        let permit = semaphore.acquire().await.expect("it is free");
+        let until = Instant::now() + 3 * LEASE;
+        let held = poll_fn(|_| if Instant::now() < until { Poll::Pending } else { Poll::Ready(()) });
+        let waker = thread::current();
+        thread::spawn(move || {
+            thread::sleep(3 * LEASE);
+            waker.unpark();
+        });
+        permit.run(held).await.expect("it is renewed");
+        let mut next = Box::pin(semaphore.acquire());
+        let released = poll_fn(|context| {
+            assert!(next.as_mut().poll(context).is_pending(), "it is held");
+            Poll::Ready(permit.is_held())
+        });
+        assert!(released.await);
+        permit.release().await.expect("it is held");
+        let permit = next.await.expect("it is handed on");
+        server.kill();
+        assert_eq!(permit.lost().await, Lost::Expired);
+    });
+    assert!(all_went_well.is_some(), "not within {LIMIT:?}");
+}
+
+#[test]
+fn a_subscriber_that_blocks_delays_no_renewal_no_grant_and_no_loss() {
+    let behaving = Behaving::begin(Behaviour::Block);
+    assert_undisturbed();
+    behaving.assert_reached(1);
+}
+
+#[test]
+fn a_subscriber_that_panics_delays_no_renewal_no_grant_and_no_loss() {
+    let behaving = Behaving::begin(Behaviour::Panic);
+    assert_undisturbed();
+    behaving.assert_reached(4);
+}
+
+#[test]
+fn events_beyond_the_bound_of_the_queue_are_dropped_and_counted() {
+    let behaving = Behaving::begin(Behaviour::Block);
+    let granted = block_on(async {
+        let client = connect("memory:dropped", LEASE).await;
+        let semaphore = client.semaphore("dropped", 1);
+        // Each makes an event.
+        for _ in 0..1200 {
+            semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+        }
+    });
+    assert!(granted.is_some(), "not within {LIMIT:?}");
+    drop(behaving);
+    // One is with the subscriber, 1024 wait.
+    assert!(wait::until(LIMIT, || DROPPED.load(Ordering::SeqCst) >= 175), "{DROPPED:?}");
+}
+
+/// A waker that does this to the thread that wakes it.
+struct Trap {
+    sprung: Mutex<bool>,
+    trap: fn(),
+}
+
+impl Wake for Trap {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.sprung) = true;
+        (self.trap)();
+    }
+}
+
+/// Has the session's thread wake such a waker. Returns the acquisition.
+fn spring(client: &Client, trap: fn()) -> impl Future + use<> {
+    let trap = Arc::new(Trap { sprung: Mutex::new(false), trap });
+    let waker = Waker::from(trap.clone());
+    let acquiring = loop {
+        let semaphore = client.semaphore("trap", 1);
+        let mut acquiring: Pin<Box<dyn Future<Output = _>>> =
+            Box::pin(async move { semaphore.acquire().await });
+        // It may have been granted before it is looked at: then there was nothing to wake.
+        if acquiring.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            break acquiring;
+        }
+    };
+    assert!(wait::until(LIMIT, || *lock(&trap.sprung)), "the session's thread wakes it");
+    acquiring
+}
+
+#[test]
+fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
+    fn forever() {
+        loop {
+            thread::park();
+        }
+    }
+    let client = block_on(connect("memory:stuck", LEASE)).expect("the store is there");
+    let semaphore = client.semaphore("stuck", 4);
+    let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
+    let (awaited, run, watched) = (acquire(), acquire(), acquire());
+    let blocking = permits::blocking::Client::connect_with(
+        Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off),
+    );
+    let blocking = blocking.expect("the store is there");
+    let early = watched.cancellation_token();
+    let renewed = blocking.semaphore("renewed", 1).acquire().expect("it is free");
+    assert_eq!(renewed.lost_within(2 * LEASE), None);
+    assert!(!early.is_cancelled(), "it is renewed past the deadline that it had");
+    let _kept = spring(&client, forever);
+
+    assert_eq!(block_on(early.cancelled()), Some(()));
+    assert_eq!(block_on(awaited.lost()), Some(Lost::Expired));
+    assert_eq!(block_on(run.run(std::future::pending::<()>())), Some(Err(Lost::Expired)));
+    assert_eq!(block_on(watched.cancellation_token().cancelled()), Some(()));
+    assert_eq!(renewed.standing(), Standing::Held, "another session's is renewed as ever");
+}
+
+#[test]
+fn a_session_whose_thread_panics_ends_its_permits_and_answers_its_callers() {
+    let client = block_on(connect("memory:panics", Duration::from_secs(600))).expect("the store is there");
+    let semaphore = client.semaphore("panics", 2);
+    let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
+    let (first, second) = (acquire(), acquire());
+    let waiter = {
+        let semaphore = semaphore.clone();
+        thread::spawn(move || block_on(semaphore.acquire()).map(|result| result.map(drop)))
+    };
+    assert!(wait::until(LIMIT, || {
+        block_on(semaphore.inspect()).expect("in time").expect("the store is there").waiting == 1
+    }));
+    let _kept = spring(&client, || panic!("a waker that panics"));
+
+    assert_eq!(block_on(first.lost()), Some(Lost::SessionFailed));
+    assert_eq!(block_on(second.lost()), Some(Lost::SessionFailed));
+    assert_eq!(waiter.join().expect("no panic"), Some(Err(AcquireError::SessionFailed)));
+    assert_eq!(
+        block_on(semaphore.try_acquire()).map(|got| got.map(drop)),
+        Some(Err(AcquireError::SessionFailed))
+    );
+    assert_eq!(block_on(first.renew()), Some(Err(RenewError::Lost(Lost::SessionFailed))));
+    assert_eq!(block_on(first.release()), Some(Err(ReleaseError::Lost(Lost::SessionFailed))));
+    assert_eq!(block_on(client.close()), Some(Err(CloseError::SessionFailed)));
+}
