@@ -43,7 +43,7 @@ fn master_process() {
         "workers of one label" => workers(&url, Some("worker")),
         "open" => open(&url),
         "open, asynchronous" => open_async(&url),
-        "anew beside an open client" => anew(&url),
+        "a client of the child" => client_of_the_child(&url),
         other => panic!("no scene {other:?}"),
     }
 }
@@ -236,13 +236,13 @@ fn a_child_forked_with_an_open_client_is_told_so_by_every_future() {
     master("open, asynchronous", &server.url());
 }
 
-/// Connects anew in a child while the parent's client is open.
-fn anew(url: &str) {
+/// Connects in a child while the parent's client is open.
+fn client_of_the_child(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let permit = client.semaphore("anew", 1).acquire().expect("it is free");
+    let permit = client.semaphore("shared", 1).acquire().expect("it is free");
     let mut child = fork(|| match connect(url, None) {
         Ok(own) => {
-            let tried = own.semaphore("anew", 1).try_acquire();
+            let tried = own.semaphore("shared", 1).try_acquire();
             tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));
         }
         Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),
@@ -256,17 +256,17 @@ fn anew(url: &str) {
 #[test]
 fn a_client_connected_in_a_child_is_one_of_its_own() {
     let server = Server::start();
-    assert_eq!(master("anew beside an open client", &server.url()), [["NoPermits"]]);
+    assert_eq!(master("a client of the child", &server.url()), [["NoPermits"]]);
 }
 
 #[test]
 fn the_memory_of_a_child_is_its_own() {
-    assert_eq!(master("anew beside an open client", "memory:"), [["granted"]]);
+    assert_eq!(master("a client of the child", "memory:"), [["granted"]]);
 }
 
 #[test]
 fn a_child_is_refused_a_local_store_that_its_parent_has_open() {
     let directory = tempfile::tempdir().expect("there is room");
     let url = format!("local:{}/file.db", directory.path().display());
-    assert_eq!(master("anew beside an open client", &url), [["refused"]]);
+    assert_eq!(master("a client of the child", &url), [["refused"]]);
 }

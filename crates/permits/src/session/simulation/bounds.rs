@@ -102,7 +102,11 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     assert_eq!(world.state.as_ref().expect("it was just used").held, 0, "released");
 
     world.execute(&sent);
-    assert_eq!(world.state.as_ref().expect("it was just used").held, u64::from(LIMIT), "granted to nobody");
+    assert_eq!(
+        world.state.as_ref().expect("it was just used").held,
+        u64::from(LIMIT),
+        "granted to no caller"
+    );
     let began = world.now;
     world.clients[1].acquire(LIMIT, Wait::Forever);
     world.turn(1);

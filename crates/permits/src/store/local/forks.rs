@@ -22,7 +22,7 @@ impl Open {
             // As the next one has to be refused.
             PROCESS.store(0, Ordering::Release);
             let reason = "a local store was open when this process was forked, and SQLite's locks do not survive that: \
-                          fork before connecting, close every client first, or start the program of the child anew"
+                          fork before connecting, close every client first, or let the child exec a program"
                 .into();
             return Err(StoreError::Unsupported { reason });
         }
