@@ -119,6 +119,12 @@ impl Crew {
         (0..self.workers.len()).filter(|index| holds(&self.workers[*index])).collect()
     }
 
+    /// Has a worker fork a child.
+    pub(crate) fn fork(&mut self, index: usize) {
+        let worker = &mut self.workers[index];
+        writeln!(worker.stdin, "fork").expect("the worker lives");
+    }
+
     /// Freezes a worker (SIGSTOP).
     pub(crate) fn pause(&mut self, index: usize) {
         self.workers[index].process.pause();

@@ -36,9 +36,10 @@ const MEASURED: Promise = Promise { bound: false, ..BOUND };
 const REFUSING: Promise = Promise { success: false, ..BOUND };
 
 /// All rows.
-pub(crate) const ROWS: [Row; 24] = [
+pub(crate) const ROWS: [Row; 25] = [
     row("client-kill", "clients killed, holding or in line", Place::server, single::client_kill, ALL),
     row("client-pause", "clients paused beyond the lease", Place::server, single::client_pause, BOUND),
+    row("client-fork", "clients forked, with all that they hold", Place::server, single::client_fork, ALL),
     row("reply-lost", "connections cut before the reply", proxied, single::reply_lost, BOUND),
     row("reply-late", "replies delayed beyond the lease", proxied, single::reply_late, BOUND),
     row("partition", "clients cut off, both ways", proxied, single::partition, BOUND),
@@ -84,7 +85,13 @@ pub(crate) const ROWS: [Row; 24] = [
     row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, BOUND),
     row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, BOUND),
     row("cluster-migrate", "slot moved", groups::cluster_of_primaries, groups::cluster_migrate, BOUND),
-    row("mixed", "any of those for a single server that lose no keys", mixed_place, single::mixed, REFUSING),
+    row(
+        "mixed",
+        "any of those for a single server that lose no keys and fork no client",
+        mixed_place,
+        single::mixed,
+        REFUSING,
+    ),
 ];
 
 const fn row(

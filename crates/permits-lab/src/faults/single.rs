@@ -36,6 +36,15 @@ pub(crate) fn client_pause(stage: &mut Stage) -> Fault {
     Fault { over, effects: victims.len() }
 }
 
+/// Has up to three workers fork, mostly those that hold. The children use what they inherited, and clients of their own.
+pub(crate) fn client_fork(stage: &mut Stage) -> Fault {
+    let victims = stage.victims(3);
+    for victim in &victims {
+        stage.crew.fork(*victim);
+    }
+    Fault::over_now(victims.len())
+}
+
 /// Throws replies away, and cuts the connection: the request has been carried out.
 pub(crate) fn reply_lost(stage: &mut Stage) -> Fault {
     let swallowed = |stage: &Stage| stage.proxies().iter().map(|proxy| proxy.swallowed()).sum::<usize>();
@@ -201,7 +210,7 @@ fn set(connection: &mut Connection, setting: &str, value: &str) {
     assert_eq!(reply, Resp::Text("OK".to_owned()), "{setting}");
 }
 
-/// One of all of these that lose no keys.
+/// One of all of these that lose no keys and fork no client.
 pub(crate) fn mixed(stage: &mut Stage) -> Fault {
     let faults = [
         client_kill,

@@ -6,16 +6,20 @@
 //!
 //! It is told to stop over standard input, and ends with it: no worker outlives who started it.
 
+use std::future::Future as _;
 use std::io::{BufRead as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use permits::{AcquireOptions, Client, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore, blocking};
 use permits_testkit::FencedClient;
-use permits_testkit::history::{What, deadline, tell, tell_at};
+use permits_testkit::fork::fork;
+use permits_testkit::history::{Event, What, deadline, now, tell, tell_at};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -30,6 +34,9 @@ const LOOPS: usize = 2;
 
 /// How long a step takes.
 const STEP: Duration = Duration::from_millis(20);
+
+/// How long a forked child may take for its one turn.
+const CHILD_LIMIT: Duration = Duration::from_secs(20);
 
 /// What the line begins with that tells of a write refused to somebody who held, before and after it.
 const REJECTED: &str = "! rejected ";
@@ -113,14 +120,22 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
         settings,
     });
     tell("-", What::Connected);
+    let mut children = Vec::new();
     let mut loops = JoinSet::new();
     for number in 0..LOOPS {
         loops.spawn(work(shared.clone(), number));
     }
     while let Some(word) = told.recv().await {
         match word.as_str() {
+            "fork" => children.push(fork(|| be_a_child(&shared))),
             "stop" => {
                 shared.stopping.store(true, Ordering::Relaxed);
+                for mut child in children.drain(..) {
+                    match child.wait(CHILD_LIMIT) {
+                        Some(0) => {}
+                        ended => tell("-", What::Failed(format!("a forked child ended with {ended:?}"))),
+                    }
+                }
                 while let Some(ended) = loops.join_next().await {
                     ended?;
                 }
@@ -135,6 +150,47 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A child of this process by fork(2) alone. What it has inherited is refused at once; a client of its own takes a turn
+/// in the same line, and the parent goes on.
+fn be_a_child(shared: &Shared) {
+    let asked = pin!(shared.semaphore.try_acquire()).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(
+        matches!(asked, Poll::Ready(Err(AcquireError::Forked))),
+        "the parent's client in a child: {asked:?}"
+    );
+
+    // The thread that forked is in the parent's runtime, in which nothing may block.
+    let settings = shared.settings.clone();
+    let turn = std::thread::spawn(move || take_a_childs_turn(&settings));
+    turn.join().expect("its turn comes");
+}
+
+fn take_a_childs_turn(settings: &Settings) {
+    let Settings { url, number, prefix, limit, lease, .. } = settings;
+    let builder = Client::builder(url).label(format!("w{number}")).prefix(prefix).lease(*lease);
+    let client = blocking::Client::connect_with(builder).expect("the store is up while workers fork");
+    let tag = format!("child.{}", std::process::id());
+    tell_past_locks(now(), &tag, What::Asked { weight: 1 });
+    let acquired =
+        client.semaphore(SEMAPHORE, *limit).acquire_with(AcquireOptions::new().holder(holder(*number, &tag)));
+    let permit = acquired.expect("its turn comes");
+    let (at, until) = deadline(|| permit.remaining());
+    tell_past_locks(at, &tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
+    std::thread::sleep(STEP);
+    tell_past_locks(now(), &tag, What::Releasing);
+    let released = permit.release();
+    let outcome = released.map_or_else(|error| error.to_string(), |()| "ok".to_owned());
+    tell_past_locks(now(), &tag, What::Released(outcome));
+    client.close().expect("the store is up while workers fork");
+}
+
+/// Tells without the lock of standard output, which a thread of the parent may have held at the fork.
+fn tell_past_locks(at: u64, tag: &str, what: What) {
+    let output = std::io::stdout().as_fd().try_clone_to_owned().expect("standard output is open");
+    let event = Event { at, tag: tag.to_owned(), what };
+    std::fs::File::from(output).write_all(format!("{event}\n").as_bytes()).expect("the harness reads it");
 }
 
 /// A worker that takes the place of a killed one may find the store away.
