@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use permits::model::{self, Part, Server as Told, State};
 use permits::protocol::{
-    Acquire, Adopt, Answers, Command, Declaration, Grant, Holder, Id, Label, LimitChange, Name, Operation,
-    Recovery, Release, Renew, Renewed, Reply,
+    Acquire, Adopt, Answers, Command, Declaration, Grant, Holder, Id, Label, LimitChange, LimitChanged, Name,
+    Operation, Recovery, Release, Renew, Renewed, Reply,
 };
 use permits::store::StoreError;
 use permits::store::redis::rights;
@@ -548,4 +548,20 @@ fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
         both.same(&Operation::Renew(Vec::new()));
         both.same(&Operation::Renew(Vec::new()));
     }
+}
+
+#[test]
+fn the_last_changes_are_remembered_and_earlier_ones_are_made_again() {
+    let mut both = Both::start();
+    let changed = |both: &mut Both, number: u32| {
+        both.same(&change_limit(&format!("l{number}"), LimitChange::Set(10 + number)))
+    };
+    for number in 0..=32 {
+        changed(&mut both, number);
+    }
+    let done = |limit, version| Answers::SetLimit(LimitChanged::Done { limit, version });
+    assert_eq!(changed(&mut both, 1), done(11, 2), "the 32nd before the last is remembered");
+    assert_eq!(changed(&mut both, 32), done(42, 33));
+    assert_eq!(changed(&mut both, 0), done(10, 34), "the one before is forgotten, and made again");
+    assert_eq!(changed(&mut both, 1), done(11, 35), "so is now the next one");
 }
