@@ -194,8 +194,8 @@ pub(crate) struct Limit {
     #[arg(value_parser = name)]
     pub(crate) name: String,
 
-    /// How many units may be held at once, or with a sign how many more or fewer. Fewer than are held now revokes
-    /// nobody [default: show the limit]
+    /// How many units may be held at once, or with a sign how many more or fewer. No permit is revoked if fewer are
+    /// allowed than are held [default: show the limit]
     #[arg(value_name = "N", allow_negative_numbers = true, value_parser = change)]
     pub(crate) limit: Option<Change>,
 

@@ -72,6 +72,17 @@ pub fn apply(state: &mut Option<State>, server: &Server<'_>, command: &Command) 
     (reply, events)
 }
 
+/// On which terms new holders are let in.
+#[derive(Clone, Copy)]
+enum Terms {
+    /// Under the limit in force.
+    Open,
+    /// Not: none would be under the limit that the program declares, which therefore does not count.
+    RefusedUnder(u32),
+    /// Not, whatever the limit.
+    Refused(Refusal),
+}
+
 /// One command in execution.
 struct Run<'a> {
     state: State,
@@ -291,31 +302,27 @@ impl<'a> Run<'a> {
     }
 
     fn acquire(&mut self, queue_max: u32, requests: &[Acquire]) -> Answers {
-        let declared = self.declared();
-        // A request that is refused changes nothing: a declaration counts if it lets one of the requests in.
-        let counts = |limit: &u32| {
-            requests.iter().any(|request| match self.state.entries.get(&request.holder) {
-                Some(entry) => entry.request == request.request,
-                None => self.refusal(*limit, queue_max, request).is_none(),
-            })
-        };
-        let in_vain = match declared {
-            Ok(Some(limit)) if counts(&limit) => {
-                self.replace_limit(limit);
-                None
+        let terms = match self.declared() {
+            Err(refusal) => Terms::Refused(refusal),
+            // A request that is refused changes nothing.
+            Ok(Some(limit)) if !self.lets_any_in(limit, queue_max, requests) => Terms::RefusedUnder(limit),
+            Ok(declared) => {
+                if let Some(limit) = declared {
+                    self.replace_limit(limit);
+                }
+                Terms::Open
             }
-            Ok(limit) => limit,
-            Err(_) => None,
         };
         self.promote();
-        let answers = requests.iter().map(|request| match (declared, in_vain) {
-            (Err(refusal), _) => self.acquire_one(request, |_| Some(refusal)),
-            (_, Some(limit)) => self.acquire_one(request, |run| {
-                Some(run.refusal(limit, queue_max, request).unwrap_or(Refusal::NoPermits))
-            }),
-            _ => self.acquire_one(request, |run| run.refusal(run.state.limit, queue_max, request)),
-        });
-        Answers::Acquire(answers.collect())
+        Answers::Acquire(requests.iter().map(|request| self.acquire_one(queue_max, terms, request)).collect())
+    }
+
+    /// Whether one of the requests would be granted or queued under `limit`, or is known already.
+    fn lets_any_in(&self, limit: u32, queue_max: u32, requests: &[Acquire]) -> bool {
+        requests.iter().any(|request| match self.state.entries.get(&request.holder) {
+            Some(entry) => entry.request == request.request,
+            None => self.refusal(limit, queue_max, request).is_none(),
+        })
     }
 
     /// Why a request of a new holder can be neither granted nor queued under `limit`, if it can not.
@@ -336,7 +343,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn acquire_one(&mut self, request: &Acquire, refusal: impl FnOnce(&Self) -> Option<Refusal>) -> Acquired {
+    fn acquire_one(&mut self, queue_max: u32, terms: Terms, request: &Acquire) -> Acquired {
         if let Some(entry) = self.state.entries.get(&request.holder) {
             if entry.request != request.request {
                 return Acquired::Refused(Refusal::AlreadyHeld);
@@ -348,7 +355,14 @@ impl<'a> Run<'a> {
                 Place::Waiting(ticket) => Acquired::Waiting { position: self.state.position(ticket) },
             };
         }
-        if let Some(refusal) = refusal(self) {
+        let refusal = match terms {
+            Terms::Open => self.refusal(self.state.limit, queue_max, request),
+            Terms::RefusedUnder(limit) => {
+                self.refusal(limit, queue_max, request).or(Some(Refusal::NoPermits))
+            }
+            Terms::Refused(refusal) => Some(refusal),
+        };
+        if let Some(refusal) = refusal {
             return Acquired::Refused(refusal);
         }
         let waiting = self.state.queue.len() as u64;

@@ -444,8 +444,7 @@ pub struct WaiterInfo {
     pub weight: u32,
     /// How many stand before it.
     pub position: u64,
-    /// For how long it has waited, by the store's clock: exact as the age of a holder is. Counted anew if its place in
-    /// line was lost.
+    /// For how long it has waited at this place in line, by the store's clock, as exactly as the age of a holder.
     pub age: Duration,
     /// Its label, if it was given one.
     pub label: Option<String>,

@@ -104,7 +104,7 @@ pub(crate) async fn a_limit_changed_meanwhile_is_a_version_mismatch(scene: &Scen
     let seen = scene.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version), (Some(limit + 1), version));
     let error =
-        semaphore.set_limit_at(limit + 1, read).await.expect_err("somebody else may have set the same");
+        semaphore.set_limit_at(limit + 1, read).await.expect_err("another session may have set the same");
     assert!(matches!(error, AdminError::VersionMismatch { .. }), "{error:?}");
     semaphore.unpin().await.expect("the store is up");
 }

@@ -82,7 +82,7 @@ async fn any_subset_of_the_keys_may_vanish_in_use() {
     sleep(2 * LEASE).await;
     let (connections_after, calls_after) = counted(&mut connection);
     assert_eq!(connections_after, connections, "a connection was replaced");
-    // Renewals three times a lease, rechecks and requests anew: about 8 a lease of each session.
+    // Renewals three times a lease, rechecks and repeated requests: about 8 a lease of each session.
     let leases = began.elapsed().as_secs_f64() / LEASE.as_secs_f64();
     let most = 40.0 * leases * all.len() as f64;
     assert!(((calls_after - calls) as f64) < most, "{} calls, {most} at most", calls_after - calls);

@@ -47,7 +47,7 @@ pub(crate) const SMALL: &[&str] = &[
     "set_limit: out of range",
     "revoke: done before",
     "limit replaced",
-    "declared in vain",
+    "declared and refused",
     "keys lost, not the state",
     "keys lost, the state too",
     "pause",
@@ -86,7 +86,7 @@ impl Coverage {
         let before = before.filter(|state| !state.is_expired(now_ms));
         self.note_answers(before, command, reply);
         self.add(reply.replaced_limit.is_some(), "limit replaced");
-        self.add(declared_in_vain(before, command, reply), "declared in vain");
+        self.add(declared_and_refused(before, command, reply), "declared and refused");
         self.add(damaged(before) == Some(Damage::OtherLost), "keys lost, not the state");
         self.add(damaged(before) == Some(Damage::StateLost), "keys lost, the state too");
         for event in events {
@@ -236,8 +236,8 @@ fn is_made(before: Option<&State>, request: &Id) -> bool {
     before.is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
 }
 
-/// A program declared another limit, and none of its requests was let in.
-fn declared_in_vain(before: Option<&State>, command: &Command, reply: &Reply) -> bool {
+/// A program declared another limit, and all of its requests were refused.
+fn declared_and_refused(before: Option<&State>, command: &Command, reply: &Reply) -> bool {
     let (Declaration::Declare(limit), Some(before)) = (command.declaration, before) else { return false };
     let Operation::Acquire { requests, .. } = &command.operation else { return false };
     !requests.is_empty() && !before.pinned && before.limit != limit && reply.limit == before.limit
