@@ -82,6 +82,7 @@ impl Child {
         // System calls alone: see there.
         posix::before_exec(&mut command_line, move || {
             die_with(parent)?;
+            posix::inherit_ignored_pipe();
             if let Some(terminal) = &terminal {
                 // Without the foreground the command still runs.
                 let _ = terminal.give_to_caller();

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 
@@ -20,6 +21,31 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
         action.assume_init()
     };
     action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Whether this process ignored SIGPIPE when it started.
+static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+
+/// Notes that before Rust's runtime starts, which ignores SIGPIPE in this process and sets it back to the default in
+/// every child: after `main` has begun, what was inherited cannot be told.
+// SAFETY: the section holds functions of this type, which the C runtime calls once before `main`. The function
+// makes a system call and stores a flag; it uses nothing that Rust's runtime sets up.
+#[used]
+#[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static NOTE_IGNORED_PIPE: extern "C" fn() = {
+    extern "C" fn note() {
+        IGNORED_PIPE.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
+    }
+    note
+};
+
+/// Has the command ignore SIGPIPE if this process was started so, as by systemd. To be called between fork and exec.
+pub(super) fn inherit_ignored_pipe() {
+    if IGNORED_PIPE.load(Ordering::Relaxed) {
+        // SAFETY: the signal is a valid one, ignoring it needs no handler, and the call is async-signal-safe.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    }
 }
 
 /// While it lives, this process does by default what `signal` asks for, whoever listens to it otherwise.

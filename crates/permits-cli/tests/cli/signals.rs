@@ -98,9 +98,11 @@ fn a_signal_ends_also_the_connecting() {
 
 fn what_was_ignored_stays_ignored(store: &dyn Store, name: &str) {
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", r#"trap "" HUP; exec "$@""#, "sh", env!("CARGO_BIN_EXE_permits"), "run", name]);
+    let ignoring = r#"trap "" HUP INT QUIT TERM PIPE USR1 USR2; exec "$@""#;
+    command.args(["-c", ignoring, "sh", env!("CARGO_BIN_EXE_permits"), "run", name]);
     command.args(["--limit", "1", "--url", &store.url(), "--", "sh", "-c"]);
-    command.arg("kill -HUP $$; kill -HUP $PPID; echo survived");
+    let script = "for signal in HUP INT QUIT TERM PIPE USR1 USR2; do kill -$signal $$ $PPID; done";
+    command.arg(format!("{script}; echo survived"));
     let output = output(&mut command);
     assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "survived\n", ""));
 }
