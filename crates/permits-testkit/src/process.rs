@@ -7,7 +7,12 @@
 //! A test process that is killed drops no guards. So on Linux the system is asked to kill the child when its
 //! parent dies. It takes for the parent the *thread* that started the child, and the thread of a test ends long
 //! before a server that many tests share: so one thread, which ends with the process, starts all children.
+//!
+//! A child inherits what the caller of the tests has set, and would behave as that says: with SIGINT ignored, as
+//! under `nohup` or in the background of a script, no Ctrl-C of a test would reach it. So a child starts with the
+//! default action for every signal, and without the variables that the command `permits` reads.
 
+use std::env;
 use std::io::{self, BufRead, BufReader};
 use std::mem;
 use std::process::{Child, ChildStdin, Command, ExitStatus};
@@ -20,8 +25,17 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
+/// The highest of the classic signals; nothing sends the ones above.
+const LAST_SIGNAL: libc::c_int = 31;
+
 /// How long a signal may take to show its effect.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(10);
+
+/// The variables that say something to `permits` begin so.
+const VARIABLES: &str = "PERMITS_";
+
+/// The variables that say something to the tests begin so, also to those that a test starts.
+const TEST_VARIABLES: &str = "PERMITS_TEST_";
 
 /// How many lines may wait unread; a child that prints more blocks on its pipe, as it would in a shell.
 const LINES_BOUND: usize = 1024;
@@ -57,6 +71,9 @@ impl Guard {
     }
 
     /// Starts `command` and takes charge of the child; on Linux it is also killed when this process dies.
+    ///
+    /// The child starts with the default action for every signal, whatever this process ignores. It inherits no
+    /// variable `PERMITS_…` except `PERMITS_TEST_…`; those that `command` sets itself it gets.
     ///
     /// # Panics
     ///
@@ -212,6 +229,7 @@ fn spawn_bound(command: &mut Command) -> io::Result<Child> {
             .name("permits-spawner".to_owned())
             .spawn(move || {
                 for Order { mut command, done } in receiver {
+                    forget_caller(&mut command);
                     die_with_parent(&mut command);
                     let child = command.spawn();
                     // Whoever ordered it waits for it.
@@ -227,6 +245,30 @@ fn spawn_bound(command: &mut Command) -> io::Result<Child> {
     let (returned, child) = finished.recv().expect("the spawner answers every order");
     *command = returned;
     child
+}
+
+/// Keeps from the child what the caller of the tests has set.
+#[expect(unsafe_code, reason = "the child of a fork sets its own signals, before the program starts")]
+fn forget_caller(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+
+    let set: Vec<_> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with(VARIABLES) && !text.starts_with(TEST_VARIABLES) && !set.contains(&name) {
+            command.env_remove(&name);
+        }
+    }
+    // SAFETY: the closure makes system calls alone; it neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in 1..=LAST_SIGNAL {
+                // Refused for SIGKILL and SIGSTOP, which nothing can ignore.
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
 }
 
 /// Lets the system kill the child with the thread that starts it.

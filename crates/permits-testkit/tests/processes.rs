@@ -99,6 +99,45 @@ fn a_command_can_be_started_again() {
     }
 }
 
+#[test]
+fn a_child_inherits_no_ignored_signal() {
+    // A shell that ignores signals starts this test program again, which starts a shell.
+    if env::var_os(INHERITING).is_some() {
+        let script = "for signal in INT QUIT HUP PIPE TERM; do sh -c \"kill -$signal \\$\\$; echo survived $signal\"; done; echo ended";
+        let mut child = shell(script);
+        let lines = child.lines();
+        assert_eq!(lines.next_line(LIMIT).as_deref(), Some("ended"));
+        return;
+    }
+    let test = "a_child_inherits_no_ignored_signal";
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", r#"trap "" INT QUIT HUP PIPE TERM; exec "$@""#, "sh"]);
+    ignoring.arg(env::current_exe().expect("a test has a program")).args(["--exact", test]);
+    let status = Guard::spawn(ignoring.env(INHERITING, "1")).wait_timeout(LIMIT).expect("it ends by itself");
+    assert!(status.success());
+}
+
+#[test]
+fn a_child_inherits_no_setting_of_permits_but_those_it_is_given() {
+    if env::var_os(INHERITING).is_none() {
+        let test = "a_child_inherits_no_setting_of_permits_but_those_it_is_given";
+        let mut copy = Command::new(env::current_exe().expect("a test has a program"));
+        copy.args(["--exact", test])
+            .env(INHERITING, "1")
+            .env("PERMITS_URL", "outer")
+            .env("PERMITS_OTHER", "outer");
+        let status = Guard::spawn(&mut copy).wait_timeout(LIMIT).expect("it ends by itself");
+        return assert!(status.success());
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"echo "${PERMITS_OTHER-unset} $PERMITS_URL $PERMITS_TEST_INHERITING""#]);
+    let mut child = Guard::spawn(command.env("PERMITS_URL", "given").stdout(Stdio::piped()));
+    assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("unset given 1"));
+}
+
+/// Set for a copy of this test program that has inherited something.
+const INHERITING: &str = "PERMITS_TEST_INHERITING";
+
 /// Set for a copy of this test program that is to be killed.
 const ORPHANING: &str = "PERMITS_TEST_ORPHANING";
 

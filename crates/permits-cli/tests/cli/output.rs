@@ -1,9 +1,12 @@
 //! Standard output: a reader that has seen enough is no failure, a disk that is full is.
 
 use std::fs::OpenOptions;
+use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 
-use crate::support::{EVERY_VERB, Local, Store as _, code, permits};
+use permits_testkit::Guard;
+
+use crate::support::{EVERY_VERB, LIMIT, Local, Store as _, code, output, permits};
 
 /// A call of each verb that prints something itself.
 fn printing() -> Vec<&'static [&'static str]> {
@@ -18,21 +21,18 @@ fn printing() -> Vec<&'static [&'static str]> {
 #[track_caller]
 fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i32, String) {
     let mut command = permits(&store.url(), arguments);
-    let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("it starts");
-    let output = child.wait_with_output().expect("it ends");
-    (code(output.status), String::from_utf8_lossy(&output.stderr).into_owned())
+    let mut stderr = tempfile::tempfile().expect("a temporary file");
+    command.stdout(stdout).stderr(stderr.try_clone().expect("a file can be shared"));
+    let status = Guard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends");
+    let mut said = String::new();
+    stderr.rewind().and_then(|()| stderr.read_to_string(&mut said)).expect("it can be read");
+    (code(status), said)
 }
 
 /// With something to list.
 fn store() -> Local {
     let store = Local::new();
-    assert!(
-        permits(&store.url(), ["limit", "y", "1"])
-            .stdout(Stdio::null())
-            .status()
-            .expect("it starts")
-            .success()
-    );
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "y", "1"])).code, 0);
     store
 }
 
