@@ -45,12 +45,14 @@
 //! - [`server`]: real servers: start, kill, restart, pause.
 //! - [`cluster`]: primaries and replicas that share the slots: failover, slots that move.
 //! - [`sentinel`]: a primary with replicas, and sentinels that replace it.
+//! - [`skip`]: tests that the server under test is not meant for.
 //! - [`tls`]: certificates for servers that speak TLS.
 //! - [`proxy`]: the network between: cut, refuse, delay, limit, swallow, stall.
 //! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
 //! - [`fork`]: children by fork(2) alone, with a copy of the memory of their parent.
 //! - [`history`]: what the store did and what its clients saw, recorded, and the judges of both.
 //! - [`process`]: child processes that cannot outlive their test.
+//! - [`random`]: the seed of a random test, and how many cases it tries.
 //! - [`resp`]: a tiny client, so that the tests do not look at a server through the client they test.
 //! - [`wait`]: bounded polling.
 
@@ -64,9 +66,11 @@ pub mod fork;
 pub mod history;
 pub mod process;
 pub mod proxy;
+pub mod random;
 pub mod resp;
 pub mod sentinel;
 pub mod server;
+pub mod skip;
 pub mod tls;
 pub mod wait;
 

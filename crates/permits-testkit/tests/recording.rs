@@ -12,7 +12,7 @@ use permits::{AcquireOptions, Client, Permit};
 use permits_testkit::history::{
     self, History, Record, Recorder, Replayed, Rules, Violation, What, deadline, judge, merge, replay,
 };
-use permits_testkit::{Connection, Server, wait};
+use permits_testkit::{Connection, Server, random, wait};
 use tokio::time::sleep;
 
 /// More than anything here should take on a busy machine.
@@ -43,8 +43,7 @@ impl Scene {
             let client = client.lease(Duration::from_millis(1500)).connect().await;
             clients.push(client.expect("the server is up"));
         }
-        let seed = fastrand::u64(..);
-        eprintln!("seed {seed}");
+        let seed = random::seed();
         Self { recorder, server, clients, seen: Mutex::default(), turns: AtomicUsize::new(0), seed }
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use permits::protocol::{Acquired, Answers, Grant, Operation, Release, Released, Renewed};
 use permits_testkit::history::{Loss, Record, Replayed, Violation, replay};
+use permits_testkit::random::{cases, seed};
 
 use mutate::mutations;
 use story::{Story, holder, id, random};
@@ -20,9 +21,7 @@ fn rule<T: std::fmt::Debug>(judgement: Result<T, Violation>) -> &'static str {
 
 /// Random numbers; the seed is shown if the test fails.
 fn seeded() -> fastrand::Rng {
-    let seed = fastrand::u64(..);
-    eprintln!("seed {seed}");
-    fastrand::Rng::with_seed(seed)
+    fastrand::Rng::with_seed(seed())
 }
 
 /// A and B hold, C and D wait; C is called, and all leave.
@@ -70,7 +69,7 @@ fn a_sound_history_passes() {
 #[test]
 fn random_histories_pass_with_all_that_was_lost() {
     let mut random_numbers = seeded();
-    for _ in 0..20 {
+    for _ in 0..20 * cases() {
         let story = random(&mut random_numbers, 300);
         let replayed = replay(&story.records).unwrap_or_else(|violation| panic!("{violation}"));
         assert_eq!(replayed.states.values().next(), Some(&story.state));

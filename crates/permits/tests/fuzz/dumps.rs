@@ -61,6 +61,14 @@ fn a_sound_dump_is_read() {
 }
 
 #[test]
+fn the_lowest_deadline_is_read() {
+    let mut parts = sound();
+    parts[3][1].1 = i64::MIN.to_string();
+    let state = decode(&parts).expect("a deadline is any number");
+    assert_eq!(state.leases.first().map(|(deadline, _)| *deadline), Some(i64::MIN));
+}
+
+#[test]
 fn any_dump_is_read_or_refused() {
     let damage = vec((0_usize..5, any::<prop::sample::Index>(), any::<bool>(), changes()), 1..4);
     cases(1_000, SEEDS, &damage, |damage| {

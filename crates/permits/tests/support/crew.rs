@@ -278,10 +278,7 @@ pub(crate) struct Inspected {
 
 /// Random numbers for a test that draws its faults. The seed is shown if the test fails, and can be given.
 pub(crate) fn random() -> fastrand::Rng {
-    let given = env::var("PERMITS_FAULTS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("PERMITS_FAULTS_SEED={seed}");
-    fastrand::Rng::with_seed(seed)
+    fastrand::Rng::with_seed(permits_testkit::random::seed())
 }
 
 /// Microseconds in a duration.

@@ -184,12 +184,12 @@ fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), 
 
 /// The Lua looks for what has expired only when this says so: no lease may end before it.
 fn check_earliest(earliest: Option<&str>, state: &State) -> Result<(), String> {
-    let earliest: i64 = match earliest {
-        Some("inf") => i64::MAX,
+    let earliest: u64 = match earliest {
+        Some("inf") => u64::MAX,
         Some(other) => number(other)?,
         None => return Err("the state has no \"earliest\"".to_owned()),
     };
-    match state.leases.iter().find(|(deadline, _)| deadline.abs() < earliest) {
+    match state.leases.iter().find(|(deadline, _)| deadline.unsigned_abs() < earliest) {
         Some(lease) => Err(format!("the lease {lease:?} ends before the earliest, {earliest}")),
         None => Ok(()),
     }

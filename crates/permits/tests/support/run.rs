@@ -1,8 +1,8 @@
 //! How random histories are run: how many, from which seed, and where the failed ones are kept.
 
-use std::env;
 use std::fmt::Debug;
 
+use permits_testkit::random;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
@@ -41,11 +41,8 @@ pub(crate) fn cases<S>(
     S: Strategy,
     S::Value: Debug,
 {
-    let times = env::var("PERMITS_CASES").map_or(1, |times| {
-        times.parse().unwrap_or_else(|_| panic!("PERMITS_CASES is {times:?}, and must be a number"))
-    });
     let config = Config {
-        cases: count * times,
+        cases: count * random::cases(),
         max_shrink_iters: 4_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..Config::default()

@@ -1,0 +1,73 @@
+//! What the environment tells a test: the seed and the number of random cases, and the server that it runs against.
+//!
+//! Each is looked at in a copy of this test program, which runs one test in an environment of its own.
+
+use std::env;
+use std::process::{Command, Output};
+
+use permits_testkit::{random, skip};
+
+/// Set for a copy.
+const COPY: &str = "PERMITS_TEST_COPY";
+
+fn is_copy() -> bool {
+    env::var_os(COPY).is_some()
+}
+
+/// Runs `test` in a copy. The harness shows what a test prints if it fails, or if `shown`.
+fn copy(test: &str, shown: bool, environment: &[(&str, &str)]) -> (Output, String) {
+    let mut command = Command::new(env::current_exe().expect("a test has a program"));
+    command.args(["--exact", test]).args(shown.then_some("--nocapture"));
+    command.env_remove("PERMITS_CASES").env_remove("PERMITS_TEST_SEED").env(COPY, "1");
+    let output = command.envs(environment.iter().copied()).output().expect("it starts");
+    let text = [&output.stdout[..], &output.stderr].concat();
+    (output, String::from_utf8(text).expect("it prints text"))
+}
+
+#[test]
+fn a_seed_that_is_given_is_taken_and_a_failing_test_shows_its_seed() {
+    if is_copy() {
+        panic!("failed with {}", random::seed());
+    }
+    let of = |environment: &[(&str, &str)]| {
+        copy("a_seed_that_is_given_is_taken_and_a_failing_test_shows_its_seed", false, environment).1
+    };
+    let given = of(&[("PERMITS_TEST_SEED", "7")]);
+    assert!(given.contains("PERMITS_TEST_SEED=7\n") && given.contains("failed with 7\n"), "{given}");
+    let drawn = of(&[]);
+    let seed = drawn.lines().find_map(|line| line.strip_prefix("PERMITS_TEST_SEED=")).expect("it is shown");
+    assert!(drawn.contains(&format!("failed with {seed}\n")), "{drawn}");
+    let wrong = of(&[("PERMITS_TEST_SEED", "seven")]);
+    assert!(wrong.contains(r#"PERMITS_TEST_SEED is "seven", and must be a whole number"#), "{wrong}");
+}
+
+#[test]
+fn cases_are_multiplied_by_a_number_above_0() {
+    if is_copy() {
+        println!("times {}.", random::cases());
+        return;
+    }
+    let of =
+        |environment: &[(&str, &str)]| copy("cases_are_multiplied_by_a_number_above_0", true, environment);
+    assert!(of(&[]).1.contains("times 1."));
+    assert!(of(&[("PERMITS_CASES", "20")]).1.contains("times 20."));
+    for wrong in ["0", "many", ""] {
+        let (output, text) = of(&[("PERMITS_CASES", wrong)]);
+        assert!(!output.status.success() && text.contains("PERMITS_CASES is "), "{wrong}: {text}");
+    }
+}
+
+#[test]
+fn a_test_that_the_server_is_too_old_for_is_told_although_it_passes() {
+    if is_copy() {
+        assert!(!skip::before(1, 0), "no server is that old");
+        assert!(skip::before(1000, 0), "no server is that new");
+        return;
+    }
+    let test = "a_test_that_the_server_is_too_old_for_is_told_although_it_passes";
+    let (output, text) = copy(test, false, &[]);
+    assert!(output.status.success(), "{text}");
+    let told = format!("SKIPPED {test}: needs Redis 1000.0, and this is ");
+    assert_eq!(text.matches(&told).count(), 1, "{text}");
+    assert_eq!(text.matches("SKIPPED").count(), 1, "{text}");
+}
