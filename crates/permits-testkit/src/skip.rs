@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 use std::thread;
 
-use crate::resp::Resp;
 use crate::server::Server;
+use crate::tls::{Certificates, ClientCertificates};
 
 /// What a server of the program says of itself.
 struct Program {
@@ -20,9 +20,20 @@ struct Program {
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     let server = Server::start();
     let version = server.info("redis_version").expect("every server tells its version");
-    let directive = server.command(&["CONFIG", "GET", "tls-port"]);
-    Program { version, speaks_tls: directive != Resp::Array(Vec::new()) }
+    Program { version, speaks_tls: speaks_tls() }
 });
+
+/// Whether a server can be started that speaks TLS. Valkey takes the directives although it was built without.
+fn speaks_tls() -> bool {
+    match Server::builder().tls(&Certificates::new(), ClientCertificates::Ignored).attempt() {
+        Ok(_) => true,
+        // Redis does not know the directive, Valkey does not find the support.
+        Err(site) if ["'tls-port", "finding TLS support"].iter().any(|told| site.log().contains(told)) => {
+            false
+        }
+        Err(site) => site.give_up(),
+    }
+}
 
 /// Whether the server under test is older than Redis `major.minor`, and so the calling test is skipped.
 ///

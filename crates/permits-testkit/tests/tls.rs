@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use permits_testkit::{Certificates, ClientCertificates, Connection, Server};
+use permits_testkit::{Certificates, ClientCertificates, Connection, Server, skip};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -49,6 +49,9 @@ fn assert_served(outcome: io::Result<String>) {
 
 #[test]
 fn a_server_that_requires_certificates_serves_only_clients_with_one() {
+    if skip::without_tls() {
+        return;
+    }
     let (ours, other) = (Certificates::new(), Certificates::new());
     let server = Server::builder().tls(&ours, ClientCertificates::Required).start();
     assert_eq!(server.url(), format!("rediss://127.0.0.1:{}/", server.port()));
@@ -63,6 +66,9 @@ fn a_server_that_requires_certificates_serves_only_clients_with_one() {
 
 #[test]
 fn a_server_with_optional_certificates_refuses_wrong_ones_alone() {
+    if skip::without_tls() {
+        return;
+    }
     let (ours, other) = (Certificates::new(), Certificates::new());
     let server = Server::builder().tls(&ours, ClientCertificates::Optional).start();
     assert_served(ping(&server, &ours, Some(&ours)));
@@ -72,6 +78,9 @@ fn a_server_with_optional_certificates_refuses_wrong_ones_alone() {
 
 #[test]
 fn a_server_that_ignores_certificates_serves_all() {
+    if skip::without_tls() {
+        return;
+    }
     let (ours, other) = (Certificates::new(), Certificates::new());
     let server = Server::builder().tls(&ours, ClientCertificates::Ignored).start();
     assert_served(ping(&server, &ours, None));
@@ -80,6 +89,9 @@ fn a_server_that_ignores_certificates_serves_all() {
 
 #[test]
 fn a_client_that_trusts_another_authority_turns_away() {
+    if skip::without_tls() {
+        return;
+    }
     let (ours, other) = (Certificates::new(), Certificates::new());
     let server = Server::builder().tls(&ours, ClientCertificates::Ignored).start();
     let error = ping(&server, &other, None).expect_err("the server's certificate is of ours");
@@ -88,6 +100,9 @@ fn a_client_that_trusts_another_authority_turns_away() {
 
 #[test]
 fn without_tls_nothing_is_said_on_its_port() {
+    if skip::without_tls() {
+        return;
+    }
     let certificates = Certificates::new();
     let server = Server::builder().tls(&certificates, ClientCertificates::Ignored).start();
     let mut plain = Connection::connect(server.address()).expect("it listens");
@@ -96,6 +111,9 @@ fn without_tls_nothing_is_said_on_its_port() {
 
 #[test]
 fn the_kit_speaks_to_a_server_with_tls_and_a_password() {
+    if skip::without_tls() {
+        return;
+    }
     let certificates = Certificates::new();
     let server =
         Server::builder().tls(&certificates, ClientCertificates::Required).password("secret").start();
@@ -105,6 +123,9 @@ fn the_kit_speaks_to_a_server_with_tls_and_a_password() {
 
 #[test]
 fn the_files_go_with_the_last_clone() {
+    if skip::without_tls() {
+        return;
+    }
     let certificates = Certificates::new();
     let file = certificates.client_key().path().to_owned();
     let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();

@@ -160,6 +160,11 @@ impl ServerBuilder {
     /// If no server program is installed, or it does not answer within 10 seconds.
     #[track_caller]
     pub fn start(self) -> Server {
+        self.attempt().unwrap_or_else(|site| site.give_up())
+    }
+
+    /// Starts the server; gives its site with the log if it does not answer.
+    pub(crate) fn attempt(self) -> Result<Server, Box<Site>> {
         let dir = tempfile::Builder::new()
             .prefix("permits-server-")
             .tempdir()
@@ -176,13 +181,13 @@ impl ServerBuilder {
         for _ in 0..START_ATTEMPTS {
             site.configure(&self.directives);
             match site.launch() {
-                Ok(process) => return Server { process: Mutex::new(process), site },
+                Ok(process) => return Ok(Server { process: Mutex::new(process), site }),
                 // Most likely another program took the port between our look and the server's.
                 Err(Failure::Exited) => site.endpoint = self.endpoint(site.dir.path()),
                 Err(Failure::Silent) => break,
             }
         }
-        site.give_up()
+        Err(Box::new(site))
     }
 
     fn endpoint(&self, dir: &Path) -> Endpoint {
@@ -233,7 +238,7 @@ enum Failure {
 
 /// What stays the same when a server is restarted.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) dir: TempDir,
     pub(super) endpoint: Endpoint,
     pub(super) password: Option<String>,
@@ -256,7 +261,7 @@ impl Site {
         }
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let bytes = fs::read(self.dir.path().join("server.log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -370,7 +375,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn give_up(&self) -> ! {
+    pub(crate) fn give_up(&self) -> ! {
         panic!("{} did not start, or not in time; its log:\n{}", self.program.display(), self.log())
     }
 }

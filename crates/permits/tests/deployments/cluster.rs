@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, Client, ConnectError, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
-use permits_testkit::{Server, wait};
+use permits_testkit::{Server, skip, wait};
 
 use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, replayed};
 
@@ -31,6 +31,9 @@ fn channels(node: &Server) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_session_spans_all_shards() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().replicas(0).start();
     let recorders = listen(cluster.nodes());
     let client = connect(&cluster.url()).await;
@@ -51,6 +54,9 @@ async fn one_session_spans_all_shards() {
 /// lease ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_in_a_cluster_hears_of_its_grant_by_a_message() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().replicas(0).start();
     let lease = Duration::from_secs(600);
     for node in 0..3 {
@@ -67,6 +73,9 @@ async fn a_waiter_in_a_cluster_hears_of_its_grant_by_a_message() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::start();
     let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 0);
@@ -86,6 +95,9 @@ async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_agreement_is_followed() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::start();
     let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 1);
@@ -104,6 +116,9 @@ async fn a_failover_by_agreement_is_followed() {
 /// was asked for meanwhile is done when it has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_moves_takes_holders_and_waiters_along() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().replicas(0).start();
     let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 0);
@@ -138,6 +153,9 @@ async fn a_slot_that_moves_takes_holders_and_waiters_along() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_that_is_out_of_date_is_corrected() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().replicas(0).start();
     let recorders = listen(cluster.nodes());
     let name = name_on(&cluster, 0);
@@ -155,6 +173,9 @@ async fn a_map_that_is_out_of_date_is_corrected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_shard_holds_up_nobody_else() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = apart();
     let client = connect(&cluster.url()).await;
     let (stalled, other) = (name_on(&cluster, 0), name_on(&cluster, 1));
@@ -178,6 +199,9 @@ async fn a_stalled_shard_holds_up_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_stays_away_runs_out_its_callers_patience_alone() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = apart();
     let patience = Duration::from_secs(3);
     let client = builder(&cluster.url()).store_timeout(patience).connect().await.expect("it is up");
@@ -198,6 +222,9 @@ async fn a_shard_that_stays_away_runs_out_its_callers_patience_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_of_semaphores_not_used_any_more_are_given_up() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().primaries(1).replicas(0).start();
     let lease = Duration::from_millis(500);
     let client = builder(&cluster.url()).lease(lease).connect().await.expect("it is up");
@@ -233,6 +260,9 @@ fn set_user(cluster: &Cluster, left_out: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().replicas(0).start();
     let client = connect(&set_user(&cluster, "")).await;
     let semaphore = client.semaphore("exports", 1);
@@ -258,6 +288,9 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_examination_covers_all_nodes_and_leaves_nothing() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().replicas(0).start();
     let examination = Client::builder(cluster.url()).examine().await.expect("the URL is valid");
     assert!(examination.is_healthy(), "{examination:?}");
@@ -276,6 +309,9 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_nobody_serves_are_found() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = apart();
     let slot = slot_of("exports").to_string();
     for node in cluster.nodes() {

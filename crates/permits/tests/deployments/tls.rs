@@ -1,6 +1,6 @@
 //! TLS: a private authority, and certificates of clients. What is wrong with them is in `urls`.
 
-use permits_testkit::{Certificates, ClientCertificates, Server};
+use permits_testkit::{Certificates, ClientCertificates, Server, skip};
 
 use crate::{connect, granted, in_line};
 
@@ -12,6 +12,9 @@ fn url(server: &Server, files: &[(&str, &std::path::Path)]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_private_authority_and_a_clients_certificate_let_in() {
+    if skip::without_tls() {
+        return;
+    }
     let certificates = Certificates::new();
     let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
     let files = [

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery, StoreError};
-use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server};
+use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server, skip};
 
 /// A password that stands nowhere by chance. Its slash must be encoded in a URL.
 const PASSWORD: &str = "s3cr3t/Xyz";
@@ -109,28 +109,40 @@ async fn what_is_wrong_with_a_url_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_refuses_is_told() {
-    let open = Server::start();
-    let closed = Server::builder().password(PASSWORD).start();
-    let password = format!(">{PASSWORD}");
-    let user = ["ACL", "SETUSER", "exporter", "on", &password, "resetchannels", "~no:*", "+@all"];
-    assert_eq!(open.command(&user).text(), "OK");
-    let less = ["ACL", "SETUSER", "lesser", "on", &password, "allkeys", "allchannels", "+@all"];
-    let less: Vec<&str> = less.into_iter().chain(["-hset", "-zadd", "-publish"]).collect();
-    assert_eq!(open.command(&less).text(), "OK");
-    let (open, closed) = (open.address(), closed.address());
+    let servers = [Server::start(), Server::builder().password(PASSWORD).start()];
+    let [open, closed] = [&servers[0], &servers[1]].map(Server::address);
     let table = [
         (format!("redis://{closed}"), Kind::Denied, "wants a password"),
         (format!("redis://:{ENCODED}x@{closed}"), Kind::Denied, "user or the password is wrong"),
         (format!("redis://exporter:{ENCODED}@{closed}"), Kind::Denied, "user or the password is wrong"),
         (format!("redis://:{ENCODED}@{open}"), Kind::Denied, "has no password: leave it out"),
         (format!("redis://{open}/99"), Kind::Mismatch, "has no database 99 (DB index is out of range)"),
+    ];
+    all_are_told(table.into()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_rights_that_a_user_lacks_are_told() {
+    // An older server cannot say what a user may run.
+    if skip::before(7, 0) {
+        return;
+    }
+    let server = Server::start();
+    let password = format!(">{PASSWORD}");
+    let user = ["ACL", "SETUSER", "exporter", "on", &password, "resetchannels", "~no:*", "+@all"];
+    assert_eq!(server.command(&user).text(), "OK");
+    let less = ["ACL", "SETUSER", "lesser", "on", &password, "allkeys", "allchannels", "+@all"];
+    let less: Vec<&str> = less.into_iter().chain(["-hset", "-zadd", "-publish"]).collect();
+    assert_eq!(server.command(&less).text(), "OK");
+    let address = server.address();
+    let table = [
         (
-            format!("redis://exporter:{ENCODED}@{open}"),
+            format!("redis://exporter:{ENCODED}@{address}"),
             Kind::Denied,
             "ZSCORE, TYPE, PEXPIREAT, PERSIST on keys permits:{*",
         ),
         (
-            format!("redis://lesser:{ENCODED}@{open}"),
+            format!("redis://lesser:{ENCODED}@{address}"),
             Kind::Denied,
             "may not run PUBLISH on channels permits:wake:*; nor HSET, ZADD on keys permits:{*: allow it",
         ),
@@ -140,6 +152,9 @@ async fn a_server_that_refuses_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_of_another_kind_is_told() {
+    if skip::before(7, 0) {
+        return;
+    }
     let server = Server::start();
     let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).sentinel_password(PASSWORD).start();
     let cluster = Cluster::builder().primaries(1).replicas(0).start();
@@ -172,6 +187,9 @@ async fn a_store_of_another_kind_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_that_does_not_fit_is_told() {
+    if skip::without_tls() {
+        return;
+    }
     let (certificates, stranger) = (Certificates::new(), Certificates::new());
     let plain = Server::start();
     let server = Server::builder().tls(&certificates, ClientCertificates::Ignored).start();
@@ -232,6 +250,9 @@ async fn tls_that_does_not_fit_is_told() {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_for_another_host_is_told() {
+    if skip::without_tls() {
+        return;
+    }
     let certificates = Certificates::new();
     let server = Server::builder().arg("bind", "127.0.0.1 127.0.0.2");
     let server = server.tls(&certificates, ClientCertificates::Ignored).start();

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use permits::{Client, ConnectError, StoreError};
-use permits_testkit::{Cluster, Connection, Proxy, Resp, Sentinels, Server, wait};
+use permits_testkit::{Cluster, Connection, Proxy, Resp, Sentinels, Server, skip, wait};
 use tokio::task::JoinHandle;
 
 use crate::{LIMIT, builder, in_time};
@@ -59,6 +59,10 @@ async fn a_server_behind_a_network_that_fails_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_loading_is_waited_for() {
+    // An older server does not know the settings that slow its loading down.
+    if skip::before(7, 0) {
+        return;
+    }
     let server = Server::builder().arg("enable-debug-command", "yes").start();
     server.command(&["DEBUG", "POPULATE", "20000"]);
     // It takes a second and a half to read its data again, and answers LOADING meanwhile.
@@ -121,6 +125,9 @@ async fn sentinels_that_start_late_are_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_starts_late_is_waited_for() {
+    if skip::before(7, 0) {
+        return;
+    }
     let cluster = Cluster::builder().primaries(1).replicas(0).start();
     cluster.nodes()[0].kill();
     let connecting = connecting(&cluster.url());
