@@ -224,7 +224,7 @@ fn missing_rights(denied: &[String], prefix: &str) -> String {
 
 /// Whether the server is what the URL says: alone, or in a cluster.
 fn check_mode(info: &str, in_cluster: bool) -> Result<(), StoreError> {
-    let reason = match field(info, "redis_mode") {
+    let reason = match mode(info) {
         Some("cluster") if !in_cluster => "it is a node of a cluster: connect with redis+cluster://HOST,HOST",
         Some("sentinel") => {
             "it is a sentinel, which watches servers: connect with redis+sentinel://HOST,HOST/SERVICE"
@@ -250,6 +250,11 @@ pub(super) fn check_version(info: &str, in_cluster: bool) -> Result<(), StoreErr
 fn evicting_policy(info: &str) -> Option<&str> {
     let policy = field(info, "maxmemory_policy")?;
     (policy != "noeviction" && field(info, "maxmemory")? != "0").then_some(policy)
+}
+
+/// Part of INFO that says what a server is: `standalone`, `cluster` or `sentinel`. Valkey has renamed it in 8.0.
+pub(super) fn mode(info: &str) -> Option<&str> {
+    field(info, "redis_mode").or_else(|| field(info, "server_mode"))
 }
 
 pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::examine::Finding;
-use crate::store::redis::connecting::{check_version, field};
+use crate::store::redis::connecting::{check_version, field, mode};
 
 /// The settings that matter.
 pub(super) const NAMES: [&str; 7] = [
@@ -43,7 +43,7 @@ pub(super) struct Settings<'a> {
 
 /// A server that is part of a cluster, or watches others, is no single server.
 pub(super) fn another_mode(info: &str) -> Option<Finding> {
-    let (observed, scheme) = match field(info, "redis_mode")? {
+    let (observed, scheme) = match mode(info)? {
         "cluster" => ("this server is a node of a cluster", "redis+cluster://"),
         "sentinel" => ("this is a Sentinel, which watches servers and is none", "redis+sentinel://"),
         _ => return None,
@@ -364,8 +364,10 @@ mod tests {
     fn a_server_that_is_not_single_is_told_its_url() {
         assert_eq!(another_mode("redis_mode:standalone\r\n"), None);
         for (mode, scheme) in [("cluster", "redis+cluster://"), ("sentinel", "redis+sentinel://")] {
-            let found = another_mode(&format!("redis_mode:{mode}\r\n")).expect("it is another mode");
-            assert!(found.severity == Problem && found.meaning.contains(scheme), "{found:?}");
+            for field in ["redis_mode", "server_mode"] {
+                let found = another_mode(&format!("{field}:{mode}\r\n")).expect("it is another mode");
+                assert!(found.severity == Problem && found.meaning.contains(scheme), "{found:?}");
+            }
         }
     }
 }
