@@ -236,8 +236,9 @@ fn said(detail: &str) -> &str {
         Some(at) if detail.contains("@user_script") => &detail[..at],
         _ => detail,
     };
-    // Before 7.0: `Error running script (call to f_6b…): @user_script:7: -OOM command not allowed`.
-    match detail.split_once("@user_script:") {
+    // Before 7.0: `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM command not allowed`, and
+    // the place once only where the command itself has failed.
+    match detail.rsplit_once("@user_script:") {
         Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, words)| words).trim_start_matches('-'),
         None => detail,
     }
@@ -305,6 +306,10 @@ mod tests {
             ),
             (
                 "Error running script (call to f_6b): @user_script:7: -OOM command not allowed",
+                "OOM command not allowed",
+            ),
+            (
+                "Error running script (call to f_6b): @user_script:7: @user_script: 7: -OOM command not allowed",
                 "OOM command not allowed",
             ),
             ("unknown command 'AUTH', with args beginning with: 'secret' ", "unknown command 'AUTH'"),
