@@ -161,12 +161,15 @@ impl Engine {
         told: Told,
         now: Moment,
     ) {
-        self.warn_of_limit(semaphore, request, found.limit);
+        let is_refused = matches!(acquired, Acquired::Refused(_));
+        if !is_refused || found.pinned {
+            self.warn_of_limit(semaphore, request, found.limit);
+        }
         let Some(entry) = self.touch(semaphore).and_then(|lane| lane.entries.get_mut(request)) else {
             return;
         };
         // What went before and had no answer may still arrive: `maybe_known` stays.
-        if !matches!(acquired, Acquired::Refused(_)) {
+        if !is_refused {
             // A refused request changes nothing, so its declaration does not count.
             note_declared(entry);
         }
