@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use crate::client::{listed, thread_ended};
+use crate::client::thread_ended;
 use crate::error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
 };
@@ -28,7 +28,7 @@ use crate::examine::Examination;
 use crate::handle::Handle;
 use crate::model::INSPECT_MAX;
 use crate::protocol::{Invalid, LimitChange, Operation};
-use crate::semaphore::{AcquireOptions, Inspection, answered, revoked};
+use crate::semaphore::{AcquireOptions, Inspection};
 use crate::session::core::Standing;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 
@@ -78,7 +78,7 @@ impl Client {
     /// # Errors
     /// [`AdminError`].
     pub fn list(&self) -> Result<Vec<String>, AdminError> {
-        listed(self.inner.start_listing().blocking_recv())
+        self.inner.listed(self.inner.start_listing().blocking_recv())
     }
 
     /// As [`crate::Client::adopt`].
@@ -188,7 +188,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn pause(&self) -> Result<(), AdminError> {
-        answered(self.inner.administer(Operation::Pause(true))?.blocking_recv()).map(drop)
+        self.inner.answered(self.inner.administer(Operation::Pause(true))?.blocking_recv()).map(drop)
     }
 
     /// As [`crate::Semaphore::resume`].
@@ -196,7 +196,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn resume(&self) -> Result<(), AdminError> {
-        answered(self.inner.administer(Operation::Pause(false))?.blocking_recv()).map(drop)
+        self.inner.answered(self.inner.administer(Operation::Pause(false))?.blocking_recv()).map(drop)
     }
 
     /// As [`crate::Semaphore::revoke`].
@@ -204,7 +204,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        revoked(self.inner.start_revoking(holder, reason)?.blocking_recv())
+        self.inner.revoked(self.inner.start_revoking(holder, reason)?.blocking_recv())
     }
 
     /// As [`crate::Semaphore::inspect`].

@@ -129,7 +129,15 @@ impl Client {
     /// # Errors
     /// [`AdminError`].
     pub async fn list(&self) -> Result<Vec<String>, AdminError> {
-        listed(self.start_listing().await)
+        self.listed(self.start_listing().await)
+    }
+
+    pub(crate) fn listed(
+        &self,
+        answer: Result<Result<Vec<Name>, AdminError>, oneshot::error::RecvError>,
+    ) -> Result<Vec<String>, AdminError> {
+        let names = answer.unwrap_or_else(|_| Err(self.session.ended().into()))?;
+        Ok(names.into_iter().map(|name| name.to_string()).collect())
     }
 
     pub(crate) fn start_listing(&self) -> oneshot::Receiver<Result<Vec<Name>, AdminError>> {
@@ -376,13 +384,6 @@ impl ClientBuilder {
         };
         thread::start(config, address, self.prefix)
     }
-}
-
-pub(crate) fn listed(
-    answer: Result<Result<Vec<Name>, AdminError>, oneshot::error::RecvError>,
-) -> Result<Vec<String>, AdminError> {
-    let names = answer.unwrap_or(Err(AdminError::Closed))?;
-    Ok(names.into_iter().map(|name| name.to_string()).collect())
 }
 
 pub(crate) fn thread_ended() -> ConnectError {

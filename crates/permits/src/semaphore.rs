@@ -262,7 +262,7 @@ impl Semaphore {
         answer: Answered,
         expected: Option<u64>,
     ) -> Result<(u32, u64), AdminError> {
-        let Reply { answers, limit, limit_version: version, .. } = answered(answer)?;
+        let Reply { answers, limit, limit_version: version, .. } = self.answered(answer)?;
         match answers {
             Answers::SetLimit(LimitChanged::Done { limit, version }) => Ok((limit, version)),
             Answers::SetLimit(LimitChanged::NoLimit) => {
@@ -278,7 +278,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn pause(&self) -> Result<(), AdminError> {
-        answered(self.administer(Operation::Pause(true))?.await).map(drop)
+        self.answered(self.administer(Operation::Pause(true))?.await).map(drop)
     }
 
     /// Grants again, beginning with the head of the line.
@@ -286,7 +286,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn resume(&self) -> Result<(), AdminError> {
-        answered(self.administer(Operation::Pause(false))?.await).map(drop)
+        self.answered(self.administer(Operation::Pause(false))?.await).map(drop)
     }
 
     /// Takes a holder's permit or place in line away, and tells it why (at most 1,000 bytes). Returns whether
@@ -299,7 +299,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        revoked(self.start_revoking(holder, reason)?.await)
+        self.revoked(self.start_revoking(holder, reason)?.await)
     }
 
     pub(crate) fn start_revoking(&self, holder: &str, reason: &str) -> Result<Answering, AdminError> {
@@ -335,8 +335,17 @@ impl Semaphore {
         Ok(receiver)
     }
 
+    /// What was answered. No answer comes if the session has ended.
+    pub(crate) fn answered(&self, answer: Answered) -> Result<Reply, AdminError> {
+        answer.unwrap_or_else(|_| Err(self.session.ended().into()))
+    }
+
+    pub(crate) fn revoked(&self, answer: Answered) -> Result<bool, AdminError> {
+        Ok(!matches!(self.answered(answer)?.answers, Answers::Revoke(Released::Unknown)))
+    }
+
     pub(crate) fn inspection(&self, answer: Answered) -> Result<Inspection, AdminError> {
-        let reply = answered(answer)?;
+        let reply = self.answered(answer)?;
         let name = self.name.clone()?.to_string();
         let Answers::Inspect(listed) = reply.answers else { return Err(AdminError::Closed) };
         let holders = listed.holders.into_iter().map(|holder| HolderInfo {
@@ -375,17 +384,9 @@ fn text(label: &Label) -> Option<String> {
     Some(label.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// An answer on its way, and arrived. If the channel has closed the client has.
+/// An answer on its way, and arrived. The channel closes when the session ends.
 pub(crate) type Answering = oneshot::Receiver<Result<Reply, AdminError>>;
 pub(crate) type Answered = Result<Result<Reply, AdminError>, oneshot::error::RecvError>;
-
-pub(crate) fn answered(answer: Answered) -> Result<Reply, AdminError> {
-    answer.unwrap_or(Err(AdminError::Closed))
-}
-
-pub(crate) fn revoked(answer: Answered) -> Result<bool, AdminError> {
-    Ok(!matches!(answered(answer)?.answers, Answers::Revoke(Released::Unknown)))
-}
 
 /// A semaphore as [`Semaphore::inspect`] found it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use permits::{AcquireError, Client, CloseError, Lost, Recovery, ReleaseError, RenewError, Standing};
+use permits::{
+    AcquireError, AdminError, Client, CloseError, Lost, Recovery, ReleaseError, RenewError, Standing,
+};
 use permits_testkit::{Server, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -281,6 +283,8 @@ fn a_session_whose_thread_panics_ends_its_permits_and_answers_its_callers() {
         block_on(semaphore.try_acquire()).map(|got| got.map(drop)),
         Some(Err(AcquireError::SessionFailed))
     );
+    assert_eq!(block_on(semaphore.inspect()), Some(Err(AdminError::SessionFailed)));
+    assert_eq!(block_on(client.list()), Some(Err(AdminError::SessionFailed)));
     assert_eq!(block_on(first.renew()), Some(Err(RenewError::Lost(Lost::SessionFailed))));
     assert_eq!(block_on(first.release()), Some(Err(ReleaseError::Lost(Lost::SessionFailed))));
     assert_eq!(block_on(client.close()), Some(Err(CloseError::SessionFailed)));
