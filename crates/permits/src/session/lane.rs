@@ -122,9 +122,12 @@ impl Lane {
     /// The next acquisitions to ask for: as many as go into one call, which has one declaration.
     pub(crate) fn next_asks(&mut self, sent_at: Moment) -> Option<(Declaration, Vec<Acquire>)> {
         let mut batch: Option<(Declaration, Vec<Acquire>)> = None;
+        let fallback = self.fallback();
         while let Some(first) = self.pending.first_entry() {
             let entry = self.entries.get_mut(first.get()).expect("what is pending has an entry");
-            let declaration = entry.declaration();
+            // A waiter that the store has forgotten brings the limit under which it came in.
+            let came_in = entry.told_us > 0 && entry.ask.opening.limit.is_none();
+            let declaration = if came_in { fallback } else { entry.declaration() };
             let (declared, requests) = batch.get_or_insert((declaration, Vec::new()));
             if *declared != declaration || requests.len() == MAX_BATCH {
                 break;

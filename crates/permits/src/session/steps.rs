@@ -14,8 +14,8 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost};
 use crate::handle::Handle;
 use crate::protocol::{
-    Acquired, Answers, Event, Grant, Holder, Id, Label, Name, News, Operation, Recovery, Released, Renewed,
-    Reply,
+    Acquired, Answers, Declaration, Event, Grant, Holder, Id, Label, Name, News, Operation, Recovery,
+    Released, Renewed, Reply,
 };
 use crate::store::{Signal, StoreError};
 
@@ -57,7 +57,11 @@ impl Bench {
     }
 
     fn acquire(&mut self, name: &str, lease: Duration) -> Pending {
-        let opening = Opening { limit: Some(1), require: false, declared: AtomicBool::new(false) };
+        self.acquire_under(name, lease, Some(1))
+    }
+
+    fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> Pending {
+        let opening = Opening { limit, require: false, declared: AtomicBool::new(false) };
         let wanted = Wanted {
             label: Label::default(),
             holder: None,
@@ -353,6 +357,21 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
 }
 
 /// Of a place in line that was lost, and asked for again: its grant is not held any more.
+#[test]
+fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
+    let mut bench = Bench::new();
+    let _pending = bench.acquire_under("exports", LEASE, None);
+    let call = bench.call();
+    assert_eq!(call.command.declaration, Declaration::Stored, "the stored limit counts");
+    bench.answer(call, waiting());
+    assert!(bench.calls().is_empty(), "it waits");
+    bench.pass(LEASE / 3);
+    let call = bench.call();
+    assert!(is_renewal(&call));
+    bench.answer(call, renewed(Renewed::Lost));
+    assert_eq!(bench.call().command.declaration, Declaration::Fallback(1), "there may be none any more");
+}
+
 #[test]
 fn a_late_message_of_an_earlier_grant_is_not_believed() {
     let mut bench = Bench::new();
