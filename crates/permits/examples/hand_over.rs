@@ -1,0 +1,50 @@
+//! A permit that moves from one process to another: this program acquires it, and starts itself again as the process
+//! that does the work and releases the permit.
+//!
+//! `cargo run --example hand_over`
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use permits::Handle;
+use permits::blocking::Client;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match std::env::args().nth(1) {
+        None => hand_over(),
+        Some(url) => adopt(&url),
+    }
+}
+
+fn hand_over() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let url = format!("local:{}/semaphores.db", directory.path().display());
+    let client = Client::connect(&url)?;
+    let build = client.semaphore("build", 1);
+    let permit = build.acquire()?;
+    println!("process {}: token {}", std::process::id(), permit.token());
+
+    // From here until it is adopted the unit stays taken, but for no longer than one lease.
+    let handle = permit.hand_over()?;
+    assert!(build.try_acquire().is_err_and(|error| error.is_not_now()));
+
+    // By standard input: other users can read the arguments of a process. A handle is as good as the permit.
+    let mut child = Command::new(std::env::current_exe()?).arg(&url).stdin(Stdio::piped()).spawn()?;
+    child.stdin.take().ok_or("no pipe")?.write_all(handle.to_string().as_bytes())?;
+    assert!(child.wait()?.success());
+    build.try_acquire()?.release()?; // The other process has released it.
+    client.close()?;
+    Ok(())
+}
+
+fn adopt(url: &str) -> Result<(), Box<dyn Error>> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let client = Client::connect(url)?;
+    let permit = client.adopt(&text.parse::<Handle>()?)?;
+    println!("process {}: token {}", std::process::id(), permit.token());
+    permit.release()?;
+    client.close()?;
+    Ok(())
+}
