@@ -39,7 +39,10 @@ const MAX_QUEUED: usize = 256;
 const MAX_HELD_BACK: usize = 20;
 
 /// A reader that has taken nothing for this long is not waited for.
-const STUCK: Duration = Duration::from_millis(200);
+const STUCK: Duration = Duration::from_millis(500);
+
+/// How long a busy machine may take to run the writing thread.
+const UNSCHEDULED: Duration = Duration::from_secs(5);
 
 /// Back to the first column, and everything from there erased.
 const ERASE: &str = "\r\x1b[K";
@@ -124,6 +127,7 @@ fn write_queued(mut stderr: File) {
             continue;
         };
         locked.writing = true;
+        CHANGED.notify_all();
         drop(locked);
         let _ = stderr.write_all(piece.as_bytes());
         locked = state();
@@ -136,14 +140,14 @@ fn write_queued(mut stderr: File) {
 /// Waits until everything is written, as long as the reader takes something at least every [`STUCK`].
 pub(crate) fn flush() {
     let mut locked = state();
-    let mut written = locked.written;
     while !locked.is_idle() {
-        let waited = CHANGED.wait_timeout(locked, STUCK).unwrap_or_else(PoisonError::into_inner);
+        let before = (locked.writing, locked.written);
+        let limit = if locked.writing { STUCK } else { UNSCHEDULED };
+        let waited = CHANGED.wait_timeout(locked, limit).unwrap_or_else(PoisonError::into_inner);
         locked = waited.0;
-        if waited.1.timed_out() && locked.written == written {
+        if waited.1.timed_out() && (locked.writing, locked.written) == before {
             return;
         }
-        written = locked.written;
     }
 }
 
