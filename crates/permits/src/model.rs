@@ -302,19 +302,28 @@ impl<'a> Run<'a> {
     }
 
     fn acquire(&mut self, queue_max: u32, requests: &[Acquire]) -> Answers {
-        let terms = match self.declared() {
-            Err(refusal) => Terms::Refused(refusal),
-            // A request that is refused changes nothing.
-            Ok(Some(limit)) if !self.lets_any_in(limit, queue_max, requests) => Terms::RefusedUnder(limit),
-            Ok(declared) => {
-                if let Some(limit) = declared {
-                    self.replace_limit(limit);
-                }
-                Terms::Open
-            }
-        };
+        let mut terms = self.declare(queue_max, requests);
         self.promote();
+        if let Terms::RefusedUnder(_) = terms {
+            // The promotion may have emptied the line.
+            terms = self.declare(queue_max, requests);
+            self.promote();
+        }
         Answers::Acquire(requests.iter().map(|request| self.acquire_one(queue_max, terms, request)).collect())
+    }
+
+    /// Takes the program's word for the limit, if that lets one of the requests in: a request that is refused changes
+    /// nothing.
+    fn declare(&mut self, queue_max: u32, requests: &[Acquire]) -> Terms {
+        match self.declared() {
+            Err(refusal) => return Terms::Refused(refusal),
+            Ok(Some(limit)) if !self.lets_any_in(limit, queue_max, requests) => {
+                return Terms::RefusedUnder(limit);
+            }
+            Ok(Some(limit)) => self.replace_limit(limit),
+            Ok(None) => {}
+        }
+        Terms::Open
     }
 
     /// Whether one of the requests would be granted or queued under `limit`, or is known already.

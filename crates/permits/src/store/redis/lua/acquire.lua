@@ -11,6 +11,11 @@ for i = 9, #ARGV, 6 do holders[#holders + 1] = ARGV[i] end
 
 local limit, refusal = declare(holders)
 promote()
+if limit then
+  -- The promotion may have emptied the line.
+  limit = declare(holders)
+  promote()
+end
 
 -- What is known, as the batch goes on, and the places of those that it stood in line.
 local places, tickets, somebody_waits = {}, {}, false
