@@ -320,7 +320,20 @@ impl StoreError {
 
     /// The reason alone.
     #[cfg(feature = "redis")]
-    pub(crate) fn reason(&self) -> &str {
+    pub(crate) fn into_reason(mut self) -> String {
+        std::mem::take(self.reason_mut())
+    }
+
+    /// The same, with the place that it is about before the reason.
+    #[cfg(feature = "redis")]
+    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
+        let reason = self.reason_mut();
+        *reason = format!("{place}: {reason}");
+        self
+    }
+
+    #[cfg(feature = "redis")]
+    fn reason_mut(&mut self) -> &mut String {
         match self {
             Self::Unreachable { reason }
             | Self::NoAnswer { reason }
@@ -333,23 +346,5 @@ impl StoreError {
             | Self::Rejected { reason }
             | Self::Malformed { reason } => reason,
         }
-    }
-
-    /// The same, with the place that it is about before the reason.
-    #[cfg(feature = "redis")]
-    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
-        match &mut self {
-            Self::Unreachable { reason }
-            | Self::NoAnswer { reason }
-            | Self::Denied { reason }
-            | Self::Mismatch { reason }
-            | Self::Tls { reason }
-            | Self::WrongType { reason, .. }
-            | Self::OutOfMemory { reason }
-            | Self::Unsupported { reason }
-            | Self::Rejected { reason }
-            | Self::Malformed { reason } => *reason = format!("{place}: {reason}"),
-        }
-        self
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
                     format!("it says \"{reason}\": was the command renamed or removed (rename-command)?");
                 StoreError::Unsupported { reason }
             }
-            other => StoreError::Unreachable { reason: other.reason().to_owned() },
+            other => StoreError::Unreachable { reason: other.into_reason() },
         };
     }
     let Some(io) = io_error(error) else {
@@ -175,7 +175,7 @@ pub(crate) fn text(error: &RedisError) -> String {
     if let Some(io) = io_error(error) {
         #[cfg(feature = "tls")]
         if let Some(tls) = tls_error(io) {
-            return of_tls(tls).reason().to_owned();
+            return of_tls(tls).into_reason();
         }
         return match io.kind() {
             io::ErrorKind::ConnectionRefused => "connection refused: does a server run there?".into(),

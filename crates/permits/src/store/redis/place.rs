@@ -72,13 +72,16 @@ impl Watched {
     }
 
     async fn ask(&self, patience: Duration) -> Result<Server, StoreError> {
-        let (newest, errors) = self.ask_all(patience).await;
+        let (newest, mut errors) = self.ask_all(patience).await;
         let Some(named) = newest else {
-            let reasons: Vec<&str> = errors.iter().map(StoreError::reason).collect();
-            let reason = format!("no sentinel names a server ({})", reasons.join("; "));
             // A refusal that lasts counts more than a sentinel that is away.
-            let lasting = errors.into_iter().find(|error| !error.is_temporary());
-            return Err(lasting.unwrap_or(StoreError::Unreachable { reason }));
+            if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
+                return Err(errors.swap_remove(lasting));
+            }
+            let reasons: Vec<String> = errors.into_iter().map(StoreError::into_reason).collect();
+            return Err(StoreError::Unreachable {
+                reason: format!("no sentinel names a server ({})", reasons.join("; ")),
+            });
         };
         let server = self.address.server.at(&named.host, named.port);
         *self.lock() = Some((named.host, named.port));
@@ -89,7 +92,7 @@ impl Watched {
     pub(super) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
         let (newest, errors) = self.ask_all(SENTINEL_PATIENCE).await;
         let server = newest.and_then(|named| self.address.server.at(&named.host, named.port).ok());
-        (server, errors.iter().map(|error| error.reason().to_owned()).collect())
+        (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
     async fn ask_all(&self, patience: Duration) -> (Option<Named>, Vec<StoreError>) {

@@ -4,7 +4,7 @@
 -- ARGV      8 the most waiters; then 6 a request: holder, request, weight, lease ms, 1 to wait or 0, label
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
--- Cost      about 7 calls a batch; O(log n) a request
+-- Cost      about 8 calls a batch; O(log n) a request
 
 local holders = {}
 for i = 9, #ARGV, 6 do holders[#holders + 1] = ARGV[i] end
