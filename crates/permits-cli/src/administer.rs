@@ -94,7 +94,7 @@ async fn the_one(semaphore: &Semaphore, beginning: &str) -> Result<String, Failu
 /// holder grants a waiter. The number of rounds is what listing the present holders and waiters takes: those that come
 /// meanwhile are not followed.
 async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, Failure> {
-    let Inspection { held, waiting, .. } = semaphore.inspect_first(0).await?;
+    let Inspection { held, waiting, .. } = semaphore.inspect_up_to(0).await?;
     let (mut holders, mut waiters) = (0, 0);
     for _ in 0..=waiting / u64::from(LISTED) {
         let listed = semaphore.inspect().await?.waiters;
@@ -129,6 +129,6 @@ async fn open(common: &Common, name: &str) -> Result<Semaphore, Failure> {
 
 /// Prints what `describe` makes of the semaphore as it is now.
 async fn confirm(semaphore: &Semaphore, describe: impl Fn(&Inspection) -> String) -> Result<u8, Failure> {
-    let inspection = semaphore.inspect_first(0).await?;
+    let inspection = semaphore.inspect_up_to(0).await?;
     Ok(exit::print(format!("{}: {}\n", inspection.name, describe(&inspection))))
 }

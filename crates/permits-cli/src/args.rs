@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use permits::protocol::{Holder, Label, Name, check_lease, check_prefix, check_reason};
-use permits::{Invalid, Recovery};
+use permits::{InvalidInput, Recovery};
 
 use crate::{exit, help};
 
@@ -270,32 +270,32 @@ pub(crate) struct Man {
     pub(crate) verb: Option<String>,
 }
 
-fn name(text: &str) -> Result<String, Invalid> {
+fn name(text: &str) -> Result<String, InvalidInput> {
     Name::new(text).map(|name| name.as_str().to_owned())
 }
 
-fn holder(text: &str) -> Result<String, Invalid> {
+fn holder(text: &str) -> Result<String, InvalidInput> {
     Holder::new(text).map(|holder| holder.as_str().to_owned())
 }
 
-fn label(text: &str) -> Result<String, Invalid> {
+fn label(text: &str) -> Result<String, InvalidInput> {
     Label::new(text).map(|label| label.as_str().to_owned())
 }
 
-fn prefix(text: &str) -> Result<String, Invalid> {
+fn prefix(text: &str) -> Result<String, InvalidInput> {
     check_prefix(text).map(|()| text.to_owned())
 }
 
-fn reason(text: &str) -> Result<String, Invalid> {
+fn reason(text: &str) -> Result<String, InvalidInput> {
     check_reason(text).map(|reason| reason.to_string())
 }
 
 fn limit(text: &str) -> Result<u32, String> {
-    at_least_1(text, Invalid::ZeroLimit)
+    at_least_1(text, InvalidInput::ZeroLimit)
 }
 
 fn weight(text: &str) -> Result<u32, String> {
-    at_least_1(text, Invalid::ZeroWeight)
+    at_least_1(text, InvalidInput::ZeroWeight)
 }
 
 fn change(text: &str) -> Result<Change, String> {
@@ -307,7 +307,7 @@ fn change(text: &str) -> Result<Change, String> {
     by.map(Change::By).ok_or_else(|| format!("behind a sign it must be a number up to {most}"))
 }
 
-fn at_least_1(text: &str, zero: Invalid) -> Result<u32, String> {
+fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
     match text.parse() {
         Ok(0) => Err(zero.to_string()),
         Ok(number) => Ok(number),

@@ -23,7 +23,7 @@ const SERVER_VARIABLE: &str = "PERMITS_REQUIRE_SERVER";
 const DEFAULT_URL: &str = "local:";
 
 /// How long a store may be away for a verb that only looks, or changes something.
-const OPERATOR_PATIENCE: Duration = Duration::from_secs(3);
+const OPERATOR_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A store that is named, and not connected to yet.
 pub(crate) struct Target {
@@ -49,7 +49,7 @@ impl Target {
         let builder = Client::builder(&url).prefix(&common.prefix);
         let store = match url.strip_prefix("local:") {
             // With the path, also where that is the default.
-            Some(_) => format!("local:{}", builder.store()?),
+            Some(_) => format!("local:{}", builder.address()?),
             None => report::redacted(&url).trim_end_matches("?***").to_owned(),
         };
         Ok(Self { builder, store })
@@ -76,7 +76,7 @@ async fn operate(common: &Common, name_store: bool) -> Result<Client, Failure> {
     if name_store || common.verbose > 0 {
         report::say(format_args!("store {}", target.store));
     }
-    target.connect(common.store_timeout.unwrap_or(OPERATOR_PATIENCE)).await
+    target.connect(common.store_timeout.unwrap_or(OPERATOR_TIMEOUT)).await
 }
 
 fn from_environment() -> Result<Option<String>, Failure> {

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use permits::store::redis::{Rights, rights};
-use permits::{Examination, Finding, Severity};
+use permits::{Diagnosis, Finding, Severity};
 use serde::Serialize;
 
 use crate::args::{Common, Doctor};
@@ -28,7 +28,7 @@ pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Fail
         let rights = rights(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
         return Ok(exit::print(acl(&rights)));
     }
-    let examination = Target::of(common)?.builder.examine().await?;
+    let examination = Target::of(common)?.builder.diagnose().await?;
     let text = if options.json { json(&examination)? } else { for_people(&examination) };
     match exit::print(&text) {
         SUCCESS if !examination.is_healthy() => Ok(UNHEALTHY),
@@ -54,22 +54,22 @@ struct JsonFinding<'a> {
 
 impl<'a> From<&'a Finding> for JsonFinding<'a> {
     fn from(finding: &'a Finding) -> Self {
-        let Finding { subject, severity, observed, meaning, .. } = finding;
+        let Finding { subject, severity, observed, advice: meaning, .. } = finding;
         Self { subject, severity: severity.to_string(), observed, meaning }
     }
 }
 
-fn json(examination: &Examination) -> Result<String, Failure> {
-    let Examination { store, findings, .. } = examination;
+fn json(examination: &Diagnosis) -> Result<String, Failure> {
+    let Diagnosis { store, findings, .. } = examination;
     let findings = findings.iter().map(JsonFinding::from).collect();
     let text = serde_json::to_string(&Json { store, findings, healthy: examination.is_healthy() });
     text.map(|text| text + "\n").map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))
 }
 
 /// A line a finding, and below it what it means.
-fn for_people(examination: &Examination) -> String {
+fn for_people(examination: &Diagnosis) -> String {
     let mut text = String::new();
-    for Finding { subject, severity, observed, meaning, .. } in &examination.findings {
+    for Finding { subject, severity, observed, advice: meaning, .. } in &examination.findings {
         let sign = match severity {
             Severity::Fine => "ok",
             Severity::Note => "note",

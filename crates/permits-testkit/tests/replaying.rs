@@ -7,7 +7,9 @@ mod story;
 
 use std::collections::BTreeSet;
 
-use permits::protocol::{Acquired, Answers, Grant, Operation, Release, Released, Renewed};
+use permits::protocol::{
+    AcquireOutcome, Answers, Grant, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+};
 use permits_testkit::history::{Loss, Record, Replayed, Violation, replay};
 use permits_testkit::random::{cases, seed};
 
@@ -51,9 +53,9 @@ fn answered(mut story: Story, answers: Answers) -> &'static str {
     rule(replay(&story.records))
 }
 
-fn grant_of(answer: Acquired) -> Grant {
+fn grant_of(answer: AcquireOutcome) -> Grant {
     match answer {
-        Acquired::Granted(grant) => grant,
+        AcquireOutcome::Granted(grant) => grant,
         other => panic!("not granted: {other:?}"),
     }
 }
@@ -81,7 +83,7 @@ fn one_unit_too_many_is_found() {
     let mut story = full();
     let grant = Grant { token: story.now_us + 1000, slot: 2 };
     story.acquire("e");
-    assert_eq!(answered(story, Answers::Acquire(vec![Acquired::Granted(grant)])), "reply");
+    assert_eq!(answered(story, Answers::Acquire(vec![AcquireOutcome::Granted(grant)])), "reply");
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn a_newcomer_that_overtakes_is_found() {
     story.release("a");
     let grant = Grant { token: story.now_us + 1000, slot: 0 };
     story.acquire("e");
-    assert_eq!(answered(story, Answers::Acquire(vec![Acquired::Granted(grant)])), "reply");
+    assert_eq!(answered(story, Answers::Acquire(vec![AcquireOutcome::Granted(grant)])), "reply");
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn a_token_that_repeats_is_found() {
     let first = grant_of(story.acquire("a"));
     let second = grant_of(story.acquire("b"));
     let repeated = Grant { token: first.token, ..second };
-    assert_eq!(answered(story, Answers::Acquire(vec![Acquired::Granted(repeated)])), "reply");
+    assert_eq!(answered(story, Answers::Acquire(vec![AcquireOutcome::Granted(repeated)])), "reply");
 }
 
 /// The model cannot know what it has forgotten; the history does. A server's clock that was set back, say.
@@ -144,8 +146,8 @@ fn a_token_that_sinks_with_the_state_is_found() {
 fn a_late_release_that_frees_anothers_permit_is_found() {
     let mut story = full();
     let request = id("an-older-one");
-    story.send(Operation::Release(vec![Release { holder: holder("a"), request }]));
-    assert_eq!(answered(story, Answers::Release(vec![Released::Held])), "reply");
+    story.send(Operation::Release(vec![ReleaseRequest { holder: holder("a"), request }]));
+    assert_eq!(answered(story, Answers::Release(vec![ReleaseOutcome::Held])), "reply");
 }
 
 #[test]
@@ -153,8 +155,8 @@ fn a_renewal_that_raises_the_dead_is_found() {
     let mut story = Story::new();
     let grant = grant_of(story.acquire("a"));
     story.pass(story::LEASE_MS + 1);
-    assert_eq!(story.renew("a", Some(grant)), Renewed::Lost);
-    assert_eq!(answered(story, Answers::Renew(vec![Renewed::Held])), "reply");
+    assert_eq!(story.renew("a", Some(grant)), RenewOutcome::Lost);
+    assert_eq!(answered(story, Answers::Renew(vec![RenewOutcome::Held])), "reply");
 }
 
 #[test]
@@ -213,8 +215,8 @@ fn kinds(records: &[Record]) -> BTreeSet<String> {
     for Record { reply, events, .. } in records {
         match &reply.answers {
             Answers::Acquire(answers) => {
-                let of = |answer: &Acquired| match answer {
-                    Acquired::Refused(refusal) => format!("acquire {refusal:?}"),
+                let of = |answer: &AcquireOutcome| match answer {
+                    AcquireOutcome::Refused(refusal) => format!("acquire {refusal:?}"),
                     other => format!("acquire {}", first(format!("{other:?}"))),
                 };
                 kinds.extend(answers.iter().map(of));
@@ -225,7 +227,7 @@ fn kinds(records: &[Record]) -> BTreeSet<String> {
             }
             other => drop(kinds.insert(first(format!("{other:?}")))),
         }
-        kinds.extend(events.iter().map(|event| format!("told {}", first(format!("{:?}", event.news)))));
+        kinds.extend(events.iter().map(|event| format!("told {}", first(format!("{:?}", event.kind)))));
     }
     kinds
 }
@@ -236,7 +238,7 @@ fn too_heavy() -> Story {
     story.acquire("a");
     story.send(story::acquire("heavy", "heavy", 2, true));
     story.send(story::set_limit(1));
-    assert_eq!(story.renew("heavy", None), Renewed::ExceedsLimit);
+    assert_eq!(story.renew("heavy", None), RenewOutcome::ExceedsLimit);
     story
 }
 
@@ -312,7 +314,7 @@ fn a_state_that_was_flushed_is_followed_and_told() {
     let mut story = Story::new();
     let grant = grant_of(story.acquire("a"));
     story.state = None;
-    assert_eq!(story.renew("a", Some(grant)), Renewed::Held, "it is put back");
+    assert_eq!(story.renew("a", Some(grant)), RenewOutcome::Held, "it is put back");
     story.end();
     let replayed = replay(&story.records).expect("it is explained");
     let semaphore = "permits:{exports}:state".to_owned();

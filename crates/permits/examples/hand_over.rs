@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use permits::Handle;
+use permits::PermitHandle;
 use permits::blocking::Client;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -42,7 +42,7 @@ fn adopt(url: &str) -> Result<(), Box<dyn Error>> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let client = Client::connect(url)?;
-    let permit = client.adopt(&text.parse::<Handle>()?)?;
+    let permit = client.adopt(&text.parse::<PermitHandle>()?)?;
     println!("process {}: token {}", std::process::id(), permit.token());
     permit.release()?;
     client.close()?;

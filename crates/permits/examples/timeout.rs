@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // None of the three left a waiter behind, so the next acquisition is granted as soon as the permit is back.
     printing.release().await?;
     let permit = printer.acquire().await?;
-    assert_eq!(printer.inspect_first(0).await?.waiting, 0);
+    assert_eq!(printer.inspect_up_to(0).await?.waiting, 0);
     permit.release().await?;
     client.close().await?;
     Ok(())

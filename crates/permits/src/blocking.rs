@@ -24,20 +24,20 @@ use crate::client::thread_ended;
 use crate::error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
 };
-use crate::examine::Examination;
-use crate::handle::Handle;
+use crate::examine::Diagnosis;
+use crate::handle::PermitHandle;
 use crate::model::INSPECT_MAX;
-use crate::protocol::{Invalid, LimitChange, Operation};
+use crate::protocol::{InvalidInput, LimitChange, Operation};
 use crate::semaphore::{AcquireOptions, Inspection};
-use crate::session::core::Standing;
+use crate::session::core::PermitStatus;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 
 /// As [`ClientBuilder::examine`].
 ///
 /// # Errors
 /// [`ConnectError`].
-pub fn examine(builder: ClientBuilder) -> Result<Examination, ConnectError> {
-    builder.start_examining()?.blocking_recv().map_err(|_| thread_ended())
+pub fn diagnose(builder: ClientBuilder) -> Result<Diagnosis, ConnectError> {
+    builder.start_diagnosis()?.blocking_recv().map_err(|_| thread_ended())
 }
 
 /// A session with a store, as [`crate::Client`].
@@ -85,7 +85,7 @@ impl Client {
     ///
     /// # Errors
     /// [`AdoptError`].
-    pub fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
+    pub fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
         let held = self.inner.start_adopting(handle).blocking_recv();
         let held = held.unwrap_or_else(|_| Err(self.inner.session.ended().into()))?;
         Ok(Permit { inner: AsyncPermit::new(held) })
@@ -117,7 +117,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn name(&self) -> Result<&str, Invalid> {
+    pub fn name(&self) -> Result<&str, InvalidInput> {
         self.inner.name()
     }
 
@@ -158,7 +158,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
+    pub fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
         self.change_limit(LimitChange::Set(limit), Some(version)).map(|(_, version)| version)
     }
 
@@ -212,14 +212,14 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn inspect(&self) -> Result<Inspection, AdminError> {
-        self.inspect_first(INSPECT_MAX)
+        self.inspect_up_to(INSPECT_MAX)
     }
 
     /// As [`crate::Semaphore::inspect_first`].
     ///
     /// # Errors
     /// [`AdminError`].
-    pub fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
+    pub fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
         self.inner.inspection(self.inner.start_inspecting(max)?.blocking_recv())
     }
 }
@@ -273,8 +273,8 @@ impl Permit {
     }
 
     /// As [`crate::Permit::standing`].
-    pub fn standing(&self) -> Standing {
-        self.inner.standing()
+    pub fn status(&self) -> PermitStatus {
+        self.inner.status()
     }
 
     /// Waits until it is lost, at most so long. `None` if it is still held then.
@@ -305,7 +305,7 @@ impl Permit {
     ///
     /// # Errors
     /// [`RenewError`].
-    pub fn hand_over(self) -> Result<Handle, RenewError> {
+    pub fn hand_over(self) -> Result<PermitHandle, RenewError> {
         self.renew()?;
         Ok(self.inner.into_handle())
     }

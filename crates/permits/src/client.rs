@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::entropy;
 use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
-use crate::examine::{self, Examination};
-use crate::handle::Handle;
+use crate::examine::{self, Diagnosis};
+use crate::handle::PermitHandle;
 use crate::permit::Permit;
-use crate::protocol::{Holder, Id, Invalid, Name, Recovery, check_lease, check_prefix};
+use crate::protocol::{Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix};
 use crate::semaphore::Semaphore;
 use crate::session::held::Held;
 use crate::session::message::Message;
@@ -155,12 +156,15 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
-    pub async fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
+    pub async fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
         let held = self.start_adopting(handle).await.unwrap_or_else(|_| Err(self.session.ended().into()))?;
         Ok(Permit::new(held))
     }
 
-    pub(crate) fn start_adopting(&self, handle: &Handle) -> oneshot::Receiver<Result<Held, AdoptError>> {
+    pub(crate) fn start_adopting(
+        &self,
+        handle: &PermitHandle,
+    ) -> oneshot::Receiver<Result<Held, AdoptError>> {
         let (answer, receiver) = oneshot::channel();
         let request = self.session.new_request();
         self.session.send(Message::Adopt { handle: Box::new(handle.clone()), request, answer });
@@ -303,7 +307,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ConnectError`] if a setting is not valid.
-    pub fn store(&self) -> Result<String, ConnectError> {
+    pub fn address(&self) -> Result<String, ConnectError> {
         Ok(self.checked_address()?.0.to_string())
     }
 
@@ -347,14 +351,14 @@ impl ClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn examine(self) -> Result<Examination, ConnectError> {
-        self.start_examining()?.await.map_err(|_| thread_ended())
+    pub async fn diagnose(self) -> Result<Diagnosis, ConnectError> {
+        self.start_diagnosis()?.await.map_err(|_| thread_ended())
     }
 
-    pub(crate) fn start_examining(self) -> Result<oneshot::Receiver<Examination>, ConnectError> {
+    pub(crate) fn start_diagnosis(self) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
         let (address, _) = self.checked_address()?;
         // The examination needs some, on a thread that cannot report an error.
-        new_session_id()?;
+        new_session()?;
         examine::start(address, self.prefix, self.lease)
     }
 
@@ -370,11 +374,11 @@ impl ClientBuilder {
         let (address, of_url) = self.checked_address()?;
         let label = self.label.unwrap_or_else(default_label);
         if label.len() > MAX_LABEL {
-            Err(Invalid::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
+            Err(InvalidInput::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
         }
         Holder::new(&label)?;
         let config = Config {
-            session: new_session_id()?,
+            session: new_session()?,
             label,
             lease: self.lease,
             recovery: self.recovery.or(of_url).unwrap_or_default(),
@@ -390,19 +394,8 @@ pub(crate) fn thread_ended() -> ConnectError {
     ConnectError::Thread { reason: "it ended at once".into() }
 }
 
-/// 72 bits of the operating system's entropy, as twelve characters of 6 bits each. A generator in this process would
-/// not do: a forked child and a restored snapshot have a copy of its state.
-///
-/// # Errors
-/// [`ConnectError::Entropy`].
-pub(crate) fn new_session_id() -> Result<Id, ConnectError> {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut bytes = [0; 9];
-    getrandom::fill(&mut bytes).map_err(|error| ConnectError::Entropy { reason: error.to_string() })?;
-    let bits = bytes.iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
-    let digit = |place: u32| char::from(DIGITS[(bits >> (6 * place)) as usize % DIGITS.len()]);
-    let id: String = (0..12).map(digit).collect();
-    Ok(Id::new(&id).expect("these characters make an id"))
+fn new_session() -> Result<SessionId, ConnectError> {
+    entropy::session_id().map_err(|error| ConnectError::Entropy { reason: error.to_string() })
 }
 
 /// Host name and process id.

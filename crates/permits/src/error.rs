@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::protocol::Invalid;
+pub use crate::protocol::InvalidInput;
 pub use crate::store::StoreError;
 
 /// Why a client could not connect.
@@ -30,7 +30,7 @@ pub enum ConnectError {
     },
     /// The lease, prefix or label is not valid.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidInput),
     /// The store cannot be reached, denies access, or is not supported.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -122,7 +122,7 @@ pub enum AcquireError {
     },
     /// Never: a name, holder, weight, limit or lease is not valid.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidInput),
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
@@ -212,7 +212,7 @@ pub enum AdoptError {
     Gone,
     /// The text is no handle.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidInput),
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
@@ -255,7 +255,7 @@ pub enum AdminError {
     },
     /// A name, holder, limit or reason is not valid.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidInput),
     /// The client was closed.
     #[error("the client is closed")]
     Closed,

@@ -19,14 +19,14 @@ use crate::store::{self, Address};
 /// What [`ClientBuilder::examine`](crate::ClientBuilder::examine) found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Examination {
+pub struct Diagnosis {
     /// Where the store is, without any password.
     pub store: String,
     /// What was found, in the order in which it was looked at.
     pub findings: Vec<Finding>,
 }
 
-impl Examination {
+impl Diagnosis {
     /// Whether there is no [`Severity::Problem`].
     pub fn is_healthy(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity != Severity::Problem)
@@ -44,7 +44,7 @@ pub struct Finding {
     /// What was seen.
     pub observed: String,
     /// What that means, and what to do about it. Empty when it is fine.
-    pub meaning: String,
+    pub advice: String,
 }
 
 /// How bad a [`Finding`] is.
@@ -72,7 +72,7 @@ impl fmt::Display for Severity {
 #[cfg_attr(not(any(feature = "local", feature = "redis")), expect(dead_code))]
 impl Finding {
     pub(crate) fn fine(subject: &'static str, observed: impl Into<String>) -> Self {
-        Self { subject, severity: Severity::Fine, observed: observed.into(), meaning: String::new() }
+        Self { subject, severity: Severity::Fine, observed: observed.into(), advice: String::new() }
     }
 
     /// The same, of one of several servers.
@@ -86,7 +86,7 @@ impl Finding {
         observed: impl Into<String>,
         meaning: impl Into<String>,
     ) -> Self {
-        Self { subject, severity: Severity::Note, observed: observed.into(), meaning: meaning.into() }
+        Self { subject, severity: Severity::Note, observed: observed.into(), advice: meaning.into() }
     }
 
     pub(crate) fn problem(
@@ -94,7 +94,7 @@ impl Finding {
         observed: impl Into<String>,
         meaning: impl Into<String>,
     ) -> Self {
-        Self { subject, severity: Severity::Problem, observed: observed.into(), meaning: meaning.into() }
+        Self { subject, severity: Severity::Problem, observed: observed.into(), advice: meaning.into() }
     }
 }
 
@@ -103,12 +103,12 @@ pub(crate) fn start(
     address: Address,
     prefix: String,
     lease: Duration,
-) -> Result<oneshot::Receiver<Examination>, ConnectError> {
+) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
     let (answer, examined) = oneshot::channel();
     thread::on_its_own(move || async move {
         let findings = store::examine(&address, &prefix, lease).await;
         // Whoever asked may be gone.
-        let _ = answer.send(Examination { store: address.to_string(), findings });
+        let _ = answer.send(Diagnosis { store: address.to_string(), findings });
         || ()
     })?;
     Ok(examined)

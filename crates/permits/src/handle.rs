@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::percent;
-use crate::protocol::{Grant, Holder, Id, Invalid, Name, check_lease};
+use crate::protocol::{Grant, Holder, InvalidInput, Name, RequestId, check_lease};
 
 /// A permit on its way from one process to another: printable, without spaces, and good for one lease.
 ///
@@ -20,10 +20,10 @@ use crate::protocol::{Grant, Holder, Id, Invalid, Name, check_lease};
 /// # Ok::<(), permits::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handle {
+pub struct PermitHandle {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
-    pub(crate) request: Id,
+    pub(crate) request: RequestId,
     pub(crate) weight: u32,
     pub(crate) lease_ms: u64,
     pub(crate) grant: Grant,
@@ -32,7 +32,7 @@ pub struct Handle {
 /// What a handle begins with; the number is the version of its form.
 const MARK: &str = "permits1";
 
-impl Handle {
+impl PermitHandle {
     /// The name of the semaphore.
     pub fn semaphore(&self) -> &str {
         self.semaphore.as_str()
@@ -44,7 +44,7 @@ impl Handle {
     }
 }
 
-impl fmt::Display for Handle {
+impl fmt::Display for PermitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { semaphore, holder, request, weight, lease_ms, grant: Grant { token, slot } } = self;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
@@ -52,11 +52,11 @@ impl fmt::Display for Handle {
     }
 }
 
-impl FromStr for Handle {
-    type Err = Invalid;
+impl FromStr for PermitHandle {
+    type Err = InvalidInput;
 
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let broken = |reason| Invalid::Handle { reason };
+    fn from_str(text: &str) -> Result<Self, InvalidInput> {
+        let broken = |reason| InvalidInput::Handle { reason };
         let parts: Vec<&str> = text.trim().split(':').collect();
         let [mark, semaphore, holder, request, weight, lease, token, slot] = parts[..] else {
             return Err(broken("it does not have 8 parts"));
@@ -65,13 +65,13 @@ impl FromStr for Handle {
             return Err(broken("it does not begin with permits1"));
         }
         let unescaped = |text| percent::decode(text).ok_or_else(|| broken("a name in it is malformed"));
-        fn number<T: FromStr>(text: &str) -> Result<T, Invalid> {
-            text.parse().map_err(|_| Invalid::Handle { reason: "a number in it is malformed" })
+        fn number<T: FromStr>(text: &str) -> Result<T, InvalidInput> {
+            text.parse().map_err(|_| InvalidInput::Handle { reason: "a number in it is malformed" })
         }
         Ok(Self {
             semaphore: Name::new(&unescaped(semaphore)?)?,
             holder: Holder::new(&unescaped(holder)?)?,
-            request: Id::new(request)?,
+            request: RequestId::new(request)?,
             weight: number(weight)?,
             lease_ms: check_lease(number(lease)?)?,
             grant: Grant { token: number(token)?, slot: number(slot)? },
@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn any_name_and_holder_survive_the_text() {
-        let handle = Handle {
+        let handle = PermitHandle {
             semaphore: Name::new("a:b %{}é").expect("valid"),
             holder: Holder::new("h%3A:\u{2028}x").expect("valid"),
-            request: Id::new("s.1").expect("valid"),
+            request: RequestId::new("s.1").expect("valid"),
             weight: 3,
             lease_ms: 100,
             grant: Grant { token: 1 << 52, slot: u32::MAX },
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn broken_handles_are_refused() {
         let good = "permits1:n:h:s.1:1:100:5:0";
-        assert!(good.parse::<Handle>().is_ok());
+        assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
             "permits1",
@@ -131,7 +131,7 @@ mod tests {
             "permits1:n:h:s.1:1:100:5:4294967296",
             "permits1:n:h:s.1:1:100:5:0:0",
         ] {
-            assert!(broken.parse::<Handle>().is_err(), "{broken}");
+            assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }
     }
 }

@@ -55,6 +55,7 @@
 pub mod blocking;
 mod client;
 mod clock;
+mod entropy;
 pub mod error;
 mod events;
 mod examine;
@@ -70,15 +71,15 @@ pub mod store;
 
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    AcquireError, AdminError, AdoptError, CloseError, ConnectError, Invalid, Lost, ReleaseError, RenewError,
-    StoreError,
+    AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost, ReleaseError,
+    RenewError, StoreError,
 };
-pub use examine::{Examination, Finding, Severity};
-pub use handle::Handle;
+pub use examine::{Diagnosis, Finding, Severity};
+pub use handle::PermitHandle;
 pub use permit::Permit;
 pub use protocol::Recovery;
 pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Semaphore, WaiterInfo};
-pub use session::core::Standing;
+pub use session::core::PermitStatus;
 
 /// The guide, the migration page and the README, so that their examples are compiled and run.
 #[cfg(doctest)]

@@ -20,13 +20,13 @@ mod state;
 use std::collections::BTreeSet;
 
 use crate::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder,
-    InspectedWaiter, Inspection, LimitChange, LimitChanged, MAX_BATCH, News, Operation, Refusal, Release,
-    Released, Renew, Renewed, Reply,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
+    Holder, InspectedHolder, InspectedWaiter, Inspection, LimitChange, LimitOutcome, MAX_BATCH, Operation,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId,
 };
 
 use self::state::signed;
-pub use self::state::{CHANGES_MAX, Change, ChangeAnswer, Damage, Entry, Part, Place, State};
+pub use self::state::{CHANGES_MAX, Change, ChangeAnswer, Damage, Entry, EntryState, Part, State};
 
 /// The most expired entries that one command reaps.
 pub const REAP_MAX: usize = 128;
@@ -42,7 +42,7 @@ pub const IDENTITY_EVERY_US: u64 = 10_000;
 
 /// The clock and the identity of the server at the moment of a command.
 #[derive(Debug, Clone, Copy)]
-pub struct Server<'a> {
+pub struct ServerClock<'a> {
     /// Its clock, in microseconds since 1970.
     pub now_us: u64,
     /// A name that is new after each restart.
@@ -52,8 +52,8 @@ pub struct Server<'a> {
 }
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore that nobody uses.
-pub fn apply(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> (Reply, Vec<Event>) {
-    let mut run = Run::begin(state.take(), server, command);
+pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> (Reply, Vec<Event>) {
+    let mut run = Execution::begin(state.take(), server, command);
     run.reap();
     let answers = match &command.operation {
         Operation::Acquire { queue_max, requests } => run.acquire(*queue_max, requests),
@@ -84,7 +84,7 @@ enum Terms {
 }
 
 /// One command in execution.
-struct Run<'a> {
+struct Execution<'a> {
     state: State,
     existed: bool,
     command: &'a Command,
@@ -93,11 +93,11 @@ struct Run<'a> {
     /// Units held after the reaping: while recovering, no more than that may be held after the command.
     held_at_start: u64,
     /// Slots that this command freed otherwise than by reaping, and nobody has taken since.
-    given_back: BTreeSet<u64>,
+    freed_slots: BTreeSet<u64>,
     /// Whether expired entries may be left.
-    reap_cut: bool,
+    reap_truncated: bool,
     /// Whether the promotion stopped at its bound.
-    promote_cut: bool,
+    promote_truncated: bool,
     /// Whether the command extends the life of the state.
     extends: bool,
     /// The limit that the declaration has replaced.
@@ -105,8 +105,8 @@ struct Run<'a> {
     events: Vec<Event>,
 }
 
-impl<'a> Run<'a> {
-    fn begin(state: Option<State>, server: &Server<'_>, command: &'a Command) -> Self {
+impl<'a> Execution<'a> {
+    fn begin(state: Option<State>, server: &ServerClock<'_>, command: &'a Command) -> Self {
         let now_us = server.now_us;
         let now_ms = now_us / 1000;
         let state = state.filter(|state| !state.is_expired(now_ms));
@@ -153,9 +153,9 @@ impl<'a> Run<'a> {
             now_us,
             now_ms,
             held_at_start: 0,
-            given_back: BTreeSet::new(),
-            reap_cut: false,
-            promote_cut: false,
+            freed_slots: BTreeSet::new(),
+            reap_truncated: false,
+            promote_truncated: false,
             extends,
             replaced_limit: None,
             events: Vec::new(),
@@ -165,9 +165,9 @@ impl<'a> Run<'a> {
     /// Entries whose deadline has passed leave: holders first, then waiters; at most [`REAP_MAX`].
     fn reap(&mut self) {
         let now = signed(self.now_ms);
-        let expired = self.state.leases.range((-now, Holder::lowest())..(now + 1, Holder::lowest()));
+        let expired = self.state.leases.range((-now, Holder::min())..(now + 1, Holder::min()));
         let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
-        self.reap_cut = expired.len() == REAP_MAX;
+        self.reap_truncated = expired.len() == REAP_MAX;
         for holder in expired {
             self.state.remove(&holder);
         }
@@ -177,9 +177,9 @@ impl<'a> Run<'a> {
     }
 
     /// Forgets an entry: its units and slot come back, or its place in line goes.
-    fn forget(&mut self, holder: &Holder) -> Released {
-        if let Some(Place::Holding(grant)) = self.state.entries.get(holder).map(|entry| entry.place) {
-            self.given_back.insert(grant.slot.into());
+    fn forget(&mut self, holder: &Holder) -> ReleaseOutcome {
+        if let Some(EntryState::Holding(grant)) = self.state.entries.get(holder).map(|entry| entry.place) {
+            self.freed_slots.insert(grant.slot.into());
         }
         self.state.remove(holder)
     }
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
     /// other may be that of a holder which the store forgot, and which could then not be put back.
     fn next_slot(&self, limit: u32) -> Option<u64> {
         if self.is_recovering() {
-            self.given_back.first().copied().filter(|slot| *slot < limit.into())
+            self.freed_slots.first().copied().filter(|slot| *slot < limit.into())
         } else {
             Some(self.state.lowest_slot())
         }
@@ -227,21 +227,21 @@ impl<'a> Run<'a> {
             let Some((&ticket, holder)) = self.state.queue.first_key_value() else { return };
             let holder = holder.clone();
             let entry = &self.state.entries[&holder];
-            if self.reap_cut && -entry.deadline <= signed(self.now_ms) {
+            if self.reap_truncated && -entry.deadline <= signed(self.now_ms) {
                 return;
             }
             if entry.weight > limit {
-                self.tell(&holder, News::Refused);
+                self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
             } else if self.fits(limit, entry.weight) {
                 self.state.queue.remove(&ticket);
                 let grant = self.grant(&holder);
-                self.tell(&holder, News::Granted(grant));
+                self.emit(&holder, EventKind::Granted(grant));
             } else {
                 return;
             }
         }
-        self.promote_cut = !self.state.queue.is_empty() && self.state.held < capacity;
+        self.promote_truncated = !self.state.queue.is_empty() && self.state.held < capacity;
     }
 
     /// Makes a holder of an entry that stands nowhere and fits: token, slot, deadline.
@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
     }
 
     fn take_slot(&mut self, slot: u64) -> bool {
-        self.given_back.remove(&slot);
+        self.freed_slots.remove(&slot);
         self.state.take_slot(slot)
     }
 
@@ -268,14 +268,14 @@ impl<'a> Run<'a> {
         self.state.set_deadline(holder, self.now_ms + lease_ms);
     }
 
-    fn tell(&mut self, holder: &Holder, news: News) {
+    fn emit(&mut self, holder: &Holder, news: EventKind) {
         let entry = &self.state.entries[holder];
         self.events.push(Event {
             session: entry.session.clone(),
             semaphore: self.command.semaphore.clone(),
             holder: holder.clone(),
             request: entry.request.clone(),
-            news,
+            kind: news,
         });
     }
 
@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
         self.state.limit_version += 1;
     }
 
-    fn acquire(&mut self, queue_max: u32, requests: &[Acquire]) -> Answers {
+    fn acquire(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Answers {
         let mut terms = self.declare(queue_max, requests);
         self.promote();
         if let Terms::RefusedUnder(_) = terms {
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
 
     /// Takes the program's word for the limit, if that lets one of the requests in: a request that is refused changes
     /// nothing.
-    fn declare(&mut self, queue_max: u32, requests: &[Acquire]) -> Terms {
+    fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
         match self.declared() {
             Err(refusal) => return Terms::Refused(refusal),
             Ok(Some(limit)) if !self.lets_any_in(limit, queue_max, requests) => {
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether one of the requests would be granted or queued under `limit`, or is known already.
-    fn lets_any_in(&self, limit: u32, queue_max: u32, requests: &[Acquire]) -> bool {
+    fn lets_any_in(&self, limit: u32, queue_max: u32, requests: &[AcquireRequest]) -> bool {
         requests.iter().any(|request| match self.state.entries.get(&request.holder) {
             Some(entry) => entry.request == request.request,
             None => self.refusal(limit, queue_max, request).is_none(),
@@ -335,7 +335,7 @@ impl<'a> Run<'a> {
     }
 
     /// Why a request of a new holder can be neither granted nor queued under `limit`, if it can not.
-    fn refusal(&self, limit: u32, queue_max: u32, request: &Acquire) -> Option<Refusal> {
+    fn refusal(&self, limit: u32, queue_max: u32, request: &AcquireRequest) -> Option<Refusal> {
         let waiting = self.state.queue.len() as u64;
         if request.weight > limit {
             Some(Refusal::ExceedsLimit)
@@ -352,16 +352,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn acquire_one(&mut self, queue_max: u32, terms: Terms, request: &Acquire) -> Acquired {
+    fn acquire_one(&mut self, queue_max: u32, terms: Terms, request: &AcquireRequest) -> AcquireOutcome {
         if let Some(entry) = self.state.entries.get(&request.holder) {
             if entry.request != request.request {
-                return Acquired::Refused(Refusal::AlreadyHeld);
+                return AcquireOutcome::Refused(Refusal::AlreadyHeld);
             }
             let place = entry.place;
             self.extend(&request.holder);
             return match place {
-                Place::Holding(grant) => Acquired::Granted(grant),
-                Place::Waiting(ticket) => Acquired::Waiting { position: self.state.position(ticket) },
+                EntryState::Holding(grant) => AcquireOutcome::Granted(grant),
+                EntryState::Waiting(ticket) => {
+                    AcquireOutcome::Waiting { position: self.state.position(ticket) }
+                }
             };
         }
         let refusal = match terms {
@@ -372,89 +374,89 @@ impl<'a> Run<'a> {
             Terms::Refused(refusal) => Some(refusal),
         };
         if let Some(refusal) = refusal {
-            return Acquired::Refused(refusal);
+            return AcquireOutcome::Refused(refusal);
         }
         let waiting = self.state.queue.len() as u64;
         let fits = waiting == 0 && self.fits(self.state.limit, request.weight);
         // A ticket is the time at which it was given, as a token is.
         let ticket = self.now_us.max(self.state.last_ticket + 1);
-        let place = Place::Waiting(ticket);
-        let Acquire { holder, request, weight, lease_ms, label, .. } = request.clone();
+        let place = EntryState::Waiting(ticket);
+        let AcquireRequest { holder, request, weight, lease_ms, label, .. } = request.clone();
         let session = self.command.session.clone();
         let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
         self.state.entries.insert(holder.clone(), entry);
         if fits {
-            Acquired::Granted(self.grant(&holder))
+            AcquireOutcome::Granted(self.grant(&holder))
         } else {
             self.state.last_ticket = ticket;
             self.state.queue.insert(ticket, holder.clone());
             self.extend(&holder);
-            Acquired::Waiting { position: waiting }
+            AcquireOutcome::Waiting { position: waiting }
         }
     }
 
-    fn release(&mut self, requests: &[Release]) -> Answers {
+    fn release(&mut self, requests: &[ReleaseRequest]) -> Answers {
         let answers = requests.iter().map(|release| match self.state.entries.get(&release.holder) {
             Some(entry) if entry.request == release.request => self.forget(&release.holder),
-            _ => Released::Unknown,
+            _ => ReleaseOutcome::Unknown,
         });
         let answers = answers.collect();
         self.promote();
         Answers::Release(answers)
     }
 
-    fn renew(&mut self, requests: &[Renew]) -> Answers {
+    fn renew(&mut self, requests: &[RenewRequest]) -> Answers {
         // A forgotten limit must not keep forgotten holders out.
         if let Ok(Some(limit)) = self.declared() {
             self.replace_limit(limit);
         }
-        let mut answers: Vec<Renewed> = requests.iter().map(|renew| self.renew_one(renew)).collect();
+        let mut answers: Vec<RenewOutcome> = requests.iter().map(|renew| self.renew_one(renew)).collect();
         self.promote();
         // Waiters are answered as they stand after the promotion.
         for (answer, renew) in answers.iter_mut().zip(requests) {
-            if matches!(answer, Renewed::Waiting { .. }) {
+            if matches!(answer, RenewOutcome::Waiting { .. }) {
                 *answer = match self.state.entries.get(&renew.holder).map(|entry| entry.place) {
-                    Some(Place::Waiting(ticket)) => {
-                        Renewed::Waiting { position: self.state.position(ticket) }
+                    Some(EntryState::Waiting(ticket)) => {
+                        RenewOutcome::Waiting { position: self.state.position(ticket) }
                     }
-                    Some(Place::Holding(grant)) => Renewed::Granted(grant),
-                    None => Renewed::ExceedsLimit,
+                    Some(EntryState::Holding(grant)) => RenewOutcome::Granted(grant),
+                    None => RenewOutcome::ExceedsLimit,
                 };
             }
         }
         Answers::Renew(answers)
     }
 
-    fn renew_one(&mut self, renew: &Renew) -> Renewed {
+    fn renew_one(&mut self, renew: &RenewRequest) -> RenewOutcome {
         let Some(entry) = self.state.entries.get(&renew.holder) else {
-            return renew.grant.map_or(Renewed::Lost, |grant| self.reclaim(renew, grant));
+            return renew.grant.map_or(RenewOutcome::Lost, |grant| self.reclaim(renew, grant));
         };
         if entry.request != renew.request {
-            return Renewed::Lost;
+            return RenewOutcome::Lost;
         }
         match (entry.place, renew.grant) {
-            (Place::Holding(grant), None) => {
+            (EntryState::Holding(grant), None) => {
                 self.extend(&renew.holder);
-                Renewed::Granted(grant)
+                RenewOutcome::Granted(grant)
             }
-            (Place::Holding(grant), Some(claimed)) if claimed == grant => {
+            (EntryState::Holding(grant), Some(claimed)) if claimed == grant => {
                 self.extend(&renew.holder);
-                Renewed::Held
+                RenewOutcome::Held
             }
-            (Place::Holding(_), Some(_)) => {
+            (EntryState::Holding(_), Some(_)) => {
                 // Another era granted the same request again. The older permit's slot may be another's.
                 self.forget(&renew.holder);
-                Renewed::Lost
+                RenewOutcome::Lost
             }
-            (Place::Waiting(_), None) if entry.weight > self.state.limit => {
+            (EntryState::Waiting(_), None) if entry.weight > self.state.limit => {
                 self.forget(&renew.holder);
-                Renewed::ExceedsLimit
+                RenewOutcome::ExceedsLimit
             }
-            (Place::Waiting(_), None) => {
+            (EntryState::Waiting(_), None) => {
                 self.extend(&renew.holder);
-                Renewed::Waiting { position: 0 }
+                RenewOutcome::Waiting { position: 0 }
             }
-            (Place::Waiting(_), Some(claimed)) => {
+            (EntryState::Waiting(_), Some(claimed)) => {
                 // The store remembers the place in line and forgot the grant.
                 self.forget(&renew.holder);
                 self.reclaim(renew, claimed)
@@ -464,34 +466,34 @@ impl<'a> Run<'a> {
 
     /// A holder that is not in the entries was either reaped, and lost it for good, or forgotten by the
     /// store. Its token tells which; forgotten, it is put back if it fits.
-    fn reclaim(&mut self, renew: &Renew, grant: Grant) -> Renewed {
+    fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
         let state = &self.state;
         let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;
         // Whoever held when the era began has renewed or stopped a lease later.
         if !forgotten || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
-            return Renewed::Lost;
+            return RenewOutcome::Lost;
         }
         if state.held + u64::from(renew.weight) > state.limit.into() || !self.take_slot(grant.slot.into()) {
-            return Renewed::Again;
+            return RenewOutcome::RetryLater;
         }
         let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
-        let Renew { holder, request, weight, lease_ms, label, .. } = renew.clone();
-        let (session, place) = (self.command.session.clone(), Place::Holding(grant));
+        let RenewRequest { holder, request, weight, lease_ms, label, .. } = renew.clone();
+        let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
         let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
-        Renewed::Held
+        RenewOutcome::Held
     }
 
     /// Gives a permit to another session. Asked again, with the name that it has now, it is done already.
-    fn adopt(&mut self, adopt: &Adopt) -> Answers {
+    fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
         let adopted = match self.state.entries.get_mut(&adopt.holder) {
             Some(entry)
                 if (entry.request == adopt.request || entry.request == adopt.new_request)
                     && (entry.weight, entry.lease_ms) == (adopt.weight, adopt.lease_ms)
-                    && entry.place == Place::Holding(adopt.grant) =>
+                    && entry.place == EntryState::Holding(adopt.grant) =>
             {
                 entry.request = adopt.new_request.clone();
                 entry.session = self.command.session.clone();
@@ -504,7 +506,12 @@ impl<'a> Run<'a> {
         Answers::Adopt(adopted)
     }
 
-    fn set_limit(&mut self, request: &Id, change: LimitChange, expected_version: Option<u64>) -> Answers {
+    fn set_limit(
+        &mut self,
+        request: &RequestId,
+        change: LimitChange,
+        expected_version: Option<u64>,
+    ) -> Answers {
         let changed = match self.state.change_made(request) {
             Some(ChangeAnswer::Limit(changed)) => changed,
             _ => {
@@ -520,18 +527,18 @@ impl<'a> Run<'a> {
         Answers::SetLimit(changed)
     }
 
-    fn change_limit(&mut self, change: LimitChange, expected_version: Option<u64>) -> LimitChanged {
+    fn change_limit(&mut self, change: LimitChange, expected_version: Option<u64>) -> LimitOutcome {
         let state = &mut self.state;
         if expected_version.is_some_and(|version| version != state.limit_version) {
-            return LimitChanged::OtherVersion;
+            return LimitOutcome::OtherVersion;
         }
         let (limit, pinned) = match change {
             LimitChange::Set(limit) => (limit, true),
             LimitChange::Unpin => (state.limit, false),
-            LimitChange::Adjust(_) if state.limit == 0 => return LimitChanged::NoLimit,
+            LimitChange::Adjust(_) if state.limit == 0 => return LimitOutcome::NoLimit,
             LimitChange::Adjust(number) => match u32::try_from(number.saturating_add(state.limit.into())) {
                 Ok(limit) if limit > 0 => (limit, true),
-                _ => return LimitChanged::OutOfRange,
+                _ => return LimitOutcome::OutOfRange,
             },
         };
         let is_so = (state.limit, state.pinned) == (limit, pinned);
@@ -540,7 +547,7 @@ impl<'a> Run<'a> {
         }
         state.limit = limit;
         state.pinned = pinned;
-        LimitChanged::Done { limit, version: state.limit_version }
+        LimitOutcome::Done { limit, version: state.limit_version }
     }
 
     fn pause(&mut self, paused: bool) -> Answers {
@@ -549,16 +556,16 @@ impl<'a> Run<'a> {
         Answers::Pause
     }
 
-    fn revoke(&mut self, request: &Id, holder: &Holder, reason: &std::sync::Arc<str>) -> Answers {
+    fn revoke(&mut self, request: &RequestId, holder: &Holder, reason: &std::sync::Arc<str>) -> Answers {
         let was = match self.state.change_made(request) {
             Some(ChangeAnswer::Revoked(was)) => was,
             _ if self.state.entries.contains_key(holder) => {
-                self.tell(holder, News::Revoked(reason.clone()));
+                self.emit(holder, EventKind::Revoked(reason.clone()));
                 let was = self.forget(holder);
                 self.state.remember_change(request, ChangeAnswer::Revoked(was));
                 was
             }
-            _ => Released::Unknown,
+            _ => ReleaseOutcome::Unknown,
         };
         self.promote();
         Answers::Revoke(was)
@@ -568,19 +575,18 @@ impl<'a> Run<'a> {
         self.promote();
         let state = &self.state;
         let max = max.min(INSPECT_MAX) as usize;
-        let holders =
-            state.leases.range((0, Holder::lowest())..).take(max).filter_map(|(deadline, holder)| {
-                let entry = &state.entries[holder];
-                let Place::Holding(grant) = entry.place else { return None };
-                let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
-                Some(InspectedHolder {
-                    holder: holder.clone(),
-                    weight: entry.weight,
-                    grant,
-                    lease_remaining_ms,
-                    label: entry.label.clone(),
-                })
-            });
+        let holders = state.leases.range((0, Holder::min())..).take(max).filter_map(|(deadline, holder)| {
+            let entry = &state.entries[holder];
+            let EntryState::Holding(grant) = entry.place else { return None };
+            let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
+            Some(InspectedHolder {
+                holder: holder.clone(),
+                weight: entry.weight,
+                grant,
+                lease_remaining_ms,
+                label: entry.label.clone(),
+            })
+        });
         let waiters = state.queue.iter().take(max).map(|(ticket, holder)| {
             let Entry { weight, label, .. } = &state.entries[holder];
             InspectedWaiter { holder: holder.clone(), weight: *weight, ticket: *ticket, label: label.clone() }
@@ -608,7 +614,7 @@ impl<'a> Run<'a> {
         let reply = Reply {
             now_us: self.now_us,
             sequence: state.sequence,
-            recheck_ms: if self.reap_cut || self.promote_cut {
+            recheck_ms: if self.reap_truncated || self.promote_truncated {
                 Some(0)
             } else if somebody_waits(&answers) {
                 Some(state.next_change_ms(self.now_ms).saturating_sub(self.now_ms).max(1))
@@ -628,8 +634,12 @@ impl<'a> Run<'a> {
 
 fn somebody_waits(answers: &Answers) -> bool {
     match answers {
-        Answers::Acquire(answers) => answers.iter().any(|answer| matches!(answer, Acquired::Waiting { .. })),
-        Answers::Renew(answers) => answers.iter().any(|answer| matches!(answer, Renewed::Waiting { .. })),
+        Answers::Acquire(answers) => {
+            answers.iter().any(|answer| matches!(answer, AcquireOutcome::Waiting { .. }))
+        }
+        Answers::Renew(answers) => {
+            answers.iter().any(|answer| matches!(answer, RenewOutcome::Waiting { .. }))
+        }
         _ => false,
     }
 }

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError, RenewError};
-use crate::handle::Handle;
-use crate::session::core::Standing;
+use crate::handle::PermitHandle;
+use crate::session::core::PermitStatus;
 use crate::session::held::Held;
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
@@ -76,8 +76,8 @@ impl Permit {
     }
 
     /// How far it can be relied on.
-    pub fn standing(&self) -> Standing {
-        self.held.core.standing(Moment::now())
+    pub fn status(&self) -> PermitStatus {
+        self.held.core.status(Moment::now())
     }
 
     /// Waits until it is lost, and says why. Never ready while it is held.
@@ -170,14 +170,14 @@ impl Permit {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn hand_over(self) -> Result<Handle, RenewError> {
+    pub async fn hand_over(self) -> Result<PermitHandle, RenewError> {
         self.renew().await?;
         Ok(self.into_handle())
     }
 
-    pub(crate) fn into_handle(self) -> Handle {
+    pub(crate) fn into_handle(self) -> PermitHandle {
         let core = &self.held.core;
-        let handle = Handle {
+        let handle = PermitHandle {
             semaphore: core.semaphore.clone(),
             holder: core.holder.clone(),
             request: core.request.clone(),

@@ -12,7 +12,8 @@ mod names;
 use std::sync::Arc;
 
 pub use self::names::{
-    Holder, Id, Invalid, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, check_lease, check_prefix, check_reason,
+    Holder, InvalidInput, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, RequestId, SessionId, check_lease,
+    check_prefix, check_reason,
 };
 
 /// The most requests that one command may carry. Longer batches are sent in parts.
@@ -71,7 +72,7 @@ pub struct Command {
     /// The semaphore.
     pub semaphore: Name,
     /// The session that asks, and that hears of grants to what it enqueues.
-    pub session: Id,
+    pub session: SessionId,
     /// The session's usual lease, in milliseconds: sizes recovery windows while nothing better is known.
     pub lease_ms: u64,
     /// How cautious to be after a restart of the store.
@@ -108,18 +109,18 @@ pub enum Operation {
         /// The most waiters that the line may have.
         queue_max: u32,
         /// In the order in which they came.
-        requests: Vec<Acquire>,
+        requests: Vec<AcquireRequest>,
     },
     /// Forget these entries, whether they wait or hold.
-    Release(Vec<Release>),
+    Release(Vec<ReleaseRequest>),
     /// Extend leases, and hear how each entry stands. An empty list only lets time take effect.
-    Renew(Vec<Renew>),
+    Renew(Vec<RenewRequest>),
     /// Give a permit to this session, under a new request id: whoever had it can do nothing with it any more.
-    Adopt(Adopt),
+    Adopt(AdoptRequest),
     /// Change the limit, or lift its pin.
     SetLimit {
         /// Names this change: sent again, it has one effect and one answer.
-        request: Id,
+        request: RequestId,
         /// The change.
         change: LimitChange,
         /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any case.
@@ -130,7 +131,7 @@ pub enum Operation {
     /// Take a holder's place or permit away.
     Revoke {
         /// Names this revocation: sent again, it has one effect and one answer.
-        request: Id,
+        request: RequestId,
         /// Whose.
         holder: Holder,
         /// Why: printable text, handed to the holder.
@@ -156,11 +157,11 @@ pub enum LimitChange {
 
 /// A request for units.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acquire {
+pub struct AcquireRequest {
     /// The holder's name.
     pub holder: Holder,
     /// Names this acquisition: asked again, it has one effect and one answer.
-    pub request: Id,
+    pub request: RequestId,
     /// How many units.
     pub weight: u32,
     /// How long a grant or a place in line stands without renewal, in milliseconds.
@@ -173,20 +174,20 @@ pub struct Acquire {
 
 /// A request to forget an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
+pub struct ReleaseRequest {
     /// The holder's name.
     pub holder: Holder,
     /// The acquisition.
-    pub request: Id,
+    pub request: RequestId,
 }
 
 /// A request to extend a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Renew {
+pub struct RenewRequest {
     /// The holder's name.
     pub holder: Holder,
     /// The acquisition.
-    pub request: Id,
+    pub request: RequestId,
     /// Its weight.
     pub weight: u32,
     /// Its lease, in milliseconds.
@@ -199,11 +200,11 @@ pub struct Renew {
 
 /// A request to take over a permit that another session lets go of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Adopt {
+pub struct AdoptRequest {
     /// The holder's name.
     pub holder: Holder,
     /// The acquisition, as it was named so far.
-    pub request: Id,
+    pub request: RequestId,
     /// What it has, which must be so.
     pub weight: u32,
     /// Its lease, in milliseconds, which must be so.
@@ -211,7 +212,7 @@ pub struct Adopt {
     /// Its token and slot, which must be so.
     pub grant: Grant,
     /// What it is named from now on.
-    pub new_request: Id,
+    pub new_request: RequestId,
 }
 
 /// What a holder has got.
@@ -251,19 +252,19 @@ pub struct Reply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answers {
     /// To [`Operation::Acquire`].
-    Acquire(Vec<Acquired>),
+    Acquire(Vec<AcquireOutcome>),
     /// To [`Operation::Release`].
-    Release(Vec<Released>),
+    Release(Vec<ReleaseOutcome>),
     /// To [`Operation::Renew`].
-    Renew(Vec<Renewed>),
+    Renew(Vec<RenewOutcome>),
     /// To [`Operation::Adopt`]: whether there was such a permit.
     Adopt(bool),
     /// To [`Operation::SetLimit`].
-    SetLimit(LimitChanged),
+    SetLimit(LimitOutcome),
     /// To [`Operation::Pause`].
     Pause,
     /// To [`Operation::Revoke`].
-    Revoke(Released),
+    Revoke(ReleaseOutcome),
     /// To [`Operation::Inspect`].
     Inspect(Inspection),
 }
@@ -271,7 +272,7 @@ pub enum Answers {
 /// The answer to a [`LimitChange`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub enum LimitChanged {
+pub enum LimitOutcome {
     /// It was done, now or by an earlier call of the same request. The limit and its version after it.
     Done {
         /// The limit; 0 if none is stored.
@@ -289,7 +290,7 @@ pub enum LimitChanged {
 
 /// The answer to one [`Acquire`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Acquired {
+pub enum AcquireOutcome {
     /// It holds.
     Granted(Grant),
     /// It waits, with so many waiters before it.
@@ -323,7 +324,7 @@ pub enum Refusal {
 /// The answer to one [`Release`]: what the entry was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub enum Released {
+pub enum ReleaseOutcome {
     /// It held; its units are free.
     Held,
     /// It waited; its place is gone.
@@ -334,7 +335,7 @@ pub enum Released {
 
 /// The answer to one [`Renew`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Renewed {
+pub enum RenewOutcome {
     /// It holds what it said it holds.
     Held,
     /// It holds, and did not know: the wake-up was lost or is on its way.
@@ -347,7 +348,7 @@ pub enum Renewed {
     /// There is no such entry: it expired, or was revoked, or the store forgot a waiter.
     Lost,
     /// The store forgot this holder and cannot put it back yet: ask again before its own deadline.
-    Again,
+    RetryLater,
     /// It waited for more than the limit has become, and does not wait any more.
     ExceedsLimit,
 }
@@ -357,21 +358,21 @@ pub enum Renewed {
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Event {
     /// The session that it is for.
-    pub session: Id,
+    pub session: SessionId,
     /// The semaphore.
     pub semaphore: Name,
     /// The holder.
     pub holder: Holder,
     /// The acquisition.
-    pub request: Id,
+    pub request: RequestId,
     /// What happened.
-    pub news: News,
+    pub kind: EventKind,
 }
 
 /// What happened to an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub enum News {
+pub enum EventKind {
     /// The waiter holds.
     Granted(Grant),
     /// The permit or place was taken away, for this reason.

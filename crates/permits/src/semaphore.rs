@@ -11,7 +11,7 @@ use crate::error::{AcquireError, AdminError};
 use crate::model::INSPECT_MAX;
 use crate::permit::Permit;
 use crate::protocol::{
-    Answers, Holder, Invalid, Label, LimitChange, LimitChanged, Name, Operation, Released, Reply,
+    Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome, Reply,
     check_lease, check_reason,
 };
 use crate::session::message::{Message, Opening, Wait};
@@ -24,7 +24,7 @@ use crate::session::{Pending, Session, Wanted};
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     session: Session,
-    name: Result<Name, Invalid>,
+    name: Result<Name, InvalidInput>,
     opening: Arc<Opening>,
 }
 
@@ -131,7 +131,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn name(&self) -> Result<&str, Invalid> {
+    pub fn name(&self) -> Result<&str, InvalidInput> {
         self.name.as_ref().map(Name::as_str).map_err(Clone::clone)
     }
 
@@ -172,10 +172,10 @@ impl Semaphore {
     pub(crate) fn start_acquiring(&self, options: AcquireOptions) -> Result<Pending, AcquireError> {
         let name = self.name.clone()?;
         if self.opening.limit == Some(0) {
-            Err(Invalid::ZeroLimit)?;
+            Err(InvalidInput::ZeroLimit)?;
         }
         if options.weight == 0 {
-            Err(Invalid::ZeroWeight)?;
+            Err(InvalidInput::ZeroWeight)?;
         }
         if let Some(lease) = options.lease {
             check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))?;
@@ -214,7 +214,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered as the first
     /// one was, unless 32 other changes of this semaphore have come between.
-    pub async fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
+    pub async fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
         let expected = Some(version);
         let answer = self.start_changing_limit(LimitChange::Set(limit), expected)?.await;
         self.limit_changed(answer, expected).map(|(_, version)| version)
@@ -250,7 +250,7 @@ impl Semaphore {
         expected_version: Option<u64>,
     ) -> Result<Answering, AdminError> {
         if change == LimitChange::Set(0) {
-            Err(Invalid::ZeroLimit)?;
+            Err(InvalidInput::ZeroLimit)?;
         }
         let request = self.session.new_request();
         self.administer(Operation::SetLimit { request, change, expected_version })
@@ -264,11 +264,11 @@ impl Semaphore {
     ) -> Result<(u32, u64), AdminError> {
         let Reply { answers, limit, limit_version: version, .. } = self.answered(answer)?;
         match answers {
-            Answers::SetLimit(LimitChanged::Done { limit, version }) => Ok((limit, version)),
-            Answers::SetLimit(LimitChanged::NoLimit) => {
+            Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok((limit, version)),
+            Answers::SetLimit(LimitOutcome::NoLimit) => {
                 Err(AdminError::NoLimit { semaphore: self.name.clone()?.to_string() })
             }
-            Answers::SetLimit(LimitChanged::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
+            Answers::SetLimit(LimitOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
             _ => Err(AdminError::VersionMismatch { expected: expected.unwrap_or_default(), version, limit }),
         }
     }
@@ -313,14 +313,14 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn inspect(&self) -> Result<Inspection, AdminError> {
-        self.inspect_first(INSPECT_MAX).await
+        self.inspect_up_to(INSPECT_MAX).await
     }
 
     /// Like [`Semaphore::inspect`], with the first `max` of each, at most 1,000: with 0, the counts alone.
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
+    pub async fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
         self.inspection(self.start_inspecting(max)?.await)
     }
 
@@ -341,7 +341,7 @@ impl Semaphore {
     }
 
     pub(crate) fn revoked(&self, answer: Answered) -> Result<bool, AdminError> {
-        Ok(!matches!(self.answered(answer)?.answers, Answers::Revoke(Released::Unknown)))
+        Ok(!matches!(self.answered(answer)?.answers, Answers::Revoke(ReleaseOutcome::Unknown)))
     }
 
     pub(crate) fn inspection(&self, answer: Answered) -> Result<Inspection, AdminError> {

@@ -632,8 +632,8 @@ async fn give_up_at_random(
     let weight = random.u32(1..=UNITS);
     let options = AcquireOptions::new().weight(weight);
     let options = if random.bool() { options } else { options.wait(pause(random)) };
-    // Some have patience: on a busy machine nobody else is granted anything.
-    let patience = if random.u8(0..8) == 0 { LIMIT } else { pause(random) };
+    // Some have timeout: on a busy machine nobody else is granted anything.
+    let timeout = if random.u8(0..8) == 0 { LIMIT } else { pause(random) };
     let acquiring = semaphore.acquire_with(options);
     if random.u8(0..4) == 0 {
         let mut acquiring = Box::pin(acquiring);
@@ -645,7 +645,7 @@ async fn give_up_at_random(
         }
         return;
     }
-    match tokio::time::timeout(patience, acquiring).await {
+    match tokio::time::timeout(timeout, acquiring).await {
         Ok(Ok(permit)) => {
             got.fetch_add(1, SeqCst);
             let before = inside.fetch_add(weight, SeqCst);

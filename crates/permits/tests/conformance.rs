@@ -267,7 +267,7 @@ suites! {
 }
 
 /// More than any case should take: one that hangs fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs one case from the laying of its scene to the check of what it left.
 fn run(provider: Provider, face: Face, case: impl AsyncFnOnce(&Scene)) {
@@ -283,7 +283,7 @@ fn run(provider: Provider, face: Face, case: impl AsyncFnOnce(&Scene)) {
             case(&scene).await;
             scene.end().await;
         };
-        tokio::time::timeout(PATIENCE, whole).await.expect("no case hangs");
+        tokio::time::timeout(TIMEOUT, whole).await.expect("no case hangs");
     });
 }
 

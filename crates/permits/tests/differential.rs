@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use permits::model::{self, State};
 use permits::protocol::{Command, Event, LimitChange, Reply};
-use permits::store::Signal;
+use permits::store::StoreEvent;
 use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
 use permits_testkit::{Connection, Server};
 use tokio::runtime::Runtime;
@@ -40,7 +40,7 @@ use support::world::World;
 const PREFIX: &str = "permits-test";
 
 /// Longer than any message takes; a message that never comes is a failure anyway.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A real server, and a store of each session that it serves.
 struct Redis {
@@ -163,14 +163,14 @@ impl Redis {
         let next = async {
             loop {
                 match store.signal().await {
-                    Some(Signal::Event(event)) => break Ok(event),
-                    Some(Signal::Up) => {}
+                    Some(StoreEvent::Event(event)) => break Ok(event),
+                    Some(StoreEvent::Up) => {}
                     other => break Err(format!("instead of an event: {other:?}")),
                 }
             }
         };
         self.runtime
-            .block_on(async { timeout(PATIENCE, next).await })
+            .block_on(async { timeout(TIMEOUT, next).await })
             .unwrap_or_else(|_| Err(format!("session {session} got no event")))
     }
 

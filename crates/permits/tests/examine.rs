@@ -4,20 +4,20 @@
 
 use std::time::Duration;
 
-use permits::error::Invalid;
+use permits::error::InvalidInput;
 use permits::store::redis::{Rights, rights};
-use permits::{Client, ConnectError, Examination, Finding, Severity};
+use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
 use permits_testkit::{Proxy, Server, wait};
 use tempfile::TempDir;
 
 /// More than anything here should take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn examine(url: &str) -> Examination {
-    let examining = Client::builder(url).examine();
+async fn examine(url: &str) -> Diagnosis {
+    let examining = Client::builder(url).diagnose();
     let examination = tokio::time::timeout(LIMIT, examining).await.expect("it ends in time");
     let examination = examination.expect("the settings are valid");
-    for Finding { severity, observed, meaning, .. } in &examination.findings {
+    for Finding { severity, observed, advice: meaning, .. } in &examination.findings {
         assert!(
             !observed.is_empty() && meaning.is_empty() == (*severity == Severity::Fine),
             "{examination:?}"
@@ -26,12 +26,12 @@ async fn examine(url: &str) -> Examination {
     examination
 }
 
-fn problems(examination: &Examination) -> Vec<&str> {
+fn problems(examination: &Diagnosis) -> Vec<&str> {
     let problem = |finding: &&Finding| finding.severity == Severity::Problem;
     examination.findings.iter().filter(problem).map(|finding| finding.subject).collect()
 }
 
-fn subjects(examination: &Examination) -> Vec<&str> {
+fn subjects(examination: &Diagnosis) -> Vec<&str> {
     examination.findings.iter().map(|finding| finding.subject).collect()
 }
 
@@ -98,7 +98,7 @@ async fn each_right_that_is_missing_is_named() {
         assert_eq!(finding.severity, expected, "{rule}: {named:?}");
         assert_eq!(examination.is_healthy(), !needed, "{rule}: {examination:?}");
         if needed {
-            assert!(finding.meaning.contains(rule), "it says what to do: {finding:?}");
+            assert!(finding.advice.contains(rule), "it says what to do: {finding:?}");
             assert!(!subjects(&examination).contains(&"semaphore"), "{rule}: nothing is tried in vain");
         }
     }
@@ -139,7 +139,7 @@ async fn a_server_that_falls_silent_is_a_finding() {
 #[tokio::test]
 async fn an_examination_that_nobody_waits_for_clears_away_what_it_made() {
     let server = Server::start();
-    let examining = Client::builder(server.url()).examine();
+    let examining = Client::builder(server.url()).diagnose();
     let dropped = tokio::time::timeout(Duration::ZERO, examining).await;
     assert!(dropped.is_err(), "it was not ready yet");
     let tried = || server.command(&["INFO", "commandstats"]).text().contains("cmdstat_evalsha");
@@ -152,14 +152,14 @@ async fn an_examination_that_nobody_waits_for_clears_away_what_it_made() {
 #[tokio::test]
 async fn wrong_settings_are_errors_and_no_findings() {
     let examining = |url: &str| Client::builder(url);
-    let error = examining("http://127.0.0.1/").examine().await.expect_err("no such store");
+    let error = examining("http://127.0.0.1/").diagnose().await.expect_err("no such store");
     assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
-    let error = examining("redis://127.0.0.1:port/").examine().await.expect_err("no such port");
+    let error = examining("redis://127.0.0.1:port/").diagnose().await.expect_err("no such port");
     assert!(matches!(error, ConnectError::Url { .. }), "{error:?}");
-    let error = examining("memory:").prefix("a b").examine().await.expect_err("no such prefix");
-    assert!(matches!(error, ConnectError::Invalid(Invalid::Prefix { .. })), "{error:?}");
-    let error = examining("memory:").lease(Duration::ZERO).examine().await.expect_err("no such lease");
-    assert!(matches!(error, ConnectError::Invalid(Invalid::Lease { .. })), "{error:?}");
+    let error = examining("memory:").prefix("a b").diagnose().await.expect_err("no such prefix");
+    assert!(matches!(error, ConnectError::Invalid(InvalidInput::Prefix { .. })), "{error:?}");
+    let error = examining("memory:").lease(Duration::ZERO).diagnose().await.expect_err("no such lease");
+    assert!(matches!(error, ConnectError::Invalid(InvalidInput::Lease { .. })), "{error:?}");
 }
 
 #[tokio::test]
@@ -171,10 +171,10 @@ async fn memory_is_healthy() {
 #[test]
 fn without_async_it_is_the_same() {
     let server = Server::start();
-    let examination = permits::blocking::examine(Client::builder(server.url())).expect("it is valid");
+    let examination = permits::blocking::diagnose(Client::builder(server.url())).expect("it is valid");
     assert!(examination.is_healthy(), "{examination:?}");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-    let error = permits::blocking::examine(Client::builder("http://x/")).expect_err("no such store");
+    let error = permits::blocking::diagnose(Client::builder("http://x/")).expect_err("no such store");
     assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
 }
 

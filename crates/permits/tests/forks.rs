@@ -15,7 +15,7 @@ use std::time::Duration;
 use permits::blocking::{Client, Permit as BlockingPermit};
 use permits::{
     AcquireError, AdminError, AdoptError, Client as AsyncClient, CloseError, ConnectError, Lost, Permit,
-    Recovery, ReleaseError, RenewError, Standing, StoreError,
+    PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
 };
 use permits_testkit::fork::fork;
 use permits_testkit::history::now;
@@ -166,7 +166,7 @@ fn told_that_it_is_forked(client: &Client, permit: &BlockingPermit) {
     assert_eq!(client.clone().close(), Err(CloseError::Forked));
 
     assert!(!permit.is_held());
-    assert_eq!((permit.standing(), permit.remaining()), (Standing::Lost, Duration::ZERO));
+    assert_eq!((permit.status(), permit.remaining()), (PermitStatus::Lost, Duration::ZERO));
     assert_eq!(permit.renew(), Err(RenewError::Lost(Lost::Forked)));
     assert_eq!(permit.lost_within(LIMIT), Some(Lost::Forked));
 }

@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use permits::model::{self, Part, Server as Told, State};
+use permits::model::{self, Part, ServerClock as Told, State};
 use permits::protocol::{
-    Acquire, Adopt, Answers, Command, Declaration, Grant, Holder, Id, Label, LimitChange, LimitChanged, Name,
-    Operation, Recovery, Release, Renew, Renewed, Reply,
+    AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label, LimitChange,
+    LimitOutcome, Name, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId,
+    SessionId,
 };
 use permits::store::StoreError;
 use permits::store::redis::rights;
@@ -229,7 +230,8 @@ impl Both {
         let server = Server::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let url = server.url();
-        let connecting = ToldStore::connect(&url, "permits-test", id("session"));
+        let connecting =
+            ToldStore::connect(&url, "permits-test", SessionId::new("session").expect("it is plain"));
         let store = runtime.block_on(connecting).expect("the server runs");
         let connection = server.connect().expect("the server runs");
         let (state, now_us, keys) = (None, 0, keys_of("permits-test", &name()));
@@ -304,8 +306,8 @@ impl Both {
     }
 }
 
-fn id(text: &str) -> Id {
-    Id::new(text).expect("it is plain")
+fn id(text: &str) -> RequestId {
+    RequestId::new(text).expect("it is plain")
 }
 
 fn name() -> Name {
@@ -319,7 +321,7 @@ fn holder(name: &str) -> Holder {
 fn command(operation: &Operation) -> Command {
     Command {
         semaphore: name(),
-        session: id("session"),
+        session: SessionId::new("session").expect("it is plain"),
         lease_ms: 3_000,
         recovery: Recovery::Off,
         declaration: Declaration::Fallback(3),
@@ -332,7 +334,7 @@ fn acquire(holders: &[&str]) -> Operation {
 }
 
 fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
-    let requests = holders.iter().map(|name| Acquire {
+    let requests = holders.iter().map(|name| AcquireRequest {
         holder: holder(name),
         request: id(name),
         weight: 1,
@@ -344,11 +346,11 @@ fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
 }
 
 fn release(name: &str) -> Operation {
-    Operation::Release(vec![Release { holder: holder(name), request: id(name) }])
+    Operation::Release(vec![ReleaseRequest { holder: holder(name), request: id(name) }])
 }
 
 fn renew(name: &str, grant: Option<Grant>) -> Operation {
-    Operation::Renew(vec![Renew {
+    Operation::Renew(vec![RenewRequest {
         holder: holder(name),
         request: id(name),
         weight: 1,
@@ -368,7 +370,7 @@ fn every_operation() -> [Operation; 8] {
         acquire(&["new"]),
         release("a"),
         renew("b", None),
-        Operation::Adopt(Adopt {
+        Operation::Adopt(AdoptRequest {
             holder: holder("b"),
             request: id("b"),
             weight: 1,
@@ -460,7 +462,7 @@ fn without_memory_what_is_there_is_kept_freed_and_handed_on() {
     both.fill_memory();
     both.same(&renew("b", None));
     both.same(&renew("c", None));
-    assert_eq!(both.same(&release("a")), Answers::Release(vec![permits::protocol::Released::Held]));
+    assert_eq!(both.same(&release("a")), Answers::Release(vec![permits::protocol::ReleaseOutcome::Held]));
     both.same(&Operation::Pause(true));
     both.same(&Operation::Revoke { request: id("r2"), holder: holder("b"), reason: "late".into() });
     both.same(&Operation::Pause(false));
@@ -479,13 +481,13 @@ fn without_memory_what_is_there_is_kept_freed_and_handed_on() {
 fn without_memory_a_forgotten_permit_is_put_back() {
     let mut both = Both::full();
     let entry = &both.state.as_ref().expect("there is one").entries[&holder("b")];
-    let model::Place::Holding(grant) = entry.place else { panic!("b holds: {entry:?}") };
+    let model::EntryState::Holding(grant) = entry.place else { panic!("b holds: {entry:?}") };
     let now_us = both.now_us + 1_000_000;
     both.call(&["FLUSHALL"]);
     both.state = None;
     both.set_time(now_us);
     both.fill_memory();
-    assert_eq!(both.same(&renew("b", Some(grant))), Answers::Renew(vec![Renewed::Held]));
+    assert_eq!(both.same(&renew("b", Some(grant))), Answers::Renew(vec![RenewOutcome::Held]));
 }
 
 /// Every subset of the parts of a semaphore, but none of them.
@@ -559,7 +561,7 @@ fn the_last_changes_are_remembered_and_earlier_ones_are_made_again() {
     for number in 0..=32 {
         changed(&mut both, number);
     }
-    let done = |limit, version| Answers::SetLimit(LimitChanged::Done { limit, version });
+    let done = |limit, version| Answers::SetLimit(LimitOutcome::Done { limit, version });
     assert_eq!(changed(&mut both, 1), done(11, 2), "the 32nd before the last is remembered");
     assert_eq!(changed(&mut both, 32), done(42, 33));
     assert_eq!(changed(&mut both, 0), done(10, 34), "the one before is forgotten, and made again");

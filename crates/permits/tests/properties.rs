@@ -18,10 +18,10 @@ mod support {
 
 use std::cell::RefCell;
 
-use permits::model::{self, Server, State};
+use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    Acquire, Acquired, Answers, Command, Declaration, Grant, Holder, Label, LimitChange, News, Operation,
-    Recovery, Release, Released, Renew, Renewed, Reply,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, EventKind, Grant, Holder, Label,
+    LimitChange, Operation, Recovery, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
 };
 use permits_testkit::history::checks::{CHECKS, check, conserved};
 use permits_testkit::history::step::Step;
@@ -113,9 +113,9 @@ impl Run<'_> {
     fn withdrawn_waiter(&mut self) -> Result<(), String> {
         let settled = self.settle()?.after;
         let holder = Holder::new("passer-by").expect("it is valid");
-        let request = World::session_id(77);
+        let request = World::session_id(77).request(0);
         // No longer lease than any before: the longest one is remembered on purpose.
-        let asked = Acquire {
+        let asked = AcquireRequest {
             holder: holder.clone(),
             request: request.clone(),
             weight: 1,
@@ -128,10 +128,10 @@ impl Run<'_> {
             Answers::Acquire(answers) => answers[0].clone(),
             other => return Err(format!("{other:?}")),
         };
-        let went = self.send(Operation::Release(vec![Release { holder, request }]))?;
-        let Acquired::Waiting { .. } = was else { return Ok(()) };
+        let went = self.send(Operation::Release(vec![ReleaseRequest { holder, request }]))?;
+        let AcquireOutcome::Waiting { .. } = was else { return Ok(()) };
         self.coverage.count("waiter withdrawn");
-        if went.reply.answers != Answers::Release(vec![Released::Waiting]) {
+        if went.reply.answers != Answers::Release(vec![ReleaseOutcome::Waiting]) {
             return Err(format!("P9: a waiter was released as {:?}", went.reply.answers));
         }
         let plain = |state: Option<State>| {
@@ -182,7 +182,7 @@ fn command(world: &World, operation: Operation) -> Command {
 ///
 /// Except where its answer says otherwise: a command that left work continues it; what is released is unknown
 /// the second time; and what a renewal found lost, or has to ask for again, is not promised to stay so.
-fn repeated(step: &Step, server: &Server<'_>) -> Result<(), String> {
+fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
     let (reply, events) = model::apply(&mut state, server, &step.command);
@@ -191,8 +191,8 @@ fn repeated(step: &Step, server: &Server<'_>) -> Result<(), String> {
     }
     match (&step.reply.answers, &reply.answers) {
         (Answers::Renew(first), Answers::Renew(second)) => {
-            let firm = |answer: &Renewed| {
-                matches!(answer, Renewed::Held | Renewed::Granted(_) | Renewed::Waiting { .. })
+            let firm = |answer: &RenewOutcome| {
+                matches!(answer, RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. })
             };
             if !first.iter().all(firm) {
                 return Ok(());
@@ -202,12 +202,12 @@ fn repeated(step: &Step, server: &Server<'_>) -> Result<(), String> {
             }
         }
         (Answers::Release(_), Answers::Release(second)) => {
-            let unknown = second.iter().all(|was| *was == Released::Unknown);
+            let unknown = second.iter().all(|was| *was == ReleaseOutcome::Unknown);
             unknown.then_some(()).ok_or_else(|| format!("released twice: {second:?}"))?;
         }
         (Answers::Acquire(first), Answers::Acquire(second)) => {
             // Who was refused may have come in behind, by a request that stands in this batch twice.
-            let same = |(first, second)| matches!(first, &Acquired::Refused(_)) || first == second;
+            let same = |(first, second)| matches!(first, &AcquireOutcome::Refused(_)) || first == second;
             if !first.iter().zip(second).all(same) {
                 return Err(format!("{first:?}, and the second time {second:?}"));
             }
@@ -274,7 +274,7 @@ impl Story {
     fn new() -> Self {
         let mut story = Self { state: None, world: World::new(0) };
         story.send(Operation::SetLimit {
-            request: World::session_id(9),
+            request: World::session_id(9).request(0),
             change: LimitChange::Set(2),
             expected_version: None,
         });
@@ -291,9 +291,9 @@ impl Story {
     }
 
     fn acquire(&mut self, holders: &[&str]) -> Step {
-        let requests = holders.iter().map(|name| Acquire {
+        let requests = holders.iter().map(|name| AcquireRequest {
             holder: holder(name),
-            request: World::session_id(1),
+            request: World::session_id(1).request(0),
             weight: 1,
             lease_ms: 3_000,
             wait: true,
@@ -303,7 +303,10 @@ impl Story {
     }
 
     fn release(&mut self, name: &str) -> Step {
-        self.send(Operation::Release(vec![Release { holder: holder(name), request: World::session_id(1) }]))
+        self.send(Operation::Release(vec![ReleaseRequest {
+            holder: holder(name),
+            request: World::session_id(1).request(0),
+        }]))
     }
 
     /// A and B hold, C and D wait.
@@ -368,7 +371,7 @@ fn the_checks_see_an_overtaker() {
         for (ticket, name) in tickets.iter().zip(["d", "c"]) {
             state.queue.insert(*ticket, holder(name));
             let entry = state.entries.get_mut(&holder(name)).expect("it waits");
-            entry.place = model::Place::Waiting(*ticket);
+            entry.place = model::EntryState::Waiting(*ticket);
         }
         let state = after(step);
         let (_, waiter) = state.queue.pop_first().expect("one waits");
@@ -379,7 +382,7 @@ fn the_checks_see_an_overtaker() {
     let step = Story::new().acquire(&["a", "b"]);
     let overtake = |step: &mut Step| {
         let Answers::Acquire(answers) = &mut step.reply.answers else { unreachable!() };
-        answers[0] = Acquired::Waiting { position: 0 };
+        answers[0] = AcquireOutcome::Waiting { position: 0 };
     };
     assert!(sees("P6", &step, overtake));
 }
@@ -411,8 +414,8 @@ fn the_checks_see_what_does_not_add_up() {
     let mut state = step.after.expect("there is a state");
     let slot = |state: &mut State, name: &str, slot| {
         let entry = state.entries.get_mut(&holder(name)).expect("it holds");
-        let model::Place::Holding(grant) = entry.place else { unreachable!() };
-        entry.place = model::Place::Holding(Grant { slot, ..grant });
+        let model::EntryState::Holding(grant) = entry.place else { unreachable!() };
+        entry.place = model::EntryState::Holding(Grant { slot, ..grant });
     };
     slot(&mut state, "b", 0);
     assert!(conserved(&state).is_err_and(|reason| reason.contains("out of place")));
@@ -480,10 +483,10 @@ fn a_reply_to_a_waiter_that_was_called_says_so() {
     // The message is lost: the renewal brings the grant, and the same one each time.
     let mut story = Story::full();
     let step = story.release("a");
-    let News::Granted(grant) = step.events[0].news else { panic!("{:?}", step.events) };
-    let renew = Renew {
+    let EventKind::Granted(grant) = step.events[0].kind else { panic!("{:?}", step.events) };
+    let renew = RenewRequest {
         holder: holder("c"),
-        request: World::session_id(1),
+        request: World::session_id(1).request(0),
         weight: 1,
         lease_ms: 3_000,
         grant: None,
@@ -491,7 +494,7 @@ fn a_reply_to_a_waiter_that_was_called_says_so() {
     };
     for _ in 0..2 {
         let Reply { answers, .. } = story.send(Operation::Renew(vec![renew.clone()])).reply;
-        assert_eq!(answers, Answers::Renew(vec![Renewed::Granted(grant)]));
+        assert_eq!(answers, Answers::Renew(vec![RenewOutcome::Granted(grant)]));
     }
 }
 
@@ -503,15 +506,15 @@ fn a_slot_handed_on_while_recovering_is_not_that_of_a_forgotten_holder() {
     let mut story = Story::new();
     let Answers::Acquire(granted) = story.acquire(&["a", "b"]).reply.answers else { unreachable!() };
     let grants = granted.iter().map(|answer| match answer {
-        Acquired::Granted(grant) => *grant,
+        AcquireOutcome::Granted(grant) => *grant,
         other => panic!("{other:?}"),
     });
     let grants: Vec<Grant> = grants.collect();
     story.state = None;
     story.world.restart(0);
     let renew = |story: &mut Story, name: &str, grant: Grant| {
-        let (holder, request) = (holder(name), World::session_id(1));
-        let renewal = Renew {
+        let (holder, request) = (holder(name), World::session_id(1).request(0));
+        let renewal = RenewRequest {
             holder,
             request,
             weight: 1,
@@ -521,11 +524,11 @@ fn a_slot_handed_on_while_recovering_is_not_that_of_a_forgotten_holder() {
         };
         story.send(Operation::Renew(vec![renewal])).reply.answers
     };
-    let held = Answers::Renew(vec![Renewed::Held]);
+    let held = Answers::Renew(vec![RenewOutcome::Held]);
     assert_eq!(renew(&mut story, "b", grants[1]), held);
     assert!(story.acquire(&["c"]).events.is_empty(), "nothing is granted out of free capacity");
     let released = story.release("b");
-    let News::Granted(grant) = released.events[0].news else { panic!("{:?}", released.events) };
+    let EventKind::Granted(grant) = released.events[0].kind else { panic!("{:?}", released.events) };
     assert_eq!(grant.slot, grants[1].slot);
     assert_eq!(renew(&mut story, "a", grants[0]), held);
 }

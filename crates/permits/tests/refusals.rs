@@ -15,11 +15,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use permits::error::Invalid;
+use permits::error::InvalidInput;
 use permits::store::redis::rights;
 use permits::{
-    AcquireError, AcquireOptions, AdminError, AdoptError, Client, ClientBuilder, ConnectError, Handle, Lost,
-    Permit, Recovery, ReleaseError, Standing, StoreError,
+    AcquireError, AcquireOptions, AdminError, AdoptError, Client, ClientBuilder, ConnectError, Lost, Permit,
+    PermitHandle, PermitStatus, Recovery, ReleaseError, StoreError,
 };
 use permits_testkit::{Proxy, Resp, Server, skip, wait};
 
@@ -114,12 +114,12 @@ async fn limits_and_weights_that_cannot_be_are_refused() {
     let server = Server::start();
     let client = connect(&server.url()).await;
     let none = client.semaphore("exports", 0);
-    assert_eq!(none.acquire().await.map(drop), Err(AcquireError::Invalid(Invalid::ZeroLimit)));
-    assert_eq!(none.set_limit(0).await, Err(AdminError::Invalid(Invalid::ZeroLimit)));
-    assert_eq!(none.set_limit_at(0, 0).await, Err(AdminError::Invalid(Invalid::ZeroLimit)));
+    assert_eq!(none.acquire().await.map(drop), Err(AcquireError::Invalid(InvalidInput::ZeroLimit)));
+    assert_eq!(none.set_limit(0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
+    assert_eq!(none.set_limit_if_version(0, 0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
     let three = client.semaphore("exports", 3);
     let weighing = |weight| three.acquire_with(AcquireOptions::new().weight(weight));
-    assert_eq!(weighing(0).await.map(drop), Err(AcquireError::Invalid(Invalid::ZeroWeight)));
+    assert_eq!(weighing(0).await.map(drop), Err(AcquireError::Invalid(InvalidInput::ZeroWeight)));
     for weight in [4, u32::MAX] {
         let error = AcquireError::ExceedsLimit { weight, limit: 3 };
         assert_eq!(weighing(weight).await.map(drop), Err(error));
@@ -135,9 +135,15 @@ async fn leases_out_of_range_are_refused() {
     let day = Duration::from_secs(24 * 60 * 60);
     for lease in [Duration::ZERO, Duration::from_millis(99), day + Duration::from_millis(1), Duration::MAX] {
         let error = semaphore.acquire_with(AcquireOptions::new().lease(lease)).await;
-        assert!(matches!(error, Err(AcquireError::Invalid(Invalid::Lease { .. }))), "{lease:?}: {error:?}");
+        assert!(
+            matches!(error, Err(AcquireError::Invalid(InvalidInput::Lease { .. }))),
+            "{lease:?}: {error:?}"
+        );
         let error = builder(&server.url()).lease(lease).connect().await;
-        assert!(matches!(error, Err(ConnectError::Invalid(Invalid::Lease { .. }))), "{lease:?}: {error:?}");
+        assert!(
+            matches!(error, Err(ConnectError::Invalid(InvalidInput::Lease { .. }))),
+            "{lease:?}: {error:?}"
+        );
     }
     nothing_is_left(&server);
     for lease in [Duration::from_millis(100), day] {
@@ -151,7 +157,7 @@ async fn prefixes_and_labels_that_are_not_valid_are_refused() {
     for prefix in ["", "{", "a}b", "a b", "é", "a\n", &"x".repeat(65)] {
         for url in [&*server.url(), "memory:"] {
             let error = builder(url).prefix(prefix).connect().await;
-            let expected = Invalid::Prefix { prefix: prefix.into() };
+            let expected = InvalidInput::Prefix { prefix: prefix.into() };
             assert_eq!(error.map(drop), Err(ConnectError::Invalid(expected)));
         }
     }
@@ -168,8 +174,8 @@ async fn prefixes_and_labels_that_are_not_valid_are_refused() {
 #[tokio::test]
 async fn handles_that_are_none_are_refused() {
     for text in ["", "permits1", "exports", "permits1:a:b:c", "permits9:exports:h:s.1:1:15000:7:0"] {
-        let error = text.parse::<Handle>().expect_err("it is no handle");
-        assert!(matches!(error, Invalid::Handle { .. }), "{text:?}: {error}");
+        let error = text.parse::<PermitHandle>().expect_err("it is no handle");
+        assert!(matches!(error, InvalidInput::Handle { .. }), "{text:?}: {error}");
     }
 }
 
@@ -182,7 +188,7 @@ async fn handles_of_what_is_not_there_take_nothing() {
         (permit.token().to_string(), permit.hand_over().await.expect("it is held").to_string());
     for (part, instead) in [(":exports:", ":imports:"), (&*token, "7")] {
         assert!(text.contains(part), "{text}");
-        let handle: Handle = text.replace(part, instead).parse().expect("it looks like one");
+        let handle: PermitHandle = text.replace(part, instead).parse().expect("it looks like one");
         assert_eq!(other.adopt(&handle).await.map(drop), Err(AdoptError::Gone), "{handle}");
     }
     assert_eq!(server.command(&["KEYS", "*imports*"]).array(), []);
@@ -374,7 +380,7 @@ async fn a_password_is_shown_nowhere() {
     keeps_the_secret(&in_time(semaphore.acquire()).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(semaphore.inspect()).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(permit.renew()).await.expect_err("the server cannot be reached"));
-    let handle: Handle = "permits1:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits1:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
     keeps_the_secret(&in_time(client.adopt(&handle)).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(client.close()).await.expect_err("the server cannot be told"));
     assert!(!log.about(&proxy.address(), "connecting again", 1).is_empty());
@@ -627,24 +633,24 @@ async fn a_permit_whose_renewal_cannot_be_sent_is_unsure_and_then_lost() {
     let semaphore = client.semaphore("exports", 2);
     let permit = semaphore.acquire().await.expect("it is free");
     let again = semaphore.acquire().await.expect("it is free");
-    assert_eq!(permit.standing(), Standing::Held);
+    assert_eq!(permit.status(), PermitStatus::Held);
     proxy.refuse(true);
-    in_time(reaches(&permit, Standing::Unsure)).await;
+    in_time(reaches(&permit, PermitStatus::Unsure)).await;
     assert!(permit.is_held() && !permit.remaining().is_zero(), "{permit:?}");
     proxy.refuse(false);
-    in_time(reaches(&permit, Standing::Held)).await;
+    in_time(reaches(&permit, PermitStatus::Held)).await;
     again.release().await.expect("it is held");
 
     proxy.refuse(true);
     assert_eq!(in_time(permit.lost()).await, Lost::Expired);
-    assert_eq!(permit.standing(), Standing::Lost);
+    assert_eq!(permit.status(), PermitStatus::Lost);
     proxy.refuse(false);
     assert_eq!(in_time(permit.release()).await, Err(ReleaseError::Lost(Lost::Expired)));
 }
 
-async fn reaches(permit: &Permit, standing: Standing) {
-    while permit.standing() != standing {
-        assert_ne!(permit.standing(), Standing::Lost, "it was never {standing:?}");
+async fn reaches(permit: &Permit, standing: PermitStatus) {
+    while permit.status() != standing {
+        assert_ne!(permit.status(), PermitStatus::Lost, "it was never {standing:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -12,7 +12,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use permits::{
-    AcquireError, AdminError, Client, CloseError, Lost, Recovery, ReleaseError, RenewError, Standing,
+    AcquireError, AdminError, Client, CloseError, Lost, PermitStatus, Recovery, ReleaseError, RenewError,
 };
 use permits_testkit::{Server, wait};
 
@@ -258,7 +258,7 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
     assert_eq!(block_on(awaited.lost()), Some(Lost::Expired));
     assert_eq!(block_on(run.run(std::future::pending::<()>())), Some(Err(Lost::Expired)));
     assert_eq!(block_on(watched.cancellation_token().cancelled()), Some(()));
-    assert_eq!(renewed.standing(), Standing::Held, "another session's is renewed as ever");
+    assert_eq!(renewed.status(), PermitStatus::Held, "another session's is renewed as ever");
 }
 
 #[test]

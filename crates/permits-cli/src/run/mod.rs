@@ -31,13 +31,13 @@ use supervisor::{Interrupt, Supervisor};
 use terminal::Terminal;
 
 /// How long giving the permit back may take: a little longer than the library tries.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(6);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// How long leaving the line may take, for one who was told to do it at once.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the store may take to be told when the command was ended: the permit is lost, or ends by itself soon.
-const LOST_PATIENCE: Duration = Duration::from_millis(500);
+const LOST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a store that is away is waited for, unless said otherwise; and at least, whatever `--wait` says: a
 /// connection over a slow line takes its time.
@@ -67,7 +67,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let permit = match acquire(&client, &options, wait, common.verbose, &mut signals).await {
         Ok(permit) => permit,
         Err(reason) => {
-            close(client, LEAVE_PATIENCE).await;
+            close(client, LEAVE_TIMEOUT).await;
             return match reason {
                 NoPermit::Signal(signal) => left(signal),
                 NoPermit::Failure(failure) if failure.code == exit::NOT_NOW => {
@@ -83,9 +83,9 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let lost = if permit.is_held() { None } else { Some(permit.lost().await) };
     drop(permit);
     if lost.is_some() || finished.as_ref().is_ok_and(|finished| finished.was_ended) {
-        let _ = timeout(LOST_PATIENCE, client.close()).await;
+        let _ = timeout(LOST_TIMEOUT, client.close()).await;
     } else {
-        close(client, RELEASE_PATIENCE).await;
+        close(client, RELEASE_TIMEOUT).await;
     }
     let Finished { ended, interrupt, was_ended } = finished?;
     match (lost, ended) {
@@ -238,8 +238,8 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
 }
 
 /// Gives everything back, in bounded time.
-async fn close(client: Client, patience: Duration) {
-    match timeout(patience, client.close()).await {
+async fn close(client: Client, timeout: Duration) {
+    match tokio::time::timeout(timeout, client.close()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => report::say(error),
         Err(_) => {

@@ -34,14 +34,14 @@ const LAST_TRY_SHARE: u32 = 8;
 const KILL_SHARE: u32 = 8;
 
 /// How long the system may take to end what it was told to kill.
-const KILL_PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to look whether the rest of the group has ended. The system does not tell.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How soon this process stops when it has told itself to. It does not where nobody could continue it: as the
 /// first process of a container or of a session.
-const STOP_PATIENCE: Duration = Duration::from_millis(200);
+const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A command under supervision.
 pub(super) struct Supervisor {
@@ -183,7 +183,7 @@ impl Supervisor {
             kill_current_process_group(signal)
         };
         if stopped.is_ok() {
-            self.signals.continued(STOP_PATIENCE).await;
+            self.signals.continued(STOP_TIMEOUT).await;
         }
     }
 
@@ -222,7 +222,7 @@ impl Supervisor {
         }
         let mut killed = false;
         while self.child.ended().is_none() || self.child.group_lives() {
-            let deadline = if killed { kill_at + KILL_PATIENCE } else { kill_at };
+            let deadline = if killed { kill_at + KILL_TIMEOUT } else { kill_at };
             tokio::select! {
                 biased;
                 () = sleep_until(deadline) => {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::{report, text};
 
 /// A wait shorter than this is not worth a line.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// How often the line on a terminal is rewritten.
 const IN_PLACE_EVERY: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const PLAIN_AFTER: Duration = Duration::from_secs(10);
 const PLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// How long the store may take to answer before that is what is shown.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most holders that are named, and how wide a name may be on a terminal, where all is to fit in one line.
 const NAMED: usize = 3;
@@ -34,7 +34,7 @@ const NAME_WIDTH: usize = 32;
 pub(super) async fn show(semaphore: &Semaphore, holder: &str, verbose: bool) -> Infallible {
     let began = Instant::now();
     if report::in_place() {
-        let mut next = began + PATIENCE;
+        let mut next = began + TIMEOUT;
         loop {
             sleep_until(next).await;
             // In the background the line would be another program's.
@@ -44,7 +44,7 @@ pub(super) async fn show(semaphore: &Semaphore, holder: &str, verbose: bool) -> 
             next = Instant::now() + IN_PLACE_EVERY;
         }
     }
-    let mut after = PATIENCE;
+    let mut after = TIMEOUT;
     loop {
         sleep_until(began + after).await;
         let (line, recovering) = line(semaphore, holder, began.elapsed(), usize::MAX).await;
@@ -52,7 +52,7 @@ pub(super) async fn show(semaphore: &Semaphore, holder: &str, verbose: bool) -> 
             report::say(line);
         }
         after = match after {
-            PATIENCE => PLAIN_AFTER,
+            TIMEOUT => PLAIN_AFTER,
             PLAIN_AFTER => PLAIN_EVERY,
             _ => after + PLAIN_EVERY,
         };
@@ -61,7 +61,7 @@ pub(super) async fn show(semaphore: &Semaphore, holder: &str, verbose: bool) -> 
 
 /// What there is to say after `waited`, with names of at most so many columns; and whether the store recovers.
 async fn line(semaphore: &Semaphore, holder: &str, waited: Duration, columns: usize) -> (String, bool) {
-    let (state, recovering) = match timeout(ANSWER_PATIENCE, semaphore.inspect()).await {
+    let (state, recovering) = match timeout(ANSWER_TIMEOUT, semaphore.inspect()).await {
         Ok(Ok(inspection)) => (describe(&inspection, holder, columns), !inspection.recovering.is_zero()),
         Ok(Err(error)) => (error.to_string(), false),
         Err(_) => ("the store does not answer".to_owned(), false),
@@ -73,7 +73,7 @@ async fn line(semaphore: &Semaphore, holder: &str, waited: Duration, columns: us
 /// What stands in the way of one who was just refused, if the store says so in time.
 pub(super) async fn in_the_way(semaphore: &Semaphore) -> Option<String> {
     // One more than are named, so that it shows that there are more.
-    let inspection = timeout(ANSWER_PATIENCE, semaphore.inspect_first(NAMED as u32 + 1)).await.ok()?.ok()?;
+    let inspection = timeout(ANSWER_TIMEOUT, semaphore.inspect_up_to(NAMED as u32 + 1)).await.ok()?.ok()?;
     Some(format!("{}, {} waiting", circumstances(&inspection, usize::MAX), inspection.waiting))
 }
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use permits::{AdminError, Client};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
 
 use super::deed::Action;
 use super::model::{Counts, Detail, Looked, Wanted};
@@ -96,10 +95,10 @@ impl Asking {
     }
 
     /// Gives an action that is under way a moment to be done. Returns it if it was not.
-    pub(super) async fn finish(mut self, doing: Option<Action>, patience: Duration) -> Option<Action> {
+    pub(super) async fn finish(mut self, doing: Option<Action>, timeout: Duration) -> Option<Action> {
         let action = doing?;
         let acted = async { while !matches!(self.next().await, Answer::Acted(..)) {} };
-        timeout(patience, acted).await.err().map(|_| action)
+        tokio::time::timeout(timeout, acted).await.err().map(|_| action)
     }
 
     fn list_if_due(&mut self, wanted: &Wanted, now: Instant) {
@@ -137,7 +136,7 @@ async fn rows(client: &Client, names: Vec<String>) -> Looked {
     let mut asked = JoinSet::new();
     for name in names {
         let semaphore = client.open(&name);
-        asked.spawn(async move { (name, semaphore.inspect_first(0).await) });
+        asked.spawn(async move { (name, semaphore.inspect_up_to(0).await) });
     }
     let mut rows = Vec::new();
     for (name, inspected) in asked.join_all().await {

@@ -42,7 +42,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an action may take that is under way when the screen is left.
-const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What would leave the terminal in disorder if it were not listened to.
 const SIGNALS: [Signal; 6] =
@@ -95,7 +95,7 @@ async fn show(
     let mut screen = Screen::open().map_err(Failure::of_system)?;
     let end = follow(&mut model, &mut asking, &mut screen, signals).await;
     drop(screen);
-    if let Some(action) = asking.finish(model.doing.take(), LEAVE_PATIENCE).await {
+    if let Some(action) = asking.finish(model.doing.take(), LEAVE_TIMEOUT).await {
         report::say(format_args!("the store did not confirm: {}", action.what()));
     }
     end

@@ -23,7 +23,7 @@ use crate::run::signals::Signals;
 static UP: AtomicBool = AtomicBool::new(false);
 
 /// How soon this process stops when it has told itself to. It does not where nobody could continue it.
-const STOP_PATIENCE: Duration = Duration::from_millis(200);
+const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The terminal, taken over. There is one at a time.
 pub(super) struct Screen {
@@ -86,7 +86,7 @@ impl Drop for Screen {
 pub(super) async fn act_by_default(signal: Signal, signals: &mut Signals) -> io::Result<()> {
     let _by_default = ByDefault::set(signal)?;
     kill_current_process_group(signal)?;
-    signals.continued(STOP_PATIENCE).await;
+    signals.continued(STOP_TIMEOUT).await;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::Failure;
 
 /// How long an answer may take, beyond what the command asks for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One of the systems.
 #[derive(Clone)]
@@ -137,7 +137,7 @@ impl Process {
 
     /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if it is one.
     pub(crate) fn answer(&self) -> Result<Value, Failure> {
-        let line = self.lines.next_line(PATIENCE);
+        let line = self.lines.next_line(TIMEOUT);
         let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.told))?;
         let value: Value = serde_json::from_str(&line)?;
         match value["cannot"].as_str() {

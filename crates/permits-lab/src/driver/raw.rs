@@ -56,8 +56,8 @@ async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Val
     let mut asked = shared_clock_us();
     loop {
         // The other has ended when nothing comes any more.
-        let patience = Duration::from_secs(1);
-        let Ok(Some(_)) = tokio::time::timeout(patience, messages.next()).await else { break };
+        let timeout = Duration::from_secs(1);
+        let Ok(Some(_)) = tokio::time::timeout(timeout, messages.next()).await else { break };
         let got = shared_clock_us();
         pause(hold).await;
         let freed = shared_clock_us();

@@ -13,7 +13,7 @@ use permits_testkit::{Guard, wait};
 use super::worker::{self, Settings};
 
 /// More than anything here should take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// All workers, and what they told.
 pub(crate) struct Crew {
@@ -143,10 +143,10 @@ impl Crew {
             let served = |number: &usize| told.acquired.get(number).is_some_and(|at| *at > since);
             numbers.iter().copied().filter(|number| !served(number)).collect()
         };
-        if wait::until(PATIENCE, || unserved().is_empty()) {
+        if wait::until(TIMEOUT, || unserved().is_empty()) {
             return Ok(());
         }
-        Err(format!("workers {:?} got no permit within {PATIENCE:?}", unserved()))
+        Err(format!("workers {:?} got no permit within {TIMEOUT:?}", unserved()))
     }
 
     /// Ends the loops of all workers, closes their clients, and returns all that was told, in the order of time.
@@ -178,7 +178,7 @@ impl Crew {
         // A look at the whole history is dear: not too many of them.
         let mut missing = numbers;
         let mut looks = 0;
-        let all = wait::until(PATIENCE, || {
+        let all = wait::until(TIMEOUT, || {
             looks += 1;
             if looks % 50 == 1 {
                 let answered = answered();
@@ -186,7 +186,7 @@ impl Crew {
             }
             missing.is_empty()
         });
-        if all { Ok(()) } else { Err(format!("workers {missing:?} did not {word} within {PATIENCE:?}")) }
+        if all { Ok(()) } else { Err(format!("workers {missing:?} did not {word} within {TIMEOUT:?}")) }
     }
 }
 

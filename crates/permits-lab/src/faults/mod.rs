@@ -24,7 +24,7 @@ use permits::{AcquireError, AcquireOptions};
 use permits_testkit::history::now;
 use permits_testkit::wait;
 
-use self::crew::PATIENCE;
+use self::crew::TIMEOUT;
 use self::judging::Verdict;
 use self::line::Watch;
 use self::rows::{LEFT_OUT, ROWS, Row};
@@ -171,7 +171,7 @@ fn at_rest(place: &Place, limit: u32) -> Result<(), String> {
     let client = Client::connect(&place.url(0)).map_err(|error| error.to_string())?;
     let semaphore = client.semaphore(SEMAPHORE, limit);
     let mut left = Err("nothing was seen".to_owned());
-    wait::until(PATIENCE, || {
+    wait::until(TIMEOUT, || {
         left = match semaphore.inspect() {
             Ok(seen) if (seen.held, seen.waiting) == (0, 0) => Ok(()),
             Ok(seen) => Err(format!("{} held, {} waiting", seen.held, seen.waiting)),
@@ -181,7 +181,7 @@ fn at_rest(place: &Place, limit: u32) -> Result<(), String> {
     });
     left?;
     let refused = |error: AcquireError| format!("not all units can be had: {error}");
-    let options = AcquireOptions::new().weight(limit).wait(PATIENCE);
+    let options = AcquireOptions::new().weight(limit).wait(TIMEOUT);
     let all = semaphore.acquire_with(options).map_err(refused)?;
     if all.slot() != 0 {
         return Err(format!("the only holder has slot {}", all.slot()));

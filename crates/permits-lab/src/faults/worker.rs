@@ -22,7 +22,7 @@ use permits_testkit::fork::fork;
 use permits_testkit::history::{Event, What, deadline, now, tell, tell_at};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::Failure;
 
@@ -241,7 +241,7 @@ async fn work(shared: Arc<Shared>, number: usize) {
 async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
     let weight = if shared.settings.limit > 1 && random.u32(0..4) == 0 { 2 } else { 1 };
     let options = AcquireOptions::new().weight(weight).holder(holder(shared.settings.number, tag));
-    let (way, patience) = (random.u32(0..10), random.u64(0..1500));
+    let (way, timeout) = (random.u32(0..10), random.u64(0..1500));
     // Mostly short, so that much happens; some beyond the lease, to be held while it is in doubt.
     let hold = Duration::from_millis(match random.u32(0..20) {
         0 => random.u64(2000..4500),
@@ -252,12 +252,13 @@ async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
     tell(tag, What::Asked { weight });
     let acquired = match way {
         0 => {
-            let limit = Duration::from_millis(50 + patience);
+            let limit = Duration::from_millis(50 + timeout);
             shared.semaphore.acquire_with(options.wait(limit)).await
         }
         1 => {
-            let limit = Duration::from_millis(patience / 5);
-            let Ok(acquired) = timeout(limit, shared.semaphore.acquire_with(options)).await else {
+            let limit = Duration::from_millis(timeout / 5);
+            let Ok(acquired) = tokio::time::timeout(limit, shared.semaphore.acquire_with(options)).await
+            else {
                 return tell(tag, What::Failed("not now: cancelled".to_owned()));
             };
             acquired

@@ -9,7 +9,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{LIMITS, SEMAPHORES, name};
 use crate::Failure;
@@ -152,12 +152,12 @@ async fn acquire(shared: &Shared, random: &mut fastrand::Rng) -> Result<Permit, 
     let weight = if random.bool() { 1 } else { random.u32(1..=5) };
     let lease = Duration::from_secs([1, 2, 5, 10, 30][random.usize(..5)]);
     let options = AcquireOptions::new().weight(weight).lease(lease);
-    let patience = Duration::from_millis(random.u64(0..10_000));
+    let timeout = Duration::from_millis(random.u64(0..10_000));
     match random.u32(0..10) {
-        0 | 1 => semaphore.acquire_with(options.wait(patience)).await,
+        0 | 1 => semaphore.acquire_with(options.wait(timeout)).await,
         2 => {
-            let acquired = timeout(patience, semaphore.acquire_with(options)).await;
-            acquired.unwrap_or(Err(AcquireError::TimedOut { waited: patience }))
+            let acquired = tokio::time::timeout(timeout, semaphore.acquire_with(options)).await;
+            acquired.unwrap_or(Err(AcquireError::TimedOut { waited: timeout }))
         }
         _ => semaphore.acquire_with(options).await,
     }

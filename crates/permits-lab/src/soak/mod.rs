@@ -33,7 +33,7 @@ const TASKS: usize = 1000;
 const DOOMED_TASKS: usize = 300;
 
 /// How long all may take to end.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The name of a semaphore.
 pub(crate) fn name(index: usize) -> String {
@@ -67,9 +67,9 @@ impl Process {
 
     /// Waits for its end, and for what it says that it did.
     fn end(mut self) -> Result<Counts, String> {
-        let line = self.lines.next_line(PATIENCE).ok_or("a client does not stop")?;
+        let line = self.lines.next_line(TIMEOUT).ok_or("a client does not stop")?;
         let counts = Counts::parse(&line).ok_or_else(|| format!("a client says {line:?}"))?;
-        match self.guard.wait_timeout(PATIENCE) {
+        match self.guard.wait_timeout(TIMEOUT) {
             Some(status) if status.success() => Ok(counts),
             other => Err(format!("a client does not close well: {other:?}")),
         }
@@ -166,7 +166,7 @@ impl Soak {
     fn check_bound(&self) -> Result<(u64, u64), Failure> {
         let (mut held, mut waiting) = (0, 0);
         for index in 0..SEMAPHORES {
-            let seen = self.admin.open(name(index)).inspect_first(0)?;
+            let seen = self.admin.open(name(index)).inspect_up_to(0)?;
             if seen.held >= u64::from(LIMITS.end) {
                 return Err(format!("{} units of {} are held", seen.held, seen.name).into());
             }
@@ -207,10 +207,10 @@ impl Soak {
 /// P10: nothing is held, nobody waits, in any semaphore; all units can be had.
 fn at_rest(admin: &Client) -> Result<String, String> {
     let mut left = Vec::new();
-    wait::until(PATIENCE, || {
+    wait::until(TIMEOUT, || {
         left.clear();
         for index in 0..SEMAPHORES {
-            match admin.open(name(index)).inspect_first(0) {
+            match admin.open(name(index)).inspect_up_to(0) {
                 Ok(seen) if (seen.held, seen.waiting) == (0, 0) => {}
                 Ok(seen) => left.push(format!("{}: {} held, {} waiting", seen.name, seen.held, seen.waiting)),
                 Err(error) => left.push(error.to_string()),
@@ -220,7 +220,7 @@ fn at_rest(admin: &Client) -> Result<String, String> {
     });
     for index in 0..SEMAPHORES {
         let semaphore = admin.semaphore(name(index), LIMITS.start);
-        let options = permits::AcquireOptions::new().weight(LIMITS.start).wait(PATIENCE);
+        let options = permits::AcquireOptions::new().weight(LIMITS.start).wait(TIMEOUT);
         let all = semaphore.acquire_with(options).map_err(|error| format!("{}: {error}", name(index)));
         match all.map(|permit| permit.release()) {
             Ok(Ok(())) => {}

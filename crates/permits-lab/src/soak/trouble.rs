@@ -102,7 +102,7 @@ fn revoke_some(
     semaphore: &permits::blocking::Semaphore,
     random: &mut fastrand::Rng,
 ) -> Result<bool, AdminError> {
-    let seen = semaphore.inspect_first(20)?;
+    let seen = semaphore.inspect_up_to(20)?;
     let holders = seen.holders.iter().map(|it| &it.holder);
     let all: Vec<&String> = holders.chain(seen.waiters.iter().map(|it| &it.holder)).collect();
     if all.is_empty() { Ok(false) } else { semaphore.revoke(all[random.usize(..all.len())], "soak") }

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Entry, Place, State};
+use permits::model::{Entry, EntryState, State};
 use permits::protocol::{
-    Acquired, Answers, Declaration, Event, Holder, Id, News, Operation, Released, Renewed,
+    AcquireOutcome, Answers, Declaration, Event, EventKind, Holder, Operation, ReleaseOutcome, RenewOutcome,
+    RequestId,
 };
 
 use super::Violation;
@@ -70,8 +71,7 @@ fn bound(step: &Step) -> Result<(), String> {
         }
         if step.is_recovering() {
             // Whose slot it was is known: no holder that the store forgot can come back for it.
-            let place =
-                |entry: &Entry| matches!(entry.place, Place::Holding(before) if before.slot == grant.slot);
+            let place = |entry: &Entry| matches!(entry.place, EntryState::Holding(before) if before.slot == grant.slot);
             if !step.entries_before().any(|(_, entry)| place(entry)) {
                 return Err(format!("{holder} got slot {}, which may be a forgotten holder's", grant.slot));
             }
@@ -98,8 +98,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                     asked.holder == *holder
                         && asked.request == entry.request
                         && match (answer, entry.place) {
-                            (Acquired::Granted(grant), Place::Holding(held)) => *grant == held,
-                            (Acquired::Waiting { .. }, Place::Waiting(_)) => true,
+                            (AcquireOutcome::Granted(grant), EntryState::Holding(held)) => *grant == held,
+                            (AcquireOutcome::Waiting { .. }, EntryState::Waiting(_)) => true,
                             _ => false,
                         }
                 })
@@ -112,9 +112,9 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                     let forgotten = renew.grant.is_some_and(|grant| {
                         after.era_known < grant.token
                             && grant.token < after.era_began_us
-                            && entry.place == Place::Holding(grant)
+                            && entry.place == EntryState::Holding(grant)
                     });
-                    renew.request == entry.request && *answer == Renewed::Held && forgotten
+                    renew.request == entry.request && *answer == RenewOutcome::Held && forgotten
                 });
                 stays || (known && promoted) || reclaimed
             }
@@ -127,7 +127,7 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                 *adopted
                     && same
                     && adopt.new_request == entry.request
-                    && Place::Holding(adopt.grant) == entry.place
+                    && EntryState::Holding(adopt.grant) == entry.place
             }
             _ => false,
         };
@@ -143,9 +143,9 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
 fn first_come_first_served(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let mut tickets = Vec::new();
-    for event in step.events.iter().filter(|event| matches!(event.news, News::Granted(_))) {
+    for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
         match step.entry_before(&event.holder).map(|entry| entry.place) {
-            Some(Place::Waiting(ticket)) => tickets.push(ticket),
+            Some(EntryState::Waiting(ticket)) => tickets.push(ticket),
             place => return Err(format!("{} did not wait and was called: {place:?}", event.holder)),
         }
     }
@@ -171,11 +171,11 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
         let mut newcomers = step.fresh().into_iter().skip(tickets.len()).map(|fresh| fresh.grant).peekable();
         for (asked, answer) in requests.iter().zip(answers) {
             match answer {
-                Acquired::Granted(grant) if newcomers.next_if_eq(grant).is_some() && waiting => {
+                AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() && waiting => {
                     return Err(format!("{} came last and was granted while others wait", asked.holder));
                 }
-                Acquired::Waiting { .. } => waiting = true,
-                Acquired::Granted(_) | Acquired::Refused(_) => {}
+                AcquireOutcome::Waiting { .. } => waiting = true,
+                AcquireOutcome::Granted(_) | AcquireOutcome::Refused(_) => {}
             }
         }
     }
@@ -203,9 +203,9 @@ fn what_fits_is_granted(step: &Step) -> Result<(), String> {
 
 /// P9: who was released or revoked is nowhere, and is not granted by the command that removed it.
 fn what_left_is_gone(step: &Step) -> Result<(), String> {
-    let left: Vec<(&Holder, Option<&Id>)> = match (&step.command.operation, &step.reply.answers) {
+    let left: Vec<(&Holder, Option<&RequestId>)> = match (&step.command.operation, &step.reply.answers) {
         (Operation::Release(releases), Answers::Release(answers)) => {
-            let left = releases.iter().zip(answers).filter(|(_, was)| **was != Released::Unknown);
+            let left = releases.iter().zip(answers).filter(|(_, was)| **was != ReleaseOutcome::Unknown);
             left.map(|(release, _)| (&release.holder, Some(&release.request))).collect()
         }
         // One that is repeated says what the first one did.
@@ -214,7 +214,7 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
         _ => return Ok(()),
     };
     for (holder, request) in left {
-        let granted = |event: &Event| event.holder == *holder && matches!(event.news, News::Granted(_));
+        let granted = |event: &Event| event.holder == *holder && matches!(event.kind, EventKind::Granted(_));
         if step.entry_after(holder).is_some() || step.events.iter().any(granted) {
             return Err(format!("{holder} ({request:?}) left and is still there"));
         }
@@ -246,7 +246,7 @@ fn conservation(step: &Step) -> Result<(), String> {
 /// # Errors
 /// What does not agree in it.
 pub fn conserved(state: &State) -> Result<(), String> {
-    state.unsound().map_or(Ok(()), Err)
+    state.check_invariants().map_or(Ok(()), Err)
 }
 
 /// P11: what a program declares never changes a limit that an operator pinned, nor does a request that is refused; and
@@ -274,7 +274,7 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
         return Err(format!("nobody asked for a limit of {}", after.limit));
     }
     if let Answers::Acquire(answers) = &step.reply.answers
-        && answers.iter().all(|answer| matches!(answer, Acquired::Refused(_)))
+        && answers.iter().all(|answer| matches!(answer, AcquireOutcome::Refused(_)))
         && !is_same
     {
         return Err(format!("all were refused, and the limit became {}", after.limit));
@@ -294,15 +294,15 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
         let ended = before.deadline.unsigned_abs() <= step.now_ms();
         let news =
             step.events.iter().find(|event| event.holder == *holder && event.request == before.request);
-        let wanted = match news.map(|event| &event.news) {
+        let wanted = match news.map(|event| &event.kind) {
             None => Some(before.clone()),
-            Some(News::Granted(grant)) => Some(Entry {
-                place: Place::Holding(*grant),
+            Some(EventKind::Granted(grant)) => Some(Entry {
+                place: EntryState::Holding(*grant),
                 deadline: (step.now_ms() + before.lease_ms).cast_signed(),
                 ..before.clone()
             }),
-            Some(News::Refused) => None,
-            Some(News::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
+            Some(EventKind::Refused) => None,
+            Some(EventKind::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
         };
         // Where it left, another of the same name may have come.
         let after = step.entry_after(holder).filter(|after| after.request == before.request);
@@ -321,7 +321,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
         .entries_before()
         .filter(|(holder, before)| {
             let stays = step.entry_after(holder).is_some_and(|after| after.place == before.place);
-            matches!(before.place, Place::Holding(_)) && !stays
+            matches!(before.place, EntryState::Holding(_)) && !stays
         })
         .map(|(_, before)| u64::from(before.weight))
         .sum();
@@ -338,8 +338,8 @@ fn no_herd(step: &Step) -> Result<(), String> {
         if event.session != before.session {
             return Err(format!("{} is not of session {}", event.holder, event.session));
         }
-        if let News::Granted(_) = event.news {
-            if !matches!(before.place, Place::Waiting(_)) {
+        if let EventKind::Granted(_) = event.kind {
+            if !matches!(before.place, EntryState::Waiting(_)) {
                 return Err(format!("{} was granted again", event.holder));
             }
             granted += u64::from(before.weight);

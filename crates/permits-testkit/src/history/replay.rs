@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{Place, Server, State, apply};
-use permits::protocol::{Event, Id};
+use permits::model::{EntryState, ServerClock, State, apply};
+use permits::protocol::{Event, SessionId};
 
 use super::checks::check;
 use super::outside::Granted;
@@ -69,7 +69,7 @@ pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
             .map_err(|violation| explained(violation, records, number))?;
         replayed.events += step.events.len();
         for entry in step.after.iter().flat_map(|after| after.entries.values()) {
-            if let Place::Holding(grant) = entry.place {
+            if let EntryState::Holding(grant) = entry.place {
                 replayed.deadlines.insert(grant.token, entry.deadline.unsigned_abs());
             }
         }
@@ -219,7 +219,7 @@ impl<'a> Line<'a> {
     /// Executes the command on the model, and demands the same.
     fn apply(&mut self, record: &'a Record) -> Result<Vec<Event>, Violation> {
         let Record { now_us, run_id, uptime_ms, command, .. } = record;
-        let server = Server { now_us: *now_us, run_id, uptime_ms: *uptime_ms };
+        let server = ServerClock { now_us: *now_us, run_id, uptime_ms: *uptime_ms };
         let (reply, events) = apply(&mut self.state, &server, command);
         if reply != record.reply {
             let what = format!("the store said {:?}\nand the model says {reply:?}", record.reply);
@@ -242,7 +242,7 @@ impl<'a> Line<'a> {
 fn by_session(events: &[Event]) -> BTreeMap<&str, Vec<&Event>> {
     let mut sessions: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in events {
-        sessions.entry(Id::as_str(&event.session)).or_default().push(event);
+        sessions.entry(SessionId::as_str(&event.session)).or_default().push(event);
     }
     sessions
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Entry, Place, State};
-use permits::protocol::{Acquired, Answers, Command, Event, Grant, Holder, Id, News, Operation, Reply};
+use permits::model::{Entry, EntryState, State};
+use permits::protocol::{
+    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Reply, RequestId,
+};
 
 /// One command, with all that it found, said and left.
 #[derive(Clone, Debug)]
@@ -65,8 +67,8 @@ impl Step {
     /// What this command granted, in order: first waiters, then newcomers.
     pub fn fresh(&self) -> Vec<Fresh> {
         let mut fresh: Vec<Fresh> = Vec::new();
-        for Event { holder, news, .. } in &self.events {
-            if let News::Granted(grant) = news {
+        for Event { holder, kind: news, .. } in &self.events {
+            if let EventKind::Granted(grant) = news {
                 fresh.push(Fresh { holder: holder.clone(), grant: *grant });
             }
         }
@@ -74,9 +76,9 @@ impl Step {
             (&self.command.operation, &self.reply.answers)
         {
             for (asked, answer) in requests.iter().zip(answers) {
-                let Acquired::Granted(grant) = answer else { continue };
+                let AcquireOutcome::Granted(grant) = answer else { continue };
                 // Not the earlier answer to a request known before, nor one that stands in this batch twice.
-                let place = Place::Holding(*grant);
+                let place = EntryState::Holding(*grant);
                 let earlier = self.entry_before(&asked.holder).is_some_and(|entry| entry.place == place);
                 if !earlier && !fresh.iter().any(|fresh| fresh.grant == *grant) {
                     fresh.push(Fresh { holder: asked.holder.clone(), grant: *grant });
@@ -87,14 +89,14 @@ impl Step {
     }
 
     /// Whether an operator's change was made by an earlier command.
-    pub(super) fn was_made(&self, request: &Id) -> bool {
+    pub(super) fn was_made(&self, request: &RequestId) -> bool {
         self.before
             .as_ref()
             .is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
     }
 
     /// What the command names: these entries may change by its word.
-    pub(super) fn named(&self) -> BTreeSet<(Holder, Id)> {
+    pub(super) fn named(&self) -> BTreeSet<(Holder, RequestId)> {
         match &self.command.operation {
             Operation::Acquire { requests, .. } => {
                 requests.iter().map(|asked| (asked.holder.clone(), asked.request.clone())).collect()

@@ -1,8 +1,8 @@
 //! Every way to change what one command answered and told. None of them is neutral: no model gives two answers.
 
 use permits::protocol::{
-    Acquired, Answers, Event, Grant, Holder, Id, Inspection, Label, LimitChanged, News, Refusal, Released,
-    Renewed, Reply,
+    AcquireOutcome, Answers, Event, EventKind, Grant, Holder, Inspection, Label, LimitOutcome, Refusal,
+    ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 use permits_testkit::history::Record;
 
@@ -56,7 +56,7 @@ fn answers(answers: &Answers) -> Vec<Answers> {
         Answers::SetLimit(changed) => {
             changes(*changed).into_iter().map(Answers::SetLimit).chain([Answers::Pause]).collect()
         }
-        Answers::Pause => vec![Answers::SetLimit(LimitChanged::OtherVersion)],
+        Answers::Pause => vec![Answers::SetLimit(LimitOutcome::OtherVersion)],
         Answers::Revoke(was) => released(was).into_iter().map(Answers::Revoke).collect(),
         Answers::Inspect(seen) => inspections(seen).into_iter().map(Answers::Inspect).collect(),
     }
@@ -87,7 +87,7 @@ fn grants(Grant { token, slot }: Grant) -> [Grant; 3] {
     [(token + 1, slot), (token - 1, slot), (token, slot + 1)].map(|(token, slot)| Grant { token, slot })
 }
 
-fn acquired(answer: &Acquired) -> Vec<Acquired> {
+fn acquired(answer: &AcquireOutcome) -> Vec<AcquireOutcome> {
     let refusals = [
         Refusal::NoPermits,
         Refusal::Recovering,
@@ -97,23 +97,25 @@ fn acquired(answer: &Acquired) -> Vec<Acquired> {
         Refusal::NoLimit,
         Refusal::LimitMismatch,
     ];
-    let mut others: Vec<Acquired> = refusals.map(Acquired::Refused).into();
-    others.push(Acquired::Granted(Grant { token: 1, slot: 0 }));
-    others.push(Acquired::Waiting { position: 0 });
+    let mut others: Vec<AcquireOutcome> = refusals.map(AcquireOutcome::Refused).into();
+    others.push(AcquireOutcome::Granted(Grant { token: 1, slot: 0 }));
+    others.push(AcquireOutcome::Waiting { position: 0 });
     match answer {
-        Acquired::Granted(grant) => others.extend(grants(*grant).map(Acquired::Granted)),
-        Acquired::Waiting { position } => others.push(Acquired::Waiting { position: position + 1 }),
-        Acquired::Refused(_) => {}
+        AcquireOutcome::Granted(grant) => others.extend(grants(*grant).map(AcquireOutcome::Granted)),
+        AcquireOutcome::Waiting { position } => {
+            others.push(AcquireOutcome::Waiting { position: position + 1 })
+        }
+        AcquireOutcome::Refused(_) => {}
     }
     others.retain(|other| other != answer);
     others
 }
 
-fn changes(answer: LimitChanged) -> Vec<LimitChanged> {
-    let mut others = vec![LimitChanged::OtherVersion, LimitChanged::NoLimit, LimitChanged::OutOfRange];
-    if let LimitChanged::Done { limit, version } = answer {
-        others.push(LimitChanged::Done { limit: limit + 1, version });
-        others.push(LimitChanged::Done { limit, version: version + 1 });
+fn changes(answer: LimitOutcome) -> Vec<LimitOutcome> {
+    let mut others = vec![LimitOutcome::OtherVersion, LimitOutcome::NoLimit, LimitOutcome::OutOfRange];
+    if let LimitOutcome::Done { limit, version } = answer {
+        others.push(LimitOutcome::Done { limit: limit + 1, version });
+        others.push(LimitOutcome::Done { limit, version: version + 1 });
     }
     others.retain(|other| *other != answer);
     others
@@ -123,24 +125,24 @@ fn other_label(label: &Label) -> Label {
     Label::new(if label.as_str().is_empty() { "another" } else { "" }).expect("it is valid")
 }
 
-fn released(answer: &Released) -> Vec<Released> {
-    let mut others = vec![Released::Held, Released::Waiting, Released::Unknown];
+fn released(answer: &ReleaseOutcome) -> Vec<ReleaseOutcome> {
+    let mut others = vec![ReleaseOutcome::Held, ReleaseOutcome::Waiting, ReleaseOutcome::Unknown];
     others.retain(|other| other != answer);
     others
 }
 
-fn renewed(answer: &Renewed) -> Vec<Renewed> {
+fn renewed(answer: &RenewOutcome) -> Vec<RenewOutcome> {
     let mut others = vec![
-        Renewed::Held,
-        Renewed::Lost,
-        Renewed::Again,
-        Renewed::ExceedsLimit,
-        Renewed::Granted(Grant { token: 1, slot: 0 }),
-        Renewed::Waiting { position: 0 },
+        RenewOutcome::Held,
+        RenewOutcome::Lost,
+        RenewOutcome::RetryLater,
+        RenewOutcome::ExceedsLimit,
+        RenewOutcome::Granted(Grant { token: 1, slot: 0 }),
+        RenewOutcome::Waiting { position: 0 },
     ];
     match answer {
-        Renewed::Granted(grant) => others.extend(grants(*grant).map(Renewed::Granted)),
-        Renewed::Waiting { position } => others.push(Renewed::Waiting { position: position + 1 }),
+        RenewOutcome::Granted(grant) => others.extend(grants(*grant).map(RenewOutcome::Granted)),
+        RenewOutcome::Waiting { position } => others.push(RenewOutcome::Waiting { position: position + 1 }),
         _ => {}
     }
     others.retain(|other| other != answer);
@@ -186,7 +188,7 @@ fn events(record: &Record) -> Vec<(String, Vec<Event>)> {
         semaphore: record.command.semaphore.clone(),
         holder: stranger(),
         request: unknown(),
-        news: News::Granted(Grant { token: record.now_us, slot: 0 }),
+        kind: EventKind::Granted(Grant { token: record.now_us, slot: 0 }),
     });
     all.push(("a message more".to_owned(), invented));
     for index in 0..record.events.len() {
@@ -209,17 +211,19 @@ fn event(event: &Event) -> Vec<Event> {
     let mut all = vec![event.clone(); 3];
     all[0].holder = stranger();
     all[1].request = unknown();
-    all[2].session = unknown();
-    let news = match &event.news {
-        News::Granted(grant) => {
-            let mut news: Vec<News> = grants(*grant).map(News::Granted).into();
-            news.push(News::Refused);
+    all[2].session = SessionId::new("unknown").expect("it is valid");
+    let news = match &event.kind {
+        EventKind::Granted(grant) => {
+            let mut news: Vec<EventKind> = grants(*grant).map(EventKind::Granted).into();
+            news.push(EventKind::Refused);
             news
         }
-        News::Revoked(reason) => vec![News::Refused, News::Revoked(format!("{reason}!").into())],
-        News::Refused => vec![News::Revoked("why".into())],
+        EventKind::Revoked(reason) => {
+            vec![EventKind::Refused, EventKind::Revoked(format!("{reason}!").into())]
+        }
+        EventKind::Refused => vec![EventKind::Revoked("why".into())],
     };
-    all.extend(news.into_iter().map(|news| Event { news, ..event.clone() }));
+    all.extend(news.into_iter().map(|news| Event { kind: news, ..event.clone() }));
     all
 }
 
@@ -227,6 +231,6 @@ fn stranger() -> Holder {
     Holder::new("a stranger").expect("it is valid")
 }
 
-fn unknown() -> Id {
-    Id::new("unknown").expect("it is valid")
+fn unknown() -> RequestId {
+    RequestId::new("unknown").expect("it is valid")
 }

@@ -1,10 +1,11 @@
 //! A store made of the model, which tells of each command as the scripts do; and a random history of it, in which
 //! everything happens that can be answered.
 
-use permits::model::{Server, State, apply};
+use permits::model::{ServerClock, State, apply};
 use permits::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange,
-    Name, News, Operation, Recovery, Release, Renew, Renewed, Reply,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
+    Holder, Label, LimitChange, Name, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+    RequestId, SessionId,
 };
 use permits_testkit::history::Record;
 
@@ -39,14 +40,14 @@ impl Story {
         self.pass(1);
         let command = Command {
             semaphore: Name::new("exports").expect("it is valid"),
-            session: id("session"),
+            session: SessionId::new("session").expect("it is valid"),
             lease_ms: LEASE_MS,
             recovery: Recovery::Interval,
             declaration: Declaration::Fallback(2),
             operation,
         };
         let run_id = format!("run{}", self.run);
-        let server = Server { now_us: self.now_us, run_id: &run_id, uptime_ms: self.uptime_ms };
+        let server = ServerClock { now_us: self.now_us, run_id: &run_id, uptime_ms: self.uptime_ms };
         let (reply, events) = apply(&mut self.state, &server, &command);
         self.records.push(Record {
             semaphore: "permits:{exports}:state".to_owned(),
@@ -60,7 +61,7 @@ impl Story {
         (reply, events)
     }
 
-    pub(crate) fn acquire(&mut self, name: &str) -> Acquired {
+    pub(crate) fn acquire(&mut self, name: &str) -> AcquireOutcome {
         match self.send(acquire(name, name, 1, true)).0.answers {
             Answers::Acquire(answers) => answers[0].clone(),
             other => panic!("no answer to acquire: {other:?}"),
@@ -68,10 +69,10 @@ impl Story {
     }
 
     pub(crate) fn release(&mut self, name: &str) {
-        self.send(Operation::Release(vec![Release { holder: holder(name), request: id(name) }]));
+        self.send(Operation::Release(vec![ReleaseRequest { holder: holder(name), request: id(name) }]));
     }
 
-    pub(crate) fn renew(&mut self, name: &str, grant: Option<Grant>) -> Renewed {
+    pub(crate) fn renew(&mut self, name: &str, grant: Option<Grant>) -> RenewOutcome {
         match self.send(renew(name, name, grant)).0.answers {
             Answers::Renew(answers) => answers[0].clone(),
             other => panic!("no answer to renew: {other:?}"),
@@ -83,7 +84,10 @@ impl Story {
         let known = |state: &State| {
             let entries = state.entries.iter();
             entries
-                .map(|(holder, entry)| Release { holder: holder.clone(), request: entry.request.clone() })
+                .map(|(holder, entry)| ReleaseRequest {
+                    holder: holder.clone(),
+                    request: entry.request.clone(),
+                })
                 .collect()
         };
         let left = self.state.as_ref().map(known).unwrap_or_default();
@@ -95,15 +99,15 @@ pub(crate) fn holder(name: &str) -> Holder {
     Holder::new(name).expect("it is valid")
 }
 
-pub(crate) fn id(text: &str) -> Id {
-    Id::new(text).expect("it is valid")
+pub(crate) fn id(text: &str) -> RequestId {
+    RequestId::new(text).expect("it is valid")
 }
 
 pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Operation {
     let (holder, request, lease_ms) = (holder(name), id(request), LEASE_MS);
     Operation::Acquire {
         queue_max: 2,
-        requests: vec![Acquire { holder, request, weight, lease_ms, wait, label: label(name) }],
+        requests: vec![AcquireRequest { holder, request, weight, lease_ms, wait, label: label(name) }],
     }
 }
 
@@ -120,7 +124,7 @@ pub(crate) fn set_limit(limit: u32) -> Operation {
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
     let (holder, request) = (holder(name), id(request));
-    Operation::Renew(vec![Renew {
+    Operation::Renew(vec![RenewRequest {
         holder,
         request,
         weight: 1,
@@ -159,9 +163,9 @@ pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
         let operation = match random.u32(0..22) {
             0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
             7 => acquire(&name, "another", 1, true),
-            8..11 => Operation::Release(vec![Release { holder: holder(&name), request: id(&name) }]),
+            8..11 => Operation::Release(vec![ReleaseRequest { holder: holder(&name), request: id(&name) }]),
             11..15 => renew(&name, &name, grant.filter(|_| random.bool())),
-            15 => Operation::Adopt(Adopt {
+            15 => Operation::Adopt(AdoptRequest {
                 holder: holder(&name),
                 request: id(&name),
                 weight: 1,
@@ -188,12 +192,12 @@ pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
         };
         let (reply, events) = story.send(operation);
         if let Answers::Acquire(answers) = &reply.answers
-            && let Acquired::Granted(grant) = answers[0]
+            && let AcquireOutcome::Granted(grant) = answers[0]
         {
             known.push((name, grant));
         }
         for event in events {
-            if let News::Granted(grant) = event.news {
+            if let EventKind::Granted(grant) = event.kind {
                 known.push((event.holder.as_str().to_owned(), grant));
             }
         }

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Server;
-use crate::protocol::{Grant, Holder, Id, Label, LimitChanged, MAX_LEASE_MS, Released};
+use super::ServerClock;
+use crate::protocol::{
+    Grant, Holder, Label, LimitOutcome, MAX_LEASE_MS, ReleaseOutcome, RequestId, SessionId,
+};
 
 /// How many changes by operators are remembered, so that one that is sent again has one effect and one answer.
 pub const CHANGES_MAX: usize = 32;
@@ -69,7 +71,7 @@ pub struct State {
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Change {
     /// Its request.
-    pub request: Id,
+    pub request: RequestId,
     /// Its answer.
     pub answer: ChangeAnswer,
 }
@@ -79,9 +81,9 @@ pub struct Change {
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum ChangeAnswer {
     /// To a change of the limit.
-    Limit(LimitChanged),
+    Limit(LimitOutcome),
     /// To a revocation.
-    Revoked(Released),
+    Revoked(ReleaseOutcome),
 }
 
 /// The parts in which a store may keep a state, each of which may vanish alone.
@@ -113,9 +115,9 @@ pub enum Damage {
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// The acquisition.
-    pub request: Id,
+    pub request: RequestId,
     /// The session that hears of it.
-    pub session: Id,
+    pub session: SessionId,
     /// A note for people.
     #[cfg_attr(feature = "local", serde(default))]
     pub label: Label,
@@ -126,13 +128,13 @@ pub struct Entry {
     /// Its score in `leases`.
     pub deadline: i64,
     /// Where it stands.
-    pub place: Place,
+    pub place: EntryState,
 }
 
 /// Where an entry stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub enum Place {
+pub enum EntryState {
     /// In line, with this ticket.
     Waiting(u64),
     /// Granted.
@@ -140,7 +142,7 @@ pub enum Place {
 }
 
 impl State {
-    pub(super) fn new(server: &Server<'_>) -> Self {
+    pub(super) fn new(server: &ServerClock<'_>) -> Self {
         Self {
             limit: 0,
             limit_version: 0,
@@ -200,11 +202,11 @@ impl State {
     }
 
     /// The answer to a change that was made before, if that is remembered.
-    pub(super) fn change_made(&self, request: &Id) -> Option<ChangeAnswer> {
+    pub(super) fn change_made(&self, request: &RequestId) -> Option<ChangeAnswer> {
         self.changes.iter().find(|change| change.request == *request).map(|change| change.answer)
     }
 
-    pub(super) fn remember_change(&mut self, request: &Id, answer: ChangeAnswer) {
+    pub(super) fn remember_change(&mut self, request: &RequestId, answer: ChangeAnswer) {
         if self.changes.len() == CHANGES_MAX {
             self.changes.remove(0);
         }
@@ -223,7 +225,7 @@ impl State {
 
     /// What does not add up, if anything does not: units, slots, line, leases and entries say the same, and no number
     /// is beyond what is ever counted. A state that was kept elsewhere may have been damaged there.
-    pub fn unsound(&self) -> Option<String> {
+    pub fn check_invariants(&self) -> Option<String> {
         self.unsound_numbers().or_else(|| self.unsound_entries()).or_else(|| self.unsound_slots())
     }
 
@@ -252,13 +254,13 @@ impl State {
         let (mut held, mut waiting) = (0, 0);
         for (holder, entry) in &self.entries {
             let known = match entry.place {
-                Place::Waiting(ticket) => {
+                EntryState::Waiting(ticket) => {
                     waiting += 1;
                     entry.deadline < 0
                         && ticket <= self.last_ticket
                         && self.queue.get(&ticket) == Some(holder)
                 }
-                Place::Holding(grant) => {
+                EntryState::Holding(grant) => {
                     held += u64::from(entry.weight);
                     entry.deadline > 0 && grant.token <= self.last_token
                 }
@@ -278,8 +280,8 @@ impl State {
     /// Slots in use and free ones are all that were made, each once.
     fn unsound_slots(&self) -> Option<String> {
         let held = self.entries.values().filter_map(|entry| match entry.place {
-            Place::Holding(grant) => Some((u64::from(grant.slot), u64::from(grant.slot))),
-            Place::Waiting(_) => None,
+            EntryState::Holding(grant) => Some((u64::from(grant.slot), u64::from(grant.slot))),
+            EntryState::Waiting(_) => None,
         });
         let mut ranges: Vec<(u64, u64)> =
             held.chain(self.free.iter().map(|(&first, &last)| (first, last))).collect();
@@ -301,25 +303,25 @@ impl State {
         self.damage != Some(Damage::StateLost) && !self.pinned && !self.paused && now_ms >= self.expires_ms
     }
 
-    pub(super) fn remove(&mut self, holder: &Holder) -> Released {
-        let Some(entry) = self.entries.remove(holder) else { return Released::Unknown };
+    pub(super) fn remove(&mut self, holder: &Holder) -> ReleaseOutcome {
+        let Some(entry) = self.entries.remove(holder) else { return ReleaseOutcome::Unknown };
         self.leases.remove(&(entry.deadline, holder.clone()));
         match entry.place {
-            Place::Waiting(ticket) => {
+            EntryState::Waiting(ticket) => {
                 self.queue.remove(&ticket);
-                Released::Waiting
+                ReleaseOutcome::Waiting
             }
-            Place::Holding(grant) => {
+            EntryState::Holding(grant) => {
                 self.held -= u64::from(entry.weight);
                 self.free.insert(grant.slot.into(), grant.slot.into());
-                Released::Held
+                ReleaseOutcome::Held
             }
         }
     }
 
     pub(super) fn hold(&mut self, holder: &Holder, grant: Grant) {
         if let Some(entry) = self.entries.get_mut(holder) {
-            entry.place = Place::Holding(grant);
+            entry.place = EntryState::Holding(grant);
             self.held += u64::from(entry.weight);
         }
     }
@@ -328,7 +330,7 @@ impl State {
         if let Some(entry) = self.entries.get_mut(holder) {
             self.leases.remove(&(entry.deadline, holder.clone()));
             let deadline = signed(deadline_ms);
-            entry.deadline = if matches!(entry.place, Place::Holding(_)) { deadline } else { -deadline };
+            entry.deadline = if matches!(entry.place, EntryState::Holding(_)) { deadline } else { -deadline };
             self.leases.insert((entry.deadline, holder.clone()));
         }
     }
@@ -368,8 +370,8 @@ impl State {
 
     /// When time alone will next change something: the earliest deadline, or the end of a recovery window.
     pub(super) fn next_change_ms(&self, now_ms: u64) -> u64 {
-        let holder = self.leases.range((0, Holder::lowest())..).next();
-        let waiter = self.leases.range(..(0, Holder::lowest())).next_back();
+        let holder = self.leases.range((0, Holder::min())..).next();
+        let waiter = self.leases.range(..(0, Holder::min())).next_back();
         let deadlines = [holder, waiter].into_iter().flatten().map(|(deadline, _)| deadline.unsigned_abs());
         let window = Some(self.recovering_until_ms).filter(|until| *until > now_ms);
         deadlines.chain(window).min().unwrap_or(now_ms)

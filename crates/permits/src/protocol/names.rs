@@ -12,7 +12,7 @@ pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
 /// A name, holder, limit, weight, lease or handle that can never be valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Invalid {
+pub enum InvalidInput {
     /// The text is empty.
     #[error("{what} is empty: give it 1 to {max} bytes")]
     Empty {
@@ -72,20 +72,20 @@ pub enum Invalid {
 /// Checks a reason for a revocation: at most 1,000 bytes of printable text, possibly empty.
 ///
 /// # Errors
-/// [`Invalid`] if it is too long or has control characters.
-pub fn check_reason(reason: &str) -> Result<Arc<str>, Invalid> {
+/// [`InvalidInput`] if it is too long or has control characters.
+pub fn check_reason(reason: &str) -> Result<Arc<str>, InvalidInput> {
     if reason.is_empty() { Ok("".into()) } else { check_text("the reason", reason, 1_000) }
 }
 
 /// Checks a lease against [`MIN_LEASE_MS`] and [`MAX_LEASE_MS`].
 ///
 /// # Errors
-/// [`Invalid::Lease`] if it is out of range.
-pub fn check_lease(lease_ms: u64) -> Result<u64, Invalid> {
+/// [`InvalidInput::Lease`] if it is out of range.
+pub fn check_lease(lease_ms: u64) -> Result<u64, InvalidInput> {
     if (MIN_LEASE_MS..=MAX_LEASE_MS).contains(&lease_ms) {
         Ok(lease_ms)
     } else {
-        Err(Invalid::Lease { lease_ms })
+        Err(InvalidInput::Lease { lease_ms })
     }
 }
 
@@ -93,25 +93,25 @@ pub fn check_lease(lease_ms: u64) -> Result<u64, Invalid> {
 /// can stand before a hash tag.
 ///
 /// # Errors
-/// [`Invalid::Prefix`] if it is anything else.
-pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
+/// [`InvalidInput::Prefix`] if it is anything else.
+pub fn check_prefix(prefix: &str) -> Result<(), InvalidInput> {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
     if (1..=64).contains(&prefix.len()) && prefix.bytes().all(plain) {
         Ok(())
     } else {
-        Err(Invalid::Prefix { prefix: prefix.to_owned() })
+        Err(InvalidInput::Prefix { prefix: prefix.to_owned() })
     }
 }
 
-fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, Invalid> {
+fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, InvalidInput> {
     if text.is_empty() {
-        return Err(Invalid::Empty { what, max });
+        return Err(InvalidInput::Empty { what, max });
     }
     if text.len() > max {
-        return Err(Invalid::TooLong { what, bytes: text.len(), max });
+        return Err(InvalidInput::TooLong { what, bytes: text.len(), max });
     }
     match text.char_indices().find(|(_, character)| character.is_control()) {
-        Some((at, character)) => Err(Invalid::Control { what, character, at }),
+        Some((at, character)) => Err(InvalidInput::Control { what, character, at }),
         None => Ok(text.into()),
     }
 }
@@ -128,8 +128,8 @@ impl Name {
     /// Checks `text` and makes it a name.
     ///
     /// # Errors
-    /// [`Invalid`] if it is empty, too long or has control characters.
-    pub fn new(text: &str) -> Result<Self, Invalid> {
+    /// [`InvalidInput`] if it is empty, too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, InvalidInput> {
         check_text("the semaphore's name", text, Self::MAX_BYTES).map(Self)
     }
 
@@ -157,13 +157,13 @@ impl Holder {
     /// Checks `text` and makes it a holder.
     ///
     /// # Errors
-    /// [`Invalid`] if it is empty, too long or has control characters.
-    pub fn new(text: &str) -> Result<Self, Invalid> {
+    /// [`InvalidInput`] if it is empty, too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, InvalidInput> {
         check_text("the holder", text, Self::MAX_BYTES).map(Self)
     }
 
     /// Sorts before every holder.
-    pub(crate) fn lowest() -> Self {
+    pub(crate) fn min() -> Self {
         Self("".into())
     }
 
@@ -192,8 +192,8 @@ impl Label {
     /// Checks `text` and makes it a label.
     ///
     /// # Errors
-    /// [`Invalid`] if it is too long or has control characters.
-    pub fn new(text: &str) -> Result<Self, Invalid> {
+    /// [`InvalidInput`] if it is too long or has control characters.
+    pub fn new(text: &str) -> Result<Self, InvalidInput> {
         if text.is_empty() {
             return Ok(Self::default());
         }
@@ -212,23 +212,43 @@ impl Default for Label {
     }
 }
 
-/// An identifier made by this library (of a session, of one acquisition): 1 to 64 of `[A-Za-z0-9._-]`.
+/// Whether `text` is an identifier made by this library: 1 to 64 of `[A-Za-z0-9._-]`.
+fn is_identifier(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&text.len()) && text.bytes().all(plain)
+}
+
+/// The identifier of a session, unique among all sessions: 1 to 64 of `[A-Za-z0-9._-]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub struct Id(Arc<str>);
+pub struct SessionId(Arc<str>);
 
-impl Id {
+impl SessionId {
     /// Checks `text` and makes it an identifier.
     ///
     /// # Errors
-    /// [`Invalid::Handle`]: identifiers come from outside only inside a handle.
-    pub fn new(text: &str) -> Result<Self, Invalid> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
-            Ok(Self(text.into()))
-        } else {
-            Err(Invalid::Handle { reason: "its request id is malformed" })
-        }
+    /// [`InvalidInput::Handle`] if it is empty, too long or has other characters.
+    pub fn new(text: &str) -> Result<Self, InvalidInput> {
+        let malformed = InvalidInput::Handle { reason: "its session id is malformed" };
+        if is_identifier(text) { Ok(Self(text.into())) } else { Err(malformed) }
+    }
+
+    /// An identifier from 72 bits of entropy: twelve characters of 6 bits each.
+    pub fn from_entropy(bytes: [u8; 9]) -> Self {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let bits = bytes.iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+        let digit = |place: u32| char::from(DIGITS[(bits >> (6 * place)) as usize % DIGITS.len()]);
+        Self((0..12).map(digit).collect::<String>().into())
+    }
+
+    /// The identifier of the session's request with this number.
+    pub fn request(&self, number: u64) -> RequestId {
+        RequestId(format!("{self}.{number}").into())
+    }
+
+    /// Whether the request is one that this session has made.
+    pub fn has_made(&self, request: &RequestId) -> bool {
+        request.as_str().strip_prefix(self.as_str()).is_some_and(|number| number.starts_with('.'))
     }
 
     /// The identifier as text.
@@ -237,7 +257,35 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The identifier of one request (an acquisition, a revocation, a change of the limit), unique among all
+/// sessions: 1 to 64 of `[A-Za-z0-9._-]`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// Checks `text` and makes it an identifier.
+    ///
+    /// # Errors
+    /// [`InvalidInput::Handle`]: identifiers come from outside only inside a handle.
+    pub fn new(text: &str) -> Result<Self, InvalidInput> {
+        let malformed = InvalidInput::Handle { reason: "its request id is malformed" };
+        if is_identifier(text) { Ok(Self(text.into())) } else { Err(malformed) }
+    }
+
+    /// The identifier as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -27,10 +27,10 @@ impl Engine {
             for errand in self.errands.take_ready(now) {
                 self.adopting += usize::from(errand.adoption().is_some());
                 let command = self.command(&errand.semaphore, errand.declaration, errand.operation.clone());
-                let patience = patience(self.config.lease);
+                let timeout = timeout(self.config.lease);
                 calls.push(Call {
                     command,
-                    patience,
+                    timeout,
                     sent_at: now,
                     purpose: Purpose::Errand(Box::new(errand)),
                 });
@@ -88,7 +88,7 @@ impl Engine {
             // A renewal that cannot be sent is as good as one that failed.
             lane.doubt();
         }
-        let patience = patience(lane.shortest.unwrap_or(self.config.lease));
+        let timeout = timeout(lane.shortest.unwrap_or(self.config.lease));
         if lane.alarm.map(|(at, _)| at) != lane.next_time() {
             let (old, next) = (lane.alarm.take(), lane.next_time());
             self.timers.remove(old);
@@ -96,7 +96,7 @@ impl Engine {
         }
         for (declaration, operation, purpose) in made {
             let command = self.command(name, declaration, operation);
-            calls.push(Call { command, patience, sent_at: now, purpose });
+            calls.push(Call { command, timeout, sent_at: now, purpose });
         }
     }
 
@@ -138,6 +138,6 @@ fn make_renewals(lane: &mut Lane, now: Moment, made: &mut Vec<(Declaration, Oper
 
 /// How long one call may take before its connection counts as dead. Well below a renewal interval, so that
 /// there is time for another.
-fn patience(lease: Duration) -> Duration {
+fn timeout(lease: Duration) -> Duration {
     (lease / 5).clamp(Duration::from_millis(250), Duration::from_secs(3))
 }

@@ -19,17 +19,17 @@ use super::{LONGEST_SLEEP, timers, watchdog};
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::process::Process;
-use crate::protocol::{Grant, Holder, Id, Name};
+use crate::protocol::{Grant, Holder, Name, RequestId};
 
 /// The deadline of a permit that is not held any more.
 const ENDED: u64 = 0;
 
 /// A permit, as its holder and the engine see it.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct PermitState {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
-    pub(crate) request: Id,
+    pub(crate) request: RequestId,
     pub(crate) weight: u32,
     pub(crate) lease: Duration,
     pub(crate) grant: Grant,
@@ -50,7 +50,7 @@ pub(crate) struct Core {
 /// How far a permit can be relied on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum PermitStatus {
     /// Held, and renewed as planned.
     Held,
     /// Held, but the last renewal failed: it will be lost at its deadline unless one succeeds.
@@ -59,11 +59,11 @@ pub enum Standing {
     Lost,
 }
 
-impl Core {
+impl PermitState {
     pub(crate) fn new(
         semaphore: Name,
         holder: Holder,
-        request: Id,
+        request: RequestId,
         weight: u32,
         lease: Duration,
         grant: Grant,
@@ -114,11 +114,11 @@ impl Core {
         }
     }
 
-    pub(crate) fn standing(&self, now: Moment) -> Standing {
+    pub(crate) fn status(&self, now: Moment) -> PermitStatus {
         match self.deadline(now) {
-            None => Standing::Lost,
-            Some(_) if self.unsure.load(Ordering::Relaxed) => Standing::Unsure,
-            Some(_) => Standing::Held,
+            None => PermitStatus::Lost,
+            Some(_) if self.unsure.load(Ordering::Relaxed) => PermitStatus::Unsure,
+            Some(_) => PermitStatus::Held,
         }
     }
 
@@ -130,7 +130,7 @@ impl Core {
     }
 
     /// A renewal failed.
-    pub(crate) fn doubt(&self) {
+    pub(crate) fn mark_unsure(&self) {
         self.unsure.store(true, Ordering::Relaxed);
     }
 
@@ -208,7 +208,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for PermitState {
     fn drop(&mut self) {
         let key = self.watch.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(key) = key.filter(|_| !self.process.is_forked()) {
@@ -221,11 +221,11 @@ impl Drop for Core {
 mod tests {
     use super::*;
 
-    fn core(deadline_ms: u64) -> Core {
-        Core::new(
+    fn core(deadline_ms: u64) -> PermitState {
+        PermitState::new(
             Name::new("n").expect("valid"),
             Holder::new("h").expect("valid"),
-            Id::new("s.1").expect("valid"),
+            RequestId::new("s.1").expect("valid"),
             1,
             Duration::from_millis(100),
             Grant { token: 7, slot: 0 },
@@ -268,16 +268,16 @@ mod tests {
         let core = core(100);
         assert!(core.end());
         assert!(!core.end());
-        assert_eq!((core.reason(), core.standing(at(0))), (None, Standing::Lost));
+        assert_eq!((core.reason(), core.status(at(0))), (None, PermitStatus::Lost));
         assert!(!core.lost.is_cancelled());
     }
 
     #[test]
     fn a_failed_renewal_is_a_doubt_until_the_next_success() {
         let core = core(100);
-        core.doubt();
-        assert_eq!(core.standing(at(1)), Standing::Unsure);
+        core.mark_unsure();
+        assert_eq!(core.status(at(1)), PermitStatus::Unsure);
         core.extend(at(200));
-        assert_eq!(core.standing(at(1)), Standing::Held);
+        assert_eq!(core.status(at(1)), PermitStatus::Held);
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::core::Core;
+use super::core::PermitState;
 use super::errand::{Errand, Errands};
 use super::held::Held;
 use super::lane::{Entry, Lane, Stage};
@@ -29,13 +29,13 @@ use super::{Config, Map, Session, Shared};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError};
 use crate::events::emit;
-use crate::protocol::{Command, Event, Grant, Id, Name, News};
-use crate::store::{Signal, StoreError};
+use crate::protocol::{Command, Event, EventKind, Grant, Name, RequestId};
+use crate::store::{StoreError, StoreEvent};
 
 /// How long a closing session tries to give back what it has.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often, while the store cannot be reached, to look for what has run out of patience.
+/// How often, while the store cannot be reached, to look for what has run out of timeout.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// How often everything that a session holds is renewed, at least, while some of it is. A server that restarts without
@@ -51,19 +51,19 @@ const RENEWAL_SPREAD: f64 = 0.05;
 /// A call to make, and what it is about.
 pub(crate) struct Call {
     pub(crate) command: Command,
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) sent_at: Moment,
     pub(crate) purpose: Purpose,
 }
 
 /// What to do with a call's answer.
 pub(crate) enum Purpose {
-    Acquire(Vec<Id>),
+    Acquire(Vec<RequestId>),
     Release(Vec<(Moment, Leaving)>),
-    Renew(Vec<Id>),
+    Renew(Vec<RequestId>),
     /// Hand out what replicas have. How many it should be on; when the call has returned, how many it is on.
     Confirm {
-        ids: Vec<Id>,
+        ids: Vec<RequestId>,
         replicas: u32,
     },
     Errand(Box<Errand>),
@@ -72,8 +72,8 @@ pub(crate) enum Purpose {
 /// Alarms that the engine sets for itself.
 pub(super) enum Alarm {
     Lane(Name),
-    Entry(Name, Id),
-    /// Look for what has run out of patience.
+    Entry(Name, RequestId),
+    /// Look for what has run out of timeout.
     Sweep,
     /// An errand may be tried again: only to be awake then.
     Errand,
@@ -108,7 +108,7 @@ pub(crate) struct Engine {
     /// Who wants to know which semaphores there are. That needs no decision of the engine's.
     listings: Vec<Answer<Vec<Name>, AdminError>>,
     /// Permits handed over, of which the store is to be told.
-    handed_over: Vec<(Name, Id)>,
+    handed_over: Vec<(Name, RequestId)>,
     finished: bool,
 }
 
@@ -163,12 +163,12 @@ impl Engine {
     }
 
     /// Permits handed over since the last call.
-    pub(crate) fn take_handed_over(&mut self) -> Vec<(Name, Id)> {
+    pub(crate) fn take_handed_over(&mut self) -> Vec<(Name, RequestId)> {
         std::mem::take(&mut self.handed_over)
     }
 
     #[cfg(test)]
-    pub(super) fn session_id(&self) -> &Id {
+    pub(super) fn session_id(&self) -> &crate::protocol::SessionId {
         &self.config.session
     }
 
@@ -213,15 +213,15 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_signal(&mut self, signal: Signal, now: Moment) {
+    pub(crate) fn on_signal(&mut self, signal: StoreEvent, now: Moment) {
         match signal {
-            Signal::Event(event) => self.on_event(event, now),
-            Signal::Down(reason) => {
+            StoreEvent::Event(event) => self.on_event(event, now),
+            StoreEvent::Down(reason) => {
                 self.connected = false;
                 self.troubled = true;
                 note_trouble(&mut self.down, reason, now);
             }
-            Signal::Up => {
+            StoreEvent::Up => {
                 self.connected = true;
                 self.errands.retry_now();
                 for (name, lane) in &mut self.lanes {
@@ -235,32 +235,33 @@ impl Engine {
     }
 
     fn on_event(&mut self, event: Event, now: Moment) {
-        let Event { semaphore, holder, request, news, .. } = event;
+        let Event { semaphore, holder, request, kind: news, .. } = event;
         let entry = self.lanes.get(&semaphore).and_then(|lane| lane.entries.get(&request));
         // A message of another session is none of this one's, whatever brought it here: to release what it grants
         // would take it from its holder.
-        if !self.is_own(&request) || entry.is_some_and(|entry| entry.ask.holder != holder) {
+        if !self.config.session.has_made(&request) || entry.is_some_and(|entry| entry.ask.holder != holder) {
             return;
         }
         match (news, entry.map(|entry| &entry.stage)) {
-            (News::Granted(grant), Some(_)) if entry.is_some_and(|entry| grant.token <= entry.told_us) => {}
-            (News::Granted(grant), Some(Stage::Pending | Stage::Waiting))
-            | (News::Granted(grant), Some(Stage::Asked { cancelled: false })) => {
+            (EventKind::Granted(grant), Some(_))
+                if entry.is_some_and(|entry| grant.token <= entry.told_us) => {}
+            (EventKind::Granted(grant), Some(Stage::Pending | Stage::Waiting))
+            | (EventKind::Granted(grant), Some(Stage::Asked { cancelled: false })) => {
                 self.grant(&semaphore, &request, grant, now);
             }
             // Known from a renewal already; or cancelled, and released when the call in flight returns.
-            (News::Granted(_), Some(_)) => {}
-            (News::Granted(_), None) => {
+            (EventKind::Granted(_), Some(_)) => {}
+            (EventKind::Granted(_), None) => {
                 // A grant for nobody. If its release is on its way, this changes nothing.
                 let lease = self.config.lease;
                 let leaving = Leaving { holder, request, lease, sent_before: true, answer: None };
                 self.release(&semaphore, leaving, now);
             }
-            (News::Revoked(reason), Some(Stage::Held(core))) => {
+            (EventKind::Revoked(reason), Some(Stage::Held(core))) => {
                 core.lose(Lost::Revoked { reason });
                 self.remove(&semaphore, &request);
             }
-            (News::Revoked(reason), Some(Stage::Waiting))
+            (EventKind::Revoked(reason), Some(Stage::Waiting))
                 if entry.is_some_and(|entry| !entry.maybe_known) =>
             {
                 if let Some(entry) = self.remove(&semaphore, &request) {
@@ -268,23 +269,17 @@ impl Engine {
                 }
             }
             // A call that is in flight, or was not answered, finds nothing in the store and is granted.
-            (News::Revoked(reason), Some(_)) => {
+            (EventKind::Revoked(reason), Some(_)) => {
                 self.fail(&semaphore, &request, AcquireError::Revoked { reason }, now);
             }
-            (News::Refused, Some(Stage::Waiting | Stage::Asked { cancelled: false })) => {
+            (EventKind::Refused, Some(Stage::Waiting | Stage::Asked { cancelled: false })) => {
                 // The message does not say what the limit has become. Asked again, the store does.
                 if let Some(lane) = self.touch(&semaphore) {
                     lane.queue(&request);
                 }
             }
-            (News::Refused, Some(_)) | (News::Revoked(_) | News::Refused, None) => {}
+            (EventKind::Refused, Some(_)) | (EventKind::Revoked(_) | EventKind::Refused, None) => {}
         }
-    }
-
-    /// Whether this session has made the request.
-    fn is_own(&self, request: &Id) -> bool {
-        let number = request.as_str().strip_prefix(self.config.session.as_str());
-        number.is_some_and(|number| number.starts_with('.'))
     }
 
     fn acquire(&mut self, ask: Ask, now: Moment) {
@@ -327,7 +322,7 @@ impl Engine {
     }
 
     /// The caller does not wait any more: whatever stage it is in, nothing stays behind.
-    fn withdraw(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+    fn withdraw(&mut self, semaphore: &Name, request: &RequestId, now: Moment) {
         let Some(lane) = self.lanes.get_mut(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         match &mut entry.stage {
@@ -363,7 +358,7 @@ impl Engine {
     }
 
     /// Takes an entry out, with its alarm.
-    pub(super) fn remove(&mut self, semaphore: &Name, request: &Id) -> Option<Entry> {
+    pub(super) fn remove(&mut self, semaphore: &Name, request: &RequestId) -> Option<Entry> {
         let lane = self.lanes.get_mut(semaphore)?;
         let entry = lane.take(request)?;
         self.timers.remove(entry.alarm);
@@ -373,7 +368,7 @@ impl Engine {
     }
 
     /// The store has granted it. Where replicas have to confirm it, they are asked.
-    pub(super) fn grant(&mut self, semaphore: &Name, request: &Id, grant: Grant, now: Moment) {
+    pub(super) fn grant(&mut self, semaphore: &Name, request: &RequestId, grant: Grant, now: Moment) {
         if self.config.replicas == 0 {
             return self.hand_out(semaphore, request, grant, now);
         }
@@ -386,7 +381,7 @@ impl Engine {
     }
 
     /// Hands it to the caller, if by our own clock it is still good.
-    pub(super) fn hand_out(&mut self, semaphore: &Name, request: &Id, grant: Grant, now: Moment) {
+    pub(super) fn hand_out(&mut self, semaphore: &Name, request: &RequestId, grant: Grant, now: Moment) {
         let Some(lane) = self.lanes.get_mut(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         lane.pending.remove(&entry.order);
@@ -400,7 +395,8 @@ impl Engine {
         }
         let ask = &entry.ask;
         let (holder, weight) = (ask.holder.clone(), ask.weight);
-        let core = Core::new(semaphore.clone(), holder, request.clone(), weight, lease, grant, deadline);
+        let core =
+            PermitState::new(semaphore.clone(), holder, request.clone(), weight, lease, grant, deadline);
         emit!(
             DEBUG,
             [semaphore = semaphore.clone(), holder = core.holder.clone(), token = grant.token, slot = grant.slot],
@@ -425,14 +421,14 @@ impl Engine {
     }
 
     /// Takes out what the store has granted, and gives it back.
-    pub(super) fn withdraw_held(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+    pub(super) fn withdraw_held(&mut self, semaphore: &Name, request: &RequestId, now: Moment) {
         if let Some(entry) = self.remove(semaphore, request) {
             self.release(semaphore, entry.leaving(), now);
         }
     }
 
     /// Sees to it that the lane is renewed within a third of this entry's lease.
-    pub(super) fn plan_renewal(&mut self, semaphore: &Name, request: &Id) {
+    pub(super) fn plan_renewal(&mut self, semaphore: &Name, request: &RequestId) {
         let Some(lane) = self.lanes.get_mut(semaphore) else { return };
         let Some(entry) = lane.entries.get(request) else { return };
         if entry.is_renewed() {
@@ -466,7 +462,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn refuse_heavy(&mut self, semaphore: &Name, request: &Id) {
+    pub(super) fn refuse_heavy(&mut self, semaphore: &Name, request: &RequestId) {
         let limit = self.lanes.get(semaphore).and_then(|lane| lane.limit).unwrap_or_default();
         if let Some(entry) = self.remove(semaphore, request) {
             let weight = entry.ask.weight;
@@ -481,16 +477,16 @@ impl Engine {
         self.errands.add(errand, now);
     }
 
-    /// Gives everything back, answers everybody, and ends when the store has been told or patience is over.
+    /// Gives everything back, answers everybody, and ends when the store has been told or timeout is over.
     pub(crate) fn close(&mut self, answer_to: Option<oneshot::Sender<Result<(), CloseError>>>, now: Moment) {
         let first = self.closing.is_none();
         self.closing.get_or_insert_default().extend(answer_to);
         if !first {
             return;
         }
-        self.timers.set(now + CLOSE_PATIENCE, Alarm::Close);
+        self.timers.set(now + CLOSE_TIMEOUT, Alarm::Close);
         self.errands.close();
-        let all: Vec<(Name, Id)> = self
+        let all: Vec<(Name, RequestId)> = self
             .lanes
             .iter()
             .flat_map(|(name, lane)| lane.entries.keys().map(|request| (name.clone(), request.clone())))
@@ -523,12 +519,12 @@ impl Engine {
         // The rest is answered by the channels closing.
     }
 
-    fn stage(&self, semaphore: &Name, request: &Id) -> Option<&Stage> {
+    fn stage(&self, semaphore: &Name, request: &RequestId) -> Option<&Stage> {
         Some(&self.lanes.get(semaphore)?.entries.get(request)?.stage)
     }
 
     /// Answers a caller who still waits, and withdraws for it.
-    pub(super) fn fail(&mut self, semaphore: &Name, request: &Id, error: AcquireError, now: Moment) {
+    pub(super) fn fail(&mut self, semaphore: &Name, request: &RequestId, error: AcquireError, now: Moment) {
         let entry = self.lanes.get_mut(semaphore).and_then(|lane| lane.entries.get_mut(request));
         if let Some(entry) = entry {
             let (unanswered, _) = oneshot::channel();
@@ -539,17 +535,17 @@ impl Engine {
         }
     }
 
-    pub(super) fn finish_closing(&mut self, out_of_patience: bool) {
+    pub(super) fn finish_closing(&mut self, out_of_timeout: bool) {
         if self.closing.is_none() || self.finished {
             return;
         }
         let in_lanes = self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len());
         let left = in_lanes.sum::<usize>() + self.adopting;
-        if left > 0 && !out_of_patience {
+        if left > 0 && !out_of_timeout {
             return;
         }
         self.finished = true;
-        let reason = || StoreError::NoAnswer { reason: format!("not within {CLOSE_PATIENCE:?}") };
+        let reason = || StoreError::NoAnswer { reason: format!("not within {CLOSE_TIMEOUT:?}") };
         let in_trouble = self.down.iter().chain(self.lanes.values().filter_map(|lane| lane.trouble.as_ref()));
         let source =
             in_trouble.min_by_key(|(since, _)| *since).map_or_else(reason, |(_, error)| error.clone());
@@ -578,7 +574,7 @@ impl Engine {
         }
     }
 
-    fn on_entry_time(&mut self, semaphore: &Name, request: &Id, now: Moment) {
+    fn on_entry_time(&mut self, semaphore: &Name, request: &RequestId, now: Moment) {
         let Some(lane) = self.lanes.get_mut(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         entry.alarm = None;
@@ -605,17 +601,17 @@ impl Engine {
     fn sweep(&mut self, now: Moment) {
         self.sweep_alarm = None;
         self.troubled = self.down.is_some() || self.errands.in_trouble();
-        let patience = self.config.store_timeout;
-        let mut impatients = Vec::new();
+        let timeout = self.config.store_timeout;
+        let mut timed_out_entries = Vec::new();
         for (name, lane) in &mut self.lanes {
             self.troubled |= lane.trouble.is_some();
             let Some((since, error)) = earlier(&self.down, &lane.trouble) else { continue };
-            let impatient = |entry: &Entry| {
+            let timed_out = |entry: &Entry| {
                 !matches!(entry.stage, Stage::Held(_) | Stage::Asked { cancelled: true })
-                    && now >= since.max(entry.created) + patience
+                    && now >= since.max(entry.created) + timeout
             };
-            for (request, _) in lane.entries.iter().filter(|(_, entry)| impatient(entry)) {
-                impatients.push((name.clone(), request.clone(), error.clone()));
+            for (request, _) in lane.entries.iter().filter(|(_, entry)| timed_out(entry)) {
+                timed_out_entries.push((name.clone(), request.clone(), error.clone()));
             }
             let leaving = &mut lane.leaving;
             lane.releases.retain_mut(|(until, item)| {
@@ -630,10 +626,10 @@ impl Engine {
             });
             mark_dirty(&mut self.dirty, name, lane);
         }
-        for (name, request, error) in impatients {
+        for (name, request, error) in timed_out_entries {
             self.fail(&name, &request, AcquireError::Store(error), now);
         }
-        self.errands.sweep(now, &self.down, patience);
+        self.errands.sweep(now, &self.down, timeout);
     }
 
     /// Takes a lane for a while, knowing that it will be looked at afterwards.

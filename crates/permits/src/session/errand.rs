@@ -1,7 +1,7 @@
 //! One-off calls: operations on a semaphore itself, a renewal that somebody asked for, an adoption.
 //!
 //! Unlike what stands in a lane they are not batched, and each is answered on its own. While the store cannot
-//! be reached they are tried again until patience is over, except a renewal: the permit has its own.
+//! be reached they are tried again until timeout is over, except a renewal: the permit has its own.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::held::Held;
 use super::message::Answer;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
-use crate::handle::Handle;
-use crate::protocol::{Adopt, Declaration, Id, Name, Operation, Renew, Reply};
+use crate::handle::PermitHandle;
+use crate::protocol::{AdoptRequest, Declaration, Name, Operation, RenewRequest, Reply, RequestId};
 use crate::store::StoreError;
 
 /// The first and the last delay before another try.
@@ -33,7 +33,7 @@ pub(crate) struct Errand {
 pub(crate) enum Kind {
     Admin(Answer<Reply, AdminError>),
     Renew(Answer<(), RenewError>),
-    Adopt(Adopt, Answer<Held, AdoptError>),
+    Adopt(AdoptRequest, Answer<Held, AdoptError>),
 }
 
 impl Errand {
@@ -56,22 +56,26 @@ impl Errand {
 
     pub(crate) fn renew(
         semaphore: Name,
-        renewal: Renew,
+        renewal: RenewRequest,
         fallback: Declaration,
         answer: Answer<(), RenewError>,
     ) -> Self {
         Self::new(semaphore, fallback, Operation::Renew(vec![renewal]), Kind::Renew(answer))
     }
 
-    pub(crate) fn adopt(handle: Handle, new_request: Id, answer: Answer<Held, AdoptError>) -> Self {
-        let Handle { semaphore, holder, request, weight, lease_ms, grant } = handle;
-        let adopt = Adopt { holder, request, weight, lease_ms, grant, new_request };
+    pub(crate) fn adopt(
+        handle: PermitHandle,
+        new_request: RequestId,
+        answer: Answer<Held, AdoptError>,
+    ) -> Self {
+        let PermitHandle { semaphore, holder, request, weight, lease_ms, grant } = handle;
+        let adopt = AdoptRequest { holder, request, weight, lease_ms, grant, new_request };
         let kind = Kind::Adopt(adopt.clone(), answer);
         Self::new(semaphore, Declaration::Stored, Operation::Adopt(adopt), kind)
     }
 
     /// What it takes over, if it does.
-    pub(crate) fn adoption(&self) -> Option<&Adopt> {
+    pub(crate) fn adoption(&self) -> Option<&AdoptRequest> {
         match &self.kind {
             Kind::Adopt(adopt, _) => Some(adopt),
             Kind::Admin(_) | Kind::Renew(_) => None,
@@ -139,13 +143,13 @@ impl Errands {
         self.waiting.iter().any(|errand| errand.trouble.is_some())
     }
 
-    /// Fails those that have waited longer than `patience` for a store, or a part of it, out of reach.
-    pub(crate) fn sweep(&mut self, now: Moment, down: &Option<Trouble>, patience: Duration) {
+    /// Fails those that have waited longer than `timeout` for a store, or a part of it, out of reach.
+    pub(crate) fn sweep(&mut self, now: Moment, down: &Option<Trouble>, timeout: Duration) {
         for index in (0..self.waiting.len()).rev() {
             let errand = &self.waiting[index];
             let Some((since, error)) = earlier(down, &errand.trouble) else { continue };
             let created = errand.created.unwrap_or(now);
-            if matches!(errand.kind, Kind::Renew(_)) || now >= since.max(created) + patience {
+            if matches!(errand.kind, Kind::Renew(_)) || now >= since.max(created) + timeout {
                 self.waiting.remove(index).fail(error);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Session;
-use super::core::Core;
+use super::core::PermitState;
 use super::message::{Answer, Leaving, Message};
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError, RenewError};
@@ -13,14 +13,14 @@ use crate::error::{Lost, ReleaseError, RenewError};
 /// Owns a granted permit. The engine sends it to the caller; if nobody takes it, it is given back.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<PermitState>,
     pub(crate) session: Session,
     /// It was released or handed over: nothing to do on drop.
     settled: bool,
 }
 
 impl Held {
-    pub(crate) fn new(core: Arc<Core>, session: Session) -> Self {
+    pub(crate) fn new(core: Arc<PermitState>, session: Session) -> Self {
         Self { core, session, settled: false }
     }
 

@@ -5,30 +5,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::core::Core;
+use super::core::PermitState;
 use super::engine::Trouble;
 use super::message::{Ask, Leaving, Wait};
 use super::{Map, Set, timers};
 use crate::clock::Moment;
-use crate::protocol::{Acquire, Declaration, Grant, Id, MAX_BATCH, Release, Renew};
+use crate::protocol::{
+    AcquireRequest, Declaration, Grant, MAX_BATCH, ReleaseRequest, RenewRequest, RequestId,
+};
 
 /// A semaphore of this session. It exists as long as there is something in it.
 #[derive(Default)]
 pub(crate) struct Lane {
     /// Everything that is asked for, waits or is held.
-    pub(crate) entries: Map<Id, Entry>,
+    pub(crate) entries: Map<RequestId, Entry>,
     /// What is to be asked for, in the order in which it came.
-    pub(crate) pending: BTreeMap<u64, Id>,
+    pub(crate) pending: BTreeMap<u64, RequestId>,
     /// What is to be released, in order; and whatever is, until the store has answered.
     pub(crate) releases: VecDeque<(Moment, Leaving)>,
-    pub(crate) leaving: Set<Id>,
+    pub(crate) leaving: Set<RequestId>,
     /// Calls in flight: some to acquire, some to release (see `calls`); renewals may need several.
     pub(crate) acquiring: usize,
     pub(crate) releasing: usize,
     pub(crate) renewing: usize,
     pub(crate) confirming: bool,
     /// What replicas are to be asked about.
-    pub(crate) unconfirmed: Vec<Id>,
+    pub(crate) unconfirmed: Vec<RequestId>,
     /// Renew everything, or only let time take effect, at the next opportunity.
     pub(crate) renew_due: bool,
     pub(crate) recheck_due: bool,
@@ -84,7 +86,7 @@ pub(crate) enum Stage {
     /// Granted; the replicas are asked whether they have it.
     Unconfirmed(Grant),
     /// Granted.
-    Held(Arc<Core>),
+    Held(Arc<PermitState>),
 }
 
 impl Lane {
@@ -99,7 +101,7 @@ impl Lane {
     }
 
     /// Puts an entry (back) among those to be asked for.
-    pub(crate) fn queue(&mut self, request: &Id) {
+    pub(crate) fn queue(&mut self, request: &RequestId) {
         if let Some(entry) = self.entries.get_mut(request) {
             entry.stage = Stage::Pending;
             self.pending.insert(entry.order, request.clone());
@@ -107,7 +109,7 @@ impl Lane {
     }
 
     /// Takes an entry out. Its alarm must be removed by the caller.
-    pub(crate) fn take(&mut self, request: &Id) -> Option<Entry> {
+    pub(crate) fn take(&mut self, request: &RequestId) -> Option<Entry> {
         let entry = self.entries.remove(request)?;
         self.pending.remove(&entry.order);
         Some(entry)
@@ -120,8 +122,8 @@ impl Lane {
     }
 
     /// The next acquisitions to ask for: as many as go into one call, which has one declaration.
-    pub(crate) fn next_asks(&mut self, sent_at: Moment) -> Option<(Declaration, Vec<Acquire>)> {
-        let mut batch: Option<(Declaration, Vec<Acquire>)> = None;
+    pub(crate) fn next_asks(&mut self, sent_at: Moment) -> Option<(Declaration, Vec<AcquireRequest>)> {
+        let mut batch: Option<(Declaration, Vec<AcquireRequest>)> = None;
         let fallback = self.fallback();
         while let Some(first) = self.pending.first_entry() {
             let entry = self.entries.get_mut(first.get()).expect("what is pending has an entry");
@@ -139,7 +141,7 @@ impl Lane {
                 entry.extended = sent_at;
             }
             let ask = &entry.ask;
-            requests.push(Acquire {
+            requests.push(AcquireRequest {
                 holder: ask.holder.clone(),
                 request: ask.request.clone(),
                 weight: ask.weight,
@@ -152,10 +154,11 @@ impl Lane {
     }
 
     /// What to ask replicas about.
-    pub(crate) fn next_confirmations(&mut self) -> Vec<Renew> {
+    pub(crate) fn next_confirmations(&mut self) -> Vec<RenewRequest> {
         let count = self.unconfirmed.len().min(MAX_BATCH);
-        let granted =
-            |id: Id| self.entries.get(&id).filter(|entry| matches!(entry.stage, Stage::Unconfirmed(_)));
+        let granted = |id: RequestId| {
+            self.entries.get(&id).filter(|entry| matches!(entry.stage, Stage::Unconfirmed(_)))
+        };
         self.unconfirmed.drain(..count).filter_map(granted).map(Entry::renewal).collect()
     }
 
@@ -170,7 +173,7 @@ impl Lane {
     }
 
     /// All that needs renewal.
-    pub(crate) fn renewals(&self) -> Vec<Renew> {
+    pub(crate) fn renewals(&self) -> Vec<RenewRequest> {
         self.renewed().map(Entry::renewal).collect()
     }
 
@@ -183,7 +186,7 @@ impl Lane {
     pub(crate) fn doubt(&self) {
         for entry in self.renewed() {
             if let Stage::Held(core) = &entry.stage {
-                core.doubt();
+                core.mark_unsure();
             }
         }
     }
@@ -224,8 +227,8 @@ impl Entry {
         }
     }
 
-    pub(crate) fn renewal(&self) -> Renew {
-        Renew {
+    pub(crate) fn renewal(&self) -> RenewRequest {
+        RenewRequest {
             holder: self.ask.holder.clone(),
             request: self.ask.request.clone(),
             weight: self.ask.weight,
@@ -252,8 +255,8 @@ impl Entry {
 }
 
 impl Leaving {
-    pub(crate) fn request(&self) -> Release {
-        Release { holder: self.holder.clone(), request: self.request.clone() }
+    pub(crate) fn request(&self) -> ReleaseRequest {
+        ReleaseRequest { holder: self.holder.clone(), request: self.request.clone() }
     }
 }
 

@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::held::Held;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, ReleaseError, RenewError};
-use crate::handle::Handle;
-use crate::protocol::{Holder, Id, Label, Name, Operation, Reply};
+use crate::handle::PermitHandle;
+use crate::protocol::{Holder, Label, Name, Operation, Reply, RequestId};
 
 /// Where an answer goes. The caller may be gone: sending then fails, and what was sent comes back.
 pub(crate) type Answer<T, E> = oneshot::Sender<Result<T, E>>;
@@ -19,15 +19,15 @@ pub(crate) enum Message {
     /// Acquire.
     Acquire(Box<Ask>),
     /// The caller does not wait any more.
-    Cancel { semaphore: Name, request: Id },
+    Cancel { semaphore: Name, request: RequestId },
     /// Release, whether anybody waits for the answer or not.
     Release { semaphore: Name, leaving: Leaving },
     /// Renew now, once.
-    Renew { semaphore: Name, request: Id, answer: Answer<(), RenewError> },
+    Renew { semaphore: Name, request: RequestId, answer: Answer<(), RenewError> },
     /// Another process takes over: neither renew nor release any more.
-    HandOver { semaphore: Name, request: Id },
+    HandOver { semaphore: Name, request: RequestId },
     /// Take over from another process, under a new request id.
-    Adopt { handle: Box<Handle>, request: Id, answer: Answer<Held, AdoptError> },
+    Adopt { handle: Box<PermitHandle>, request: RequestId, answer: Answer<Held, AdoptError> },
     /// An operation on the semaphore itself.
     Admin { semaphore: Name, operation: Operation, answer: Answer<Reply, AdminError> },
     /// Which semaphores there are.
@@ -63,7 +63,7 @@ impl Message {
 pub(crate) struct Ask {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
-    pub(crate) request: Id,
+    pub(crate) request: RequestId,
     pub(crate) label: Label,
     pub(crate) weight: u32,
     pub(crate) lease: Duration,
@@ -96,7 +96,7 @@ pub(crate) struct Opening {
 /// Something to be released.
 pub(crate) struct Leaving {
     pub(crate) holder: Holder,
-    pub(crate) request: Id,
+    pub(crate) request: RequestId,
     /// After so long the store has forgotten it by itself.
     pub(crate) lease: Duration,
     /// An earlier release was sent and not answered: if it is unknown now, that may have been us.

@@ -42,7 +42,7 @@ use self::held::Held;
 use self::message::{Ask, Message, Opening, Wait};
 use crate::error::{AcquireError, Ended, ReleaseError};
 use crate::process::Process;
-use crate::protocol::{Holder, Id, Label, Name, Recovery};
+use crate::protocol::{Holder, Label, Name, Recovery, RequestId, SessionId};
 use crate::store::StoreError;
 
 /// A map whose order is the same in every run, so that a simulation can be repeated. Its keys are made here or
@@ -57,7 +57,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// What a session is told when it opens.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    pub(crate) session: Id,
+    pub(crate) session: SessionId,
     pub(crate) label: String,
     pub(crate) lease: Duration,
     pub(crate) recovery: Recovery,
@@ -159,10 +159,9 @@ impl Session {
     }
 
     /// The name of another acquisition.
-    pub(crate) fn new_request(&self) -> Id {
+    pub(crate) fn new_request(&self) -> RequestId {
         let number = self.shared.asked.fetch_add(1, Ordering::Relaxed);
-        let session = &self.shared.config.session;
-        Id::new(&format!("{session}.{number}")).expect("ids are made of ids and digits")
+        self.shared.config.session.request(number)
     }
 
     /// Asks for a permit.
@@ -211,7 +210,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Pending {
     session: Session,
     semaphore: Name,
-    request: Id,
+    request: RequestId,
     receiver: Option<oneshot::Receiver<Result<Held, AcquireError>>>,
 }
 

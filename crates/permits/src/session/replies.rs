@@ -14,7 +14,10 @@ use super::message::{Answer, Ask, Leaving, Opening, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost, ReleaseError, RenewError};
 use crate::events::emit;
-use crate::protocol::{Acquired, Adopt, Answers, Id, Label, Name, Refusal, Released, Renewed, Reply};
+use crate::protocol::{
+    AcquireOutcome, AdoptRequest, Answers, Label, Name, Refusal, ReleaseOutcome, RenewOutcome, Reply,
+    RequestId,
+};
 use crate::store::StoreError;
 
 /// The first and the last delay before a lane whose call failed sends another.
@@ -155,13 +158,13 @@ impl Engine {
     fn on_acquired(
         &mut self,
         semaphore: &Name,
-        request: &Id,
-        acquired: Acquired,
+        request: &RequestId,
+        acquired: AcquireOutcome,
         found: Found,
         told: Told,
         now: Moment,
     ) {
-        let is_refused = matches!(acquired, Acquired::Refused(_));
+        let is_refused = matches!(acquired, AcquireOutcome::Refused(_));
         if !is_refused || found.pinned {
             self.warn_of_limit(semaphore, request, found.limit);
         }
@@ -176,7 +179,7 @@ impl Engine {
         match (&entry.stage, acquired) {
             // A message was faster than this reply.
             (Stage::Held(_) | Stage::Unconfirmed(_) | Stage::Pending | Stage::Waiting, _) => {}
-            (Stage::Asked { .. }, Acquired::Refused(refusal)) => {
+            (Stage::Asked { .. }, AcquireOutcome::Refused(refusal)) => {
                 if let Some(entry) = self.remove(semaphore, request) {
                     let error = self.refusal(refusal, &entry, found);
                     answer(entry.ask, Err(error));
@@ -187,11 +190,11 @@ impl Engine {
                     self.release(semaphore, entry.leaving(), now);
                 }
             }
-            (Stage::Asked { cancelled: false }, Acquired::Granted(grant)) => {
+            (Stage::Asked { cancelled: false }, AcquireOutcome::Granted(grant)) => {
                 entry.extended = told.sent_at;
                 self.grant(semaphore, request, grant, now);
             }
-            (Stage::Asked { cancelled: false }, Acquired::Waiting { .. }) => {
+            (Stage::Asked { cancelled: false }, AcquireOutcome::Waiting { .. }) => {
                 entry.extended = told.sent_at;
                 entry.told_us = told.now_us;
                 entry.stage = Stage::Waiting;
@@ -223,7 +226,7 @@ impl Engine {
     }
 
     /// A program that declared another limit than the one in force should know, once.
-    fn warn_of_limit(&mut self, semaphore: &Name, request: &Id, limit: u32) {
+    fn warn_of_limit(&mut self, semaphore: &Name, request: &RequestId, limit: u32) {
         let Some(lane) = self.touch(semaphore) else { return };
         let declared = lane.entries.get(request).and_then(|entry| entry.ask.opening.limit);
         if let Some(declared) = declared
@@ -242,52 +245,61 @@ impl Engine {
         }
     }
 
-    fn on_released(&mut self, semaphore: &Name, leaving: Leaving, released: Released) {
+    fn on_released(&mut self, semaphore: &Name, leaving: Leaving, released: ReleaseOutcome) {
         if let Some(lane) = self.touch(semaphore) {
             lane.leaving.remove(&leaving.request);
         }
         if let Some(answer) = leaving.answer {
-            let gone = released == Released::Unknown && !leaving.sent_before;
+            let gone = released == ReleaseOutcome::Unknown && !leaving.sent_before;
             // Nobody may be waiting for it.
             let _ = answer.send(if gone { Err(ReleaseError::Lost(Lost::Gone)) } else { Ok(()) });
         }
     }
 
-    fn on_renewed(&mut self, semaphore: &Name, request: &Id, renewed: Renewed, told: Told, now: Moment) {
+    fn on_renewed(
+        &mut self,
+        semaphore: &Name,
+        request: &RequestId,
+        renewed: RenewOutcome,
+        told: Told,
+        now: Moment,
+    ) {
         let Some(lane) = self.touch(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         match (&entry.stage, renewed) {
-            (Stage::Held(core), Renewed::Held | Renewed::Granted(_)) => {
+            (Stage::Held(core), RenewOutcome::Held | RenewOutcome::Granted(_)) => {
                 let lease = entry.ask.lease;
                 core.extend(told.sent_at + lease.saturating_sub(margin(lease)));
                 entry.extended = told.sent_at;
             }
-            (Stage::Held(core), Renewed::Again) => {
-                core.doubt();
+            (Stage::Held(core), RenewOutcome::RetryLater) => {
+                core.mark_unsure();
                 let soon = now + (entry.ask.lease / 30).max(RETRY.0);
                 lane.renew_at = Some(lane.renew_at.map_or(soon, |at| at.min(soon)));
             }
             // It waited when the store answered; the message of its grant was faster than this.
-            (Stage::Held(_), Renewed::Waiting { .. }) => {}
-            (Stage::Held(core), Renewed::Lost | Renewed::ExceedsLimit) => {
+            (Stage::Held(_), RenewOutcome::Waiting { .. }) => {}
+            (Stage::Held(core), RenewOutcome::Lost | RenewOutcome::ExceedsLimit) => {
                 core.lose(Lost::Gone);
                 self.remove(semaphore, request);
             }
-            (Stage::Waiting, Renewed::Granted(grant)) => {
+            (Stage::Waiting, RenewOutcome::Granted(grant)) => {
                 entry.extended = told.sent_at;
                 self.grant(semaphore, request, grant, now);
             }
-            (Stage::Waiting, Renewed::Waiting { .. }) => {
+            (Stage::Waiting, RenewOutcome::Waiting { .. }) => {
                 entry.extended = told.sent_at;
                 entry.told_us = told.now_us;
             }
-            (Stage::Unconfirmed(_), Renewed::Held | Renewed::Granted(_)) => entry.extended = told.sent_at,
+            (Stage::Unconfirmed(_), RenewOutcome::Held | RenewOutcome::Granted(_)) => {
+                entry.extended = told.sent_at
+            }
             // The store has lost it before anybody had it: to the back of the line.
             (Stage::Unconfirmed(_), _) => {
                 entry.told_us = told.now_us;
                 lane.queue(request);
             }
-            (Stage::Waiting, Renewed::ExceedsLimit) => self.refuse_heavy(semaphore, request),
+            (Stage::Waiting, RenewOutcome::ExceedsLimit) => self.refuse_heavy(semaphore, request),
             // Its place in line is lost: to the back of it.
             (Stage::Waiting, _) => {
                 entry.told_us = told.now_us;
@@ -299,7 +311,7 @@ impl Engine {
     }
 
     /// So many replicas have what the store has granted.
-    fn on_confirmed(&mut self, semaphore: &Name, request: &Id, confirmed: u32, now: Moment) {
+    fn on_confirmed(&mut self, semaphore: &Name, request: &RequestId, confirmed: u32, now: Moment) {
         let Some(entry) = self.touch(semaphore).and_then(|lane| lane.entries.get(request)) else { return };
         let Stage::Unconfirmed(grant) = entry.stage else { return };
         let wanted = self.config.replicas;
@@ -319,7 +331,7 @@ impl Engine {
                     _ => return,
                 };
                 let Some(renewed) = answers.pop() else { return };
-                let again = renewed == Renewed::Again;
+                let again = renewed == RenewOutcome::RetryLater;
                 self.on_renewed(&errand.semaphore, &request, renewed, Told { sent_at, now_us }, now);
                 let held =
                     self.lanes.get(&errand.semaphore).is_some_and(|lane| lane.entries.contains_key(&request));
@@ -346,13 +358,13 @@ impl Engine {
     fn adopt(
         &mut self,
         semaphore: &Name,
-        adopt: Adopt,
+        adopt: AdoptRequest,
         to: Answer<Held, AdoptError>,
         sent_at: Moment,
         now: Moment,
     ) {
         let (sender, mut receiver) = oneshot::channel();
-        let Adopt { holder, weight, lease_ms, grant, new_request: request, .. } = adopt;
+        let AdoptRequest { holder, weight, lease_ms, grant, new_request: request, .. } = adopt;
         let ask = Ask {
             semaphore: semaphore.clone(),
             holder,
@@ -405,7 +417,7 @@ impl Engine {
                 lane.renew_due = true;
                 for request in ids {
                     if let Some(Stage::Held(core)) = lane.entries.get(&request).map(|entry| &entry.stage) {
-                        core.doubt();
+                        core.mark_unsure();
                     }
                 }
             }
@@ -438,7 +450,7 @@ impl Engine {
         }
     }
 
-    fn on_acquire_failed(&mut self, semaphore: &Name, request: &Id, error: &StoreError, now: Moment) {
+    fn on_acquire_failed(&mut self, semaphore: &Name, request: &RequestId, error: &StoreError, now: Moment) {
         let Some(lane) = self.touch(semaphore) else { return };
         let Some(entry) = lane.entries.get_mut(request) else { return };
         entry.maybe_known |= error.is_outcome_unknown();

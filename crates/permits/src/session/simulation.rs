@@ -20,9 +20,9 @@ use super::message::{Message, Opening, Wait};
 use super::{Config, Pending, Session, Wanted};
 use crate::clock::Moment;
 use crate::error::AcquireError;
-use crate::model::{self, Place, Server, State};
-use crate::protocol::{Command, Declaration, Id, Label, Name, Operation, Recovery, Reply};
-use crate::store::{Signal, StoreError};
+use crate::model::{self, EntryState, ServerClock, State};
+use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
+use crate::store::{StoreError, StoreEvent};
 
 const LIMIT: u32 = 3;
 const LEASE: Duration = Duration::from_secs(6);
@@ -38,7 +38,7 @@ enum Coming {
     /// A call that its caller has given up on still arrives, on a connection that has been replaced.
     ArrivesLate(Command),
     Returns(usize, Call, Result<Reply, StoreError>),
-    Signals(usize, Signal),
+    Signals(usize, StoreEvent),
     Thaws(usize),
 }
 
@@ -105,7 +105,7 @@ struct World {
     /// How likely each fault is, in percent; 0 in the end.
     trouble: u32,
     recovery: Recovery,
-    /// Some clocks are slow, and replies take up to the patience of their calls.
+    /// Some clocks are slow, and replies take up to the timeout of their calls.
     sluggish: bool,
 }
 
@@ -133,7 +133,7 @@ impl World {
         for number in 0..CLIENTS {
             let client = world.new_client(number);
             world.clients.push(client);
-            world.soon(1, Coming::Signals(number, Signal::Up));
+            world.soon(1, Coming::Signals(number, StoreEvent::Up));
         }
         // Old enough to have nothing to recover.
         world.now = world.now + 2 * LEASE;
@@ -143,7 +143,7 @@ impl World {
     fn new_client(&mut self, number: usize) -> Client {
         self.made += 1;
         let config = Config {
-            session: Id::new(&format!("client{number}-{}", self.made)).expect("valid"),
+            session: SessionId::new(&format!("client{number}-{}", self.made)).expect("valid"),
             label: "simulated".into(),
             lease: LEASE,
             recovery: self.recovery,
@@ -208,7 +208,7 @@ impl World {
         }
         let delay = Duration::from_micros(self.delay_us());
         let delay = delay.mul_f64(self.random.f64()) + FASTEST;
-        if delay > call.patience {
+        if delay > call.timeout {
             self.made += 1;
             self.coming.insert((self.now + delay, self.made), Coming::ArrivesLate(call.command.clone()));
             return self.no_answer(client, call, "late");
@@ -220,7 +220,7 @@ impl World {
     }
 
     fn no_answer(&mut self, client: usize, call: Call, reason: &str) {
-        let at = self.now.max(self.when(client, call.sent_at + call.patience));
+        let at = self.now.max(self.when(client, call.sent_at + call.timeout));
         let result = Err(StoreError::NoAnswer { reason: reason.into() });
         self.made += 1;
         self.coming.insert((at, self.made), Coming::Returns(client, call, result));
@@ -237,7 +237,7 @@ impl World {
             self.seen.reply_lost += 1;
             return self.no_answer(client, call, "reply lost");
         }
-        let until = self.when(client, call.sent_at + call.patience);
+        let until = self.when(client, call.sent_at + call.timeout);
         let mut delay = self.delay_us();
         if self.sluggish && self.chance(50) {
             self.seen.late += 1;
@@ -252,7 +252,7 @@ impl World {
     fn execute(&mut self, command: &Command) -> Reply {
         let run_id = self.run_id.to_string();
         let uptime_ms = self.now.since(self.server_began).as_millis() as u64;
-        let server = Server { now_us: self.now_us(), run_id: &run_id, uptime_ms };
+        let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms };
         let held_before = self.state.as_ref().map_or(0, |state| state.held);
         let (reply, events) = model::apply(&mut self.state, &server, command);
         if let Some(state) = &self.state {
@@ -272,7 +272,7 @@ impl World {
             match to {
                 Some(to) if self.clients[to].connected && !self.chance(self.trouble) => {
                     let delay = self.delay_us();
-                    self.soon(delay, Coming::Signals(to, Signal::Event(event)));
+                    self.soon(delay, Coming::Signals(to, StoreEvent::Event(event)));
                 }
                 _ => self.seen.message_lost += 1,
             }
@@ -295,15 +295,15 @@ impl World {
                     let lost = Err(StoreError::NoAnswer { reason: "restarting".into() });
                     self.soon(1000, Coming::Returns(client, call, lost));
                 }
-                Some(Coming::Signals(_, Signal::Event(_)) | Coming::ArrivesLate(_)) => {}
+                Some(Coming::Signals(_, StoreEvent::Event(_)) | Coming::ArrivesLate(_)) => {}
                 Some(other) => drop(self.coming.insert(key, other)),
                 None => {}
             }
         }
         for client in 0..CLIENTS {
             self.clients[client].connected = false;
-            self.feed(client, Coming::Signals(client, Signal::Down(down())));
-            self.soon(300_000, Coming::Signals(client, Signal::Up));
+            self.feed(client, Coming::Signals(client, StoreEvent::Down(down())));
+            self.soon(300_000, Coming::Signals(client, StoreEvent::Up));
         }
     }
 
@@ -329,9 +329,9 @@ impl World {
         }
         self.clients[client].connected = false;
         let down = StoreError::Unreachable { reason: "cut off".into() };
-        self.feed(client, Coming::Signals(client, Signal::Down(down)));
+        self.feed(client, Coming::Signals(client, StoreEvent::Down(down)));
         self.made += 1;
-        self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Signals(client, Signal::Up));
+        self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Signals(client, StoreEvent::Up));
     }
 
     fn feed(&mut self, number: usize, coming: Coming) {
@@ -351,9 +351,9 @@ impl World {
             Coming::Returns(_, call, result) => client.engine.on_return(call, result, now),
             Coming::Signals(_, signal) => {
                 match signal {
-                    Signal::Up => client.connected = true,
-                    Signal::Down(_) => client.connected = false,
-                    Signal::Event(_) => {}
+                    StoreEvent::Up => client.connected = true,
+                    StoreEvent::Down(_) => client.connected = false,
+                    StoreEvent::Event(_) => {}
                 }
                 client.engine.on_signal(signal, now);
             }
@@ -494,7 +494,7 @@ impl World {
                 });
                 // Dropped permits send messages that nobody reads.
                 drop(crashed);
-                self.soon(1000, Coming::Signals(number, Signal::Up));
+                self.soon(1000, Coming::Signals(number, StoreEvent::Up));
             }
             2 if !self.clients[number].frozen => {
                 self.seen.frozen += 1;
@@ -522,7 +522,7 @@ impl World {
             }
         }
         let run_id = self.run_id.to_string();
-        let server = Server { now_us: self.now_us(), run_id: &run_id, uptime_ms: u64::MAX / 2 };
+        let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms: u64::MAX / 2 };
         if let Some(state) = &self.state
             && !state.is_expired(server.now_us / 1000)
         {
@@ -531,7 +531,7 @@ impl World {
                 .values()
                 .filter(|entry| entry.deadline.abs() > (server.now_us / 1000) as i64)
                 .collect();
-            let waiting = alive.iter().filter(|entry| matches!(entry.place, Place::Waiting(_))).count();
+            let waiting = alive.iter().filter(|entry| matches!(entry.place, EntryState::Waiting(_))).count();
             assert!(alive.is_empty(), "P10: {} entries stay, {waiting} wait (seed {seed})", alive.len());
         }
         for client in &self.clients {

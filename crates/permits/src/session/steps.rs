@@ -12,12 +12,12 @@ use super::message::{Message, Opening, Wait};
 use super::{Config, Pending, Session, Wanted};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost};
-use crate::handle::Handle;
+use crate::handle::PermitHandle;
 use crate::protocol::{
-    Acquired, Answers, Declaration, Event, Grant, Holder, Id, Label, Name, News, Operation, Recovery,
-    Released, Renewed, Reply,
+    AcquireOutcome, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name, Operation, Recovery,
+    ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
-use crate::store::{Signal, StoreError};
+use crate::store::{StoreError, StoreEvent};
 
 const LEASE: Duration = Duration::from_secs(15);
 const GRANT: Grant = Grant { token: 1000, slot: 0 };
@@ -35,7 +35,7 @@ impl Bench {
     /// A session that is connected and has nothing.
     fn new() -> Self {
         let config = Config {
-            session: Id::new("session").expect("valid"),
+            session: SessionId::new("session").expect("valid"),
             label: "label".into(),
             lease: LEASE,
             recovery: Recovery::Off,
@@ -47,7 +47,7 @@ impl Bench {
         let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
-        engine.on_signal(Signal::Up, now);
+        engine.on_signal(StoreEvent::Up, now);
         Self { engine, session, inbox, now, recheck_ms: None }
     }
 
@@ -116,10 +116,13 @@ impl Bench {
     }
 
     /// A message about a request of this call.
-    fn push(&mut self, (name, holder, request): &(Name, Holder, Id), news: News) {
+    fn push(&mut self, (name, holder, request): &(Name, Holder, RequestId), news: EventKind) {
         let (semaphore, holder, request) = (name.clone(), holder.clone(), request.clone());
         let session = self.engine.session_id().clone();
-        self.engine.on_signal(Signal::Event(Event { session, semaphore, holder, request, news }), self.now);
+        self.engine.on_signal(
+            StoreEvent::Event(Event { session, semaphore, holder, request, kind: news }),
+            self.now,
+        );
     }
 
     /// A permit.
@@ -133,7 +136,7 @@ impl Bench {
 
     /// A place in line.
     #[track_caller]
-    fn waiting(&mut self, name: &str) -> (Pending, (Name, Holder, Id)) {
+    fn waiting(&mut self, name: &str) -> (Pending, (Name, Holder, RequestId)) {
         let pending = self.acquire(name, LEASE);
         let call = self.call();
         let asked = asked(&call);
@@ -144,14 +147,14 @@ impl Bench {
 }
 
 fn granted() -> Answers {
-    Answers::Acquire(vec![Acquired::Granted(GRANT)])
+    Answers::Acquire(vec![AcquireOutcome::Granted(GRANT)])
 }
 
 fn waiting() -> Answers {
-    Answers::Acquire(vec![Acquired::Waiting { position: 0 }])
+    Answers::Acquire(vec![AcquireOutcome::Waiting { position: 0 }])
 }
 
-fn renewed(renewed: Renewed) -> Answers {
+fn renewed(renewed: RenewOutcome) -> Answers {
     Answers::Renew(vec![renewed])
 }
 
@@ -161,13 +164,13 @@ fn taken(pending: &mut Pending) -> Held {
 }
 
 #[track_caller]
-fn asked(call: &Call) -> (Name, Holder, Id) {
+fn asked(call: &Call) -> (Name, Holder, RequestId) {
     let Operation::Acquire { requests, .. } = &call.command.operation else { panic!("{:?}", call.command) };
     (call.command.semaphore.clone(), requests[0].holder.clone(), requests[0].request.clone())
 }
 
 #[track_caller]
-fn assert_releases(call: &Call, (name, holder, request): &(Name, Holder, Id)) {
+fn assert_releases(call: &Call, (name, holder, request): &(Name, Holder, RequestId)) {
     let Operation::Release(releases) = &call.command.operation else { panic!("{:?}", call.command) };
     assert_eq!((&call.command.semaphore, releases.len()), (name, 1));
     assert_eq!((&releases[0].holder, &releases[0].request), (holder, request));
@@ -195,7 +198,7 @@ fn a_permit_is_held_until_1_percent_before_the_end_of_a_lease_that_began_with_th
         bench.pass(lease / 3);
         let (call, sent) = (bench.call(), bench.now);
         bench.pass(late);
-        bench.answer(call, renewed(Renewed::Held));
+        bench.answer(call, renewed(RenewOutcome::Held));
         assert_eq!(held.core.deadline(bench.now), Some(sent + (lease - margin)), "renewed, {lease:?}");
     }
 }
@@ -207,9 +210,9 @@ fn a_grant_that_no_caller_waits_for_is_given_back() {
     drop(pending);
     let release = bench.call();
     assert_releases(&release, &asked);
-    bench.answer(release, Answers::Release(vec![Released::Unknown]));
+    bench.answer(release, Answers::Release(vec![ReleaseOutcome::Unknown]));
     // As by an acquisition that was delayed on its way.
-    bench.push(&asked, News::Granted(GRANT));
+    bench.push(&asked, EventKind::Granted(GRANT));
     assert_releases(&bench.call(), &asked);
 }
 
@@ -218,14 +221,14 @@ fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
     let mut bench = Bench::new();
     let (mut pending, (name, holder, request)) = bench.waiting("a");
     let other = Holder::new("label/other.0").expect("valid");
-    let foreign = Id::new("session-2.0").expect("valid");
-    for news in [News::Granted(GRANT), News::Revoked("no".into()), News::Refused] {
+    let foreign = RequestId::new("session-2.0").expect("valid");
+    for news in [EventKind::Granted(GRANT), EventKind::Revoked("no".into()), EventKind::Refused] {
         bench.push(&(name.clone(), other.clone(), request.clone()), news.clone());
         bench.push(&(name.clone(), other.clone(), foreign.clone()), news);
     }
     assert!(pending.try_take().is_none(), "it is another holder's");
     assert!(bench.calls().is_empty(), "what is another session's is not given back");
-    bench.push(&(name, holder, request), News::Granted(GRANT));
+    bench.push(&(name, holder, request), EventKind::Granted(GRANT));
     taken(&mut pending);
 }
 
@@ -239,7 +242,7 @@ fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
         bench.no_answer(first);
         bench.pass(Duration::from_secs(1));
         let second = bench.call();
-        bench.push(&asked, News::Revoked("by an operator".into()));
+        bench.push(&asked, EventKind::Revoked("by an operator".into()));
         let revoked = AcquireError::Revoked { reason: "by an operator".into() };
         assert_eq!(pending.try_take().expect("it is answered at once").map(drop), Err(revoked));
         assert!(bench.calls().is_empty(), "the call in flight counts");
@@ -258,11 +261,11 @@ fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
 fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     let mut bench = Bench::new();
     let (mut pending, asked) = bench.waiting("a");
-    bench.push(&asked, News::Revoked("no".into()));
+    bench.push(&asked, EventKind::Revoked("no".into()));
     assert!(matches!(pending.try_take(), Some(Err(AcquireError::Revoked { .. }))));
     let held = bench.held("b", LEASE);
     let holder = (held.core.semaphore.clone(), held.core.holder.clone(), held.core.request.clone());
-    bench.push(&holder, News::Revoked("no".into()));
+    bench.push(&holder, EventKind::Revoked("no".into()));
     assert_eq!(held.core.reason(), Some(Lost::Revoked { reason: "no".into() }));
     assert!(bench.calls().is_empty());
 }
@@ -281,7 +284,7 @@ fn rechecks_at_once_are_bounded() {
         calls += made.len();
         for call in made {
             let Operation::Renew(renewals) = &call.command.operation else { panic!("{:?}", call.command) };
-            let answers = renewals.iter().map(|_| Renewed::Held).collect();
+            let answers = renewals.iter().map(|_| RenewOutcome::Held).collect();
             bench.answer(call, Answers::Renew(answers));
         }
         bench.pass(Duration::from_millis(1));
@@ -312,7 +315,7 @@ fn longest_gap(bench: &mut Bench, name: &str) -> Duration {
                 longest = longest.max(bench.now.since(last));
                 last = bench.now;
             }
-            let answers = renewals.iter().map(|_| Renewed::Held).collect();
+            let answers = renewals.iter().map(|_| RenewOutcome::Held).collect();
             bench.answer(call, Answers::Renew(answers));
         }
         bench.pass(Duration::from_millis(100));
@@ -331,7 +334,7 @@ fn a_long_lease_is_renewed_every_10_s_while_anything_else_is_renewed() {
         assert!(gap >= Duration::from_secs(4), "no more often than that, beside {short:?}: {gap:?}");
         drop(other);
         let release = bench.call();
-        bench.answer(release, Answers::Release(vec![Released::Held]));
+        bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));
         assert_eq!(
             longest_gap(&mut bench, "long"),
             Duration::from_secs(120),
@@ -346,9 +349,9 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
     let mut bench = Bench::new();
     let _held = [bench.held("a", LEASE), bench.held("b", Duration::from_secs(24 * 60 * 60))];
     let (_pending, _) = bench.waiting("c");
-    bench.engine.on_signal(Signal::Down(StoreError::Unreachable { reason: "cut".into() }), bench.now);
+    bench.engine.on_signal(StoreEvent::Down(StoreError::Unreachable { reason: "cut".into() }), bench.now);
     assert!(bench.calls().is_empty());
-    bench.engine.on_signal(Signal::Up, bench.now);
+    bench.engine.on_signal(StoreEvent::Up, bench.now);
     let calls = bench.calls();
     assert!(calls.iter().all(is_renewal));
     let mut names: Vec<_> = calls.iter().map(|call| call.command.semaphore.as_str().to_owned()).collect();
@@ -368,7 +371,7 @@ fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
     bench.pass(LEASE / 3);
     let call = bench.call();
     assert!(is_renewal(&call));
-    bench.answer(call, renewed(Renewed::Lost));
+    bench.answer(call, renewed(RenewOutcome::Lost));
     assert_eq!(bench.call().command.declaration, Declaration::Fallback(1), "there may be none any more");
 }
 
@@ -378,12 +381,12 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
     let (mut pending, asked) = bench.waiting("a");
     bench.pass(LEASE / 3);
     let renewal = bench.call();
-    bench.answer_at(renewal, 2000, renewed(Renewed::Lost));
+    bench.answer_at(renewal, 2000, renewed(RenewOutcome::Lost));
     let again = bench.call();
     bench.answer_at(again, 2001, waiting());
-    bench.push(&asked, News::Granted(Grant { token: 1999, slot: 0 }));
+    bench.push(&asked, EventKind::Granted(Grant { token: 1999, slot: 0 }));
     assert!(pending.try_take().is_none(), "the store has forgotten that grant");
-    bench.push(&asked, News::Granted(Grant { token: 2002, slot: 0 }));
+    bench.push(&asked, EventKind::Granted(Grant { token: 2002, slot: 0 }));
     taken(&mut pending);
 }
 
@@ -395,7 +398,7 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
     bench.no_answer(call);
     bench.pass(Duration::from_secs(1));
     let again = bench.call();
-    bench.answer(again, Answers::Release(vec![Released::Unknown]));
+    bench.answer(again, Answers::Release(vec![ReleaseOutcome::Unknown]));
     assert_eq!(released.try_recv().expect("it is answered"), Ok(()), "the first may have released it");
 }
 
@@ -418,7 +421,7 @@ fn an_acquisition_cancelled_while_its_call_is_in_flight_is_given_back() {
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
-    let handle: Handle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = oneshot::channel();
     let request = bench.session.new_request();
     bench.session.send(Message::Adopt { handle: Box::new(handle.clone()), request: request.clone(), answer });
@@ -432,7 +435,7 @@ fn an_adoption_answered_while_closing_is_given_back() {
     assert_releases(&release, &(handle.semaphore, handle.holder, request));
     bench.engine.answer_closed();
     assert!(closed.try_recv().is_err(), "it is not closed before the store has been told");
-    bench.answer(release, Answers::Release(vec![Released::Held]));
+    bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));
     assert!(bench.calls().is_empty());
     bench.engine.answer_closed();
     assert!(matches!(closed.try_recv(), Ok(Ok(()))));
@@ -453,12 +456,12 @@ fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
     assert!(bench.calls().is_empty(), "it waits");
     bench.pass(LEASE / 3);
     let (renewal, renewed_at) = (bench.call(), bench.now);
-    bench.answer_at(renewal, 2, renewed(Renewed::Lost));
+    bench.answer_at(renewal, 2, renewed(RenewOutcome::Lost));
 
     // The late call arrives, and is granted; then a third one is sent.
     bench.pass(Duration::from_secs(2));
     let _unanswered = bench.call();
-    bench.push(&asked, News::Granted(Grant { token: 3, slot: 0 }));
+    bench.push(&asked, EventKind::Granted(Grant { token: 3, slot: 0 }));
     let held = taken(&mut pending);
     let deadline = held.core.deadline(bench.now).expect("it is still good");
     assert!(deadline <= renewed_at + LEASE, "the store may have granted it as early as at the renewal");

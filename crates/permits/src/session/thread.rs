@@ -17,14 +17,14 @@ use crate::clock::Moment;
 use crate::error::{AdminError, ConnectError, Ended};
 use crate::events;
 use crate::protocol::{Name, Reply};
-use crate::store::{self, SIGNALS, Signal, Store, StoreError};
+use crate::store::{self, EVENT_BUFFER, Store, StoreError, StoreEvent};
 
 /// How long one step of a list may take, and when to try again if it fails in a way that may pass.
-const LIST_PATIENCE: Duration = Duration::from_secs(3);
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 const LIST_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long a session that has ended waits for what its runtime still does on other threads.
-const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most messages taken before the calls that they lead to are made.
 const MESSAGES_AT_ONCE: usize = 1024;
@@ -64,7 +64,7 @@ where
         .spawn(move || {
             let ended = runtime.block_on(async { tokio::spawn(make()).await });
             // Not for ever: a name may be being looked up.
-            runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             if let Ok(end) = ended {
                 end();
             }
@@ -79,9 +79,13 @@ async fn run(
     prefix: String,
     mut opened: oneshot::Sender<Result<Session, ConnectError>>,
 ) -> Option<Engine> {
-    let (signals_in, signals) = mpsc::channel(SIGNALS);
-    let opening =
-        store::Opening { session: config.session.clone(), prefix, lease: config.lease, signals: signals_in };
+    let (signals_in, signals) = mpsc::channel(EVENT_BUFFER);
+    let opening = store::StoreOptions {
+        session: config.session.clone(),
+        prefix,
+        lease: config.lease,
+        events: signals_in,
+    };
     let opening = tokio::select! {
         opening = store::open(&address, opening, config.store_timeout) => opening,
         // The caller has given up.
@@ -107,7 +111,7 @@ async fn serve(
     engine: &mut Engine,
     store: Arc<dyn Store>,
     mut messages: mpsc::UnboundedReceiver<Message>,
-    signals: mpsc::Receiver<Signal>,
+    signals: mpsc::Receiver<StoreEvent>,
 ) {
     let fed = AssertUnwindSafe(feed(engine, store, &mut messages, signals)).catch_unwind().await;
     messages.close();
@@ -127,7 +131,7 @@ async fn feed(
     engine: &mut Engine,
     store: Arc<dyn Store>,
     messages: &mut mpsc::UnboundedReceiver<Message>,
-    mut signals: mpsc::Receiver<Signal>,
+    mut signals: mpsc::Receiver<StoreEvent>,
 ) {
     let mut in_flight = InFlight::new();
     let mut open = true;
@@ -185,22 +189,22 @@ async fn feed(
 async fn execute(store: Arc<dyn Store>, mut call: Call) -> (Call, Result<Reply, StoreError>) {
     let result = match &mut call.purpose {
         Purpose::Confirm { replicas, .. } => {
-            let confirmed = store.confirm(&call.command, *replicas, call.patience).await;
+            let confirmed = store.confirm(&call.command, *replicas, call.timeout).await;
             confirmed.map(|(reply, confirmed)| {
                 *replicas = confirmed;
                 reply
             })
         }
-        _ => store.execute(&call.command, call.patience).await,
+        _ => store.execute(&call.command, call.timeout).await,
     };
     (call, result)
 }
 
-/// Lists the semaphores. While the store cannot be reached it is tried again, for as long as `patience` lasts.
-async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, patience: Duration) {
-    let deadline = Moment::now() + patience;
+/// Lists the semaphores. While the store cannot be reached it is tried again, for as long as `timeout` lasts.
+async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, timeout: Duration) {
+    let deadline = Moment::now() + timeout;
     let result = loop {
-        match store.list(LIST_PATIENCE).await {
+        match store.list(LIST_TIMEOUT).await {
             Err(error) if error.is_temporary() && Moment::now() < deadline && !answer.is_closed() => {
                 tokio::time::sleep(LIST_AGAIN).await;
             }

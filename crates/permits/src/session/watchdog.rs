@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::LONGEST_SLEEP;
-use super::core::Core;
+use super::core::PermitState;
 use super::timers::{Key, Timers};
 use crate::clock::Moment;
 use crate::process::PerProcess;
@@ -26,14 +26,14 @@ struct Watchdog {
 
 #[derive(Default)]
 struct Watched {
-    deadlines: Timers<Weak<Core>>,
+    deadlines: Timers<Weak<PermitState>>,
     running: bool,
     /// When the thread wakes; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
 }
 
 /// Watches a permit until the key is [forgotten](forget), or the permit has ended.
-pub(super) fn watch(core: &Arc<Core>, deadline: Moment) {
+pub(super) fn watch(core: &Arc<PermitState>, deadline: Moment) {
     let watchdog = WATCHDOG.get();
     let mut watched = watchdog.lock();
     let mut key = core.watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl Watchdog {
     }
 
     /// Waits for the next deadline that has passed.
-    fn next(&self) -> Weak<Core> {
+    fn next(&self) -> Weak<PermitState> {
         let mut watched = self.lock();
         loop {
             let now = Moment::now();

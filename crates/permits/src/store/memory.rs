@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Executing, Listing, Opening, Signal, Signals, Store};
+use super::{Executing, Listing, Store, StoreEvent, StoreEvents, StoreOptions};
 use crate::clock::Moment;
-use crate::model::{self, Server, State};
+use crate::model::{self, ServerClock, State};
 use crate::process::PerProcess;
-use crate::protocol::{Command, Event, Id, Name, Reply};
+use crate::protocol::{Command, Event, Name, Reply, SessionId};
 
 /// Semaphores that nobody has used for a while are looked for every so many commands.
 const SWEEP_EVERY: u64 = 1024;
@@ -23,7 +23,7 @@ const SWEEP_EVERY: u64 = 1024;
 pub(crate) struct MemoryStore {
     name: String,
     shared: Arc<Shared>,
-    session: Id,
+    session: SessionId,
     prefix: String,
 }
 
@@ -37,20 +37,20 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     states: HashMap<(String, Name), Option<State>>,
-    sessions: HashMap<Id, Signals>,
+    sessions: HashMap<SessionId, StoreEvents>,
     executed: u64,
 }
 
 impl MemoryStore {
     /// Opens the memory of this name.
-    pub(crate) fn open(name: &str, opening: &Opening) -> Self {
+    pub(crate) fn open(name: &str, opening: &StoreOptions) -> Self {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
         // Before the memories are unlocked: the last of its other sessions may be closing.
-        shared.lock().sessions.insert(opening.session.clone(), opening.signals.clone());
+        shared.lock().sessions.insert(opening.session.clone(), opening.events.clone());
         drop(memories);
         // A new channel has room; if its receiver was dropped, the session has ended.
-        let _ = opening.signals.try_send(Signal::Up);
+        let _ = opening.events.try_send(StoreEvent::Up);
         Self {
             name: name.to_owned(),
             shared,
@@ -91,10 +91,10 @@ impl Shared {
         names
     }
 
-    fn execute(&self, prefix: &str, command: &Command) -> (Reply, Vec<(Signals, Event)>) {
+    fn execute(&self, prefix: &str, command: &Command) -> (Reply, Vec<(StoreEvents, Event)>) {
         let now_us = self.now_us();
         // Nothing is ever forgotten while the process lives, so there is nothing to recover from.
-        let server = Server { now_us, run_id: "memory", uptime_ms: u64::MAX };
+        let server = ServerClock { now_us, run_id: "memory", uptime_ms: u64::MAX };
         let mut inner = self.lock();
         inner.executed += 1;
         if inner.executed.is_multiple_of(SWEEP_EVERY) {
@@ -114,18 +114,18 @@ impl Shared {
 }
 
 impl Store for MemoryStore {
-    fn execute<'a>(&'a self, command: &'a Command, _patience: Duration) -> Executing<'a> {
+    fn execute<'a>(&'a self, command: &'a Command, _timeout: Duration) -> Executing<'a> {
         Box::pin(async move {
             let (reply, events) = self.shared.execute(&self.prefix, command);
             for (signals, event) in events {
                 // A session that is gone, or so far behind that its channel is full, asks when it renews.
-                let _ = signals.try_send(Signal::Event(event));
+                let _ = signals.try_send(StoreEvent::Event(event));
             }
             Ok(reply)
         })
     }
 
-    fn list(&self, _patience: Duration) -> Listing<'_> {
+    fn list(&self, _timeout: Duration) -> Listing<'_> {
         Box::pin(async { Ok(self.shared.list(&self.prefix)) })
     }
 }

@@ -24,7 +24,7 @@ use self::options::{Known, Options, RECOVERY};
 use crate::error::ConnectError;
 use crate::events::emit;
 use crate::examine::Finding;
-use crate::protocol::{Command, Event, Id, Name, Recovery, Reply};
+use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
 
 /// How long one attempt to open a store may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
@@ -43,27 +43,27 @@ pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Vec<Name>, StoreError>
 
 /// Executes commands, each at once or not at all, in the order of their calls as long as it stays connected.
 pub trait Store: Send + Sync {
-    /// Executes `command`, giving up after `patience`. Dropped before it is ready, it may still be executed.
-    fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a>;
+    /// Executes `command`, giving up after `timeout`. Dropped before it is ready, it may still be executed.
+    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a>;
 
     /// Executes `command`, and tells on how many replicas all is that it and every command before it has written,
-    /// waiting for `replicas` of them as long as `patience` allows. A store without replicas has nothing to wait
+    /// waiting for `replicas` of them as long as `timeout` allows. A store without replicas has nothing to wait
     /// for.
-    fn confirm<'a>(&'a self, command: &'a Command, _replicas: u32, patience: Duration) -> Confirming<'a> {
-        Box::pin(async move { Ok((self.execute(command, patience).await?, u32::MAX)) })
+    fn confirm<'a>(&'a self, command: &'a Command, _replicas: u32, timeout: Duration) -> Confirming<'a> {
+        Box::pin(async move { Ok((self.execute(command, timeout).await?, u32::MAX)) })
     }
 
     /// The semaphores that there are, each once, sorted. One that is made or ends meanwhile may be missing.
-    fn list(&self, patience: Duration) -> Listing<'_>;
+    fn list(&self, timeout: Duration) -> Listing<'_>;
 
     /// Notes that a permit of the session was handed over, so that its events are not the session's any more. A store
     /// that keeps no list of its sessions' permits has nothing to do.
-    fn forget(&self, _semaphore: &Name, _request: &Id) {}
+    fn forget(&self, _semaphore: &Name, _request: &RequestId) {}
 }
 
 /// What a store tells the session without being asked.
 #[derive(Debug)]
-pub enum Signal {
+pub enum StoreEvent {
     /// Something happened to an entry of the session.
     Event(Event),
     /// The store can be reached (again), or events may have been lost: ask how everything stands.
@@ -73,22 +73,22 @@ pub enum Signal {
 }
 
 /// Signals on their way to a session. Bounded: a slow session holds its store back and loses nothing.
-pub type Signals = tokio::sync::mpsc::Sender<Signal>;
+pub type StoreEvents = tokio::sync::mpsc::Sender<StoreEvent>;
 
 /// How many signals may be on their way.
-pub const SIGNALS: usize = 1024;
+pub const EVENT_BUFFER: usize = 1024;
 
 /// What a session tells a store when it opens.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct StoreOptions {
     /// The session's id.
-    pub session: Id,
+    pub session: SessionId,
     /// The first part of every key.
     pub prefix: String,
     /// The usual lease: it scales how fast a lost connection must be noticed and replaced.
     pub lease: Duration,
     /// Where signals go.
-    pub signals: Signals,
+    pub events: StoreEvents,
 }
 
 /// Where a store is, parsed from a URL.
@@ -155,7 +155,7 @@ fn is_address(text: &str) -> bool {
 /// session's runtime.
 pub(crate) async fn open(
     address: &Address,
-    opening: Opening,
+    opening: StoreOptions,
     within: Duration,
 ) -> Result<Arc<dyn Store>, StoreError> {
     let began = Instant::now();
@@ -198,7 +198,7 @@ pub(crate) async fn open(
     }
 }
 
-async fn open_once(address: &Address, opening: Opening) -> Result<Arc<dyn Store>, StoreError> {
+async fn open_once(address: &Address, opening: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
     match address {
         Address::Memory(name) => Ok(Arc::new(MemoryStore::open(name, &opening))),
         #[cfg(feature = "local")]

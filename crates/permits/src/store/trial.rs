@@ -12,19 +12,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Address, Opening, SIGNALS, Signal, Store, StoreError};
-use crate::client::new_session_id;
+use super::{Address, EVENT_BUFFER, Store, StoreError, StoreEvent, StoreOptions};
+use crate::entropy;
 use crate::examine::Finding;
 use crate::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange,
-    LimitChanged, Name, News, Operation, Recovery, Release, Released, Renew, Renewed,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
+    Holder, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, RequestId, SessionId,
 };
 
 /// The lease of the trial's permits. Its state expires four times later.
 const LEASE: Duration = Duration::from_secs(10);
 
 /// How long one operation, or a message, may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many round trips are timed, and for how long at most.
 const ROUNDS: usize = 50;
@@ -35,16 +36,23 @@ const SLOW: Duration = Duration::from_millis(20);
 
 /// A name that nobody has: the semaphore for a trial.
 pub(super) fn scratch() -> Name {
-    Name::new(&format!("permits-doctor-{}", new_session_id().expect("the examination has begun with one")))
-        .expect("letters and digits make a name")
+    Name::new(&format!(
+        "permits-doctor-{}",
+        entropy::session_id().expect("the examination has begun with one")
+    ))
+    .expect("letters and digits make a name")
 }
 
 /// Tries everything on `semaphore`, which the caller deletes afterwards. Must be called on a runtime.
 pub(super) async fn run(address: &Address, prefix: &str, semaphore: &Name, lease: Duration) -> Vec<Finding> {
-    let (signals_in, signals) = mpsc::channel(SIGNALS);
-    let session = new_session_id().expect("the examination has begun with one");
-    let opening =
-        Opening { session: session.clone(), prefix: prefix.to_owned(), lease: LEASE, signals: signals_in };
+    let (signals_in, signals) = mpsc::channel(EVENT_BUFFER);
+    let session = entropy::session_id().expect("the examination has begun with one");
+    let opening = StoreOptions {
+        session: session.clone(),
+        prefix: prefix.to_owned(),
+        lease: LEASE,
+        events: signals_in,
+    };
     let failed = |step: &str, error: StoreError| {
         let meaning = match error {
             StoreError::OutOfMemory { .. } => {
@@ -80,8 +88,8 @@ pub(super) async fn run(address: &Address, prefix: &str, semaphore: &Name, lease
 
 struct Trial {
     store: Arc<dyn Store>,
-    signals: mpsc::Receiver<Signal>,
-    session: Id,
+    signals: mpsc::Receiver<StoreEvent>,
+    session: SessionId,
     semaphore: Name,
 }
 
@@ -92,15 +100,15 @@ impl Trial {
     /// Each operation once. Returns how long after a release the waiter had heard of it.
     async fn course(&mut self) -> Result<Duration, Failed> {
         let first = self.acquire("first", "a").await.map_err(|error| ("acquiring a permit", error))?;
-        let Acquired::Granted(first) = first else {
+        let AcquireOutcome::Granted(first) = first else {
             return Err(("acquiring a permit", unexpected(&first)));
         };
         let second = self.acquire("second", "b").await.map_err(|error| ("standing in line", error))?;
-        if second != (Acquired::Waiting { position: 0 }) {
+        if second != (AcquireOutcome::Waiting { position: 0 }) {
             return Err(("standing in line", unexpected(&second)));
         }
         let both = vec![renew("first", "a", Some(first)), renew("second", "b", None)];
-        let renewed = vec![Renewed::Held, Renewed::Waiting { position: 0 }];
+        let renewed = vec![RenewOutcome::Held, RenewOutcome::Waiting { position: 0 }];
         self.expect("renewing", Operation::Renew(both), Answers::Renew(renewed)).await?;
         let listed =
             self.execute(Operation::Inspect { max: 10 }).await.map_err(|error| ("inspecting", error))?;
@@ -109,14 +117,14 @@ impl Trial {
             other => return Err(("inspecting", unexpected(other))),
         }
         let began = Instant::now();
-        let released = Answers::Release(vec![Released::Held]);
+        let released = Answers::Release(vec![ReleaseOutcome::Held]);
         self.expect("releasing", Operation::Release(vec![release("first", "a")]), released).await?;
         let hearing = "hearing of a grant";
-        let News::Granted(second) = self.hear(hearing).await?.news else {
+        let EventKind::Granted(second) = self.hear(hearing).await?.kind else {
             return Err((hearing, StoreError::Malformed { reason: "another message came".into() }));
         };
         let woken = began.elapsed();
-        let adopt = Adopt {
+        let adopt = AdoptRequest {
             holder: holder("second"),
             request: id("b"),
             weight: 1,
@@ -126,11 +134,11 @@ impl Trial {
         };
         self.expect("adopting", Operation::Adopt(adopt), Answers::Adopt(true)).await?;
         let revoke = Operation::Revoke { request: id("d"), holder: holder("second"), reason: "".into() };
-        self.expect("revoking", revoke, Answers::Revoke(Released::Held)).await?;
+        self.expect("revoking", revoke, Answers::Revoke(ReleaseOutcome::Held)).await?;
         self.hear("hearing of a revocation").await?;
         let limit =
             Operation::SetLimit { request: id("e"), change: LimitChange::Set(2), expected_version: Some(0) };
-        self.expect("setting the limit", limit, Answers::SetLimit(LimitChanged::OtherVersion)).await?;
+        self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
         self.expect("resuming", Operation::Pause(false), Answers::Pause).await?;
         Ok(woken)
     }
@@ -148,8 +156,8 @@ impl Trial {
         Ok(timed)
     }
 
-    async fn acquire(&mut self, name: &str, request: &str) -> Result<Acquired, StoreError> {
-        let acquire = Acquire {
+    async fn acquire(&mut self, name: &str, request: &str) -> Result<AcquireOutcome, StoreError> {
+        let acquire = AcquireRequest {
             holder: holder(name),
             request: id(request),
             weight: 1,
@@ -186,22 +194,22 @@ impl Trial {
             declaration: Declaration::Fallback(1),
             operation,
         };
-        Ok(self.store.execute(&command, PATIENCE).await?.answers)
+        Ok(self.store.execute(&command, TIMEOUT).await?.answers)
     }
 
     async fn hear(&mut self, step: &'static str) -> Result<Event, Failed> {
         let next = async {
             loop {
                 match self.signals.recv().await {
-                    Some(Signal::Event(event)) => return Ok(event),
-                    Some(Signal::Up) => {}
-                    Some(Signal::Down(error)) => return Err(error),
+                    Some(StoreEvent::Event(event)) => return Ok(event),
+                    Some(StoreEvent::Up) => {}
+                    Some(StoreEvent::Down(error)) => return Err(error),
                     None => return Err(StoreError::NoAnswer { reason: "the session has ended".into() }),
                 }
             }
         };
-        let silence = || StoreError::NoAnswer { reason: format!("no message within {PATIENCE:?}") };
-        let heard = timeout(PATIENCE, next).await.unwrap_or_else(|_| Err(silence()));
+        let silence = || StoreError::NoAnswer { reason: format!("no message within {TIMEOUT:?}") };
+        let heard = timeout(TIMEOUT, next).await.unwrap_or_else(|_| Err(silence()));
         heard.map_err(|error| (step, error))
     }
 }
@@ -240,8 +248,8 @@ fn unexpected(answer: &impl std::fmt::Debug) -> StoreError {
     StoreError::Malformed { reason: format!("{answer:?}") }
 }
 
-fn renew(name: &str, request: &str, grant: Option<Grant>) -> Renew {
-    Renew {
+fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {
+    RenewRequest {
         holder: holder(name),
         request: id(request),
         weight: 1,
@@ -251,16 +259,16 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Renew {
     }
 }
 
-fn release(name: &str, request: &str) -> Release {
-    Release { holder: holder(name), request: id(request) }
+fn release(name: &str, request: &str) -> ReleaseRequest {
+    ReleaseRequest { holder: holder(name), request: id(request) }
 }
 
 fn holder(name: &str) -> Holder {
     Holder::new(name).expect("letters make a holder")
 }
 
-fn id(request: &str) -> Id {
-    Id::new(request).expect("letters make an id")
+fn id(request: &str) -> RequestId {
+    RequestId::new(request).expect("letters make an id")
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Standing};
+use permits::{AcquireError, AcquireOptions, PermitStatus};
 use tokio::time::sleep;
 
 use crate::scene::{Scene, Waiter};
@@ -19,7 +19,7 @@ pub(crate) async fn a_permit_says_what_it_is(scene: &Scene) {
     assert_eq!((permit.weight(), permit.lease()), (1, Duration::from_secs(30)));
     assert!(permit.slot() < scene.limit(1), "{permit:?}");
     assert!(permit.is_held());
-    assert_eq!(permit.standing(), Standing::Held);
+    assert_eq!(permit.status(), PermitStatus::Held);
     let remaining = permit.remaining();
     assert!(!remaining.is_zero() && remaining < permit.lease(), "{remaining:?}");
     permit.release().await.expect("it is held");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use permits::{AcquireError, AcquireOptions, Lost, ReleaseError, RenewError, Standing};
+use permits::{AcquireError, AcquireOptions, Lost, PermitStatus, ReleaseError, RenewError};
 
 use crate::scene::{LIMIT, Scene, Waiter};
 
@@ -159,7 +159,7 @@ pub(crate) async fn a_revoked_holder_is_told_why(scene: &Scene) {
 
     let why = Lost::Revoked { reason: reason.into() };
     assert_eq!(permit.lost_within(LIMIT).await, Some(why.clone()));
-    assert_eq!((permit.is_held(), permit.standing()), (false, Standing::Lost));
+    assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert!(permit.remaining().is_zero());
     assert_eq!(permit.renew().await, Err(RenewError::Lost(why.clone())));
     assert_eq!(permit.release().await, Err(ReleaseError::Lost(why)));

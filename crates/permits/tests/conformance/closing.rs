@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AcquireOptions, AdminError, AdoptError, Lost, ReleaseError, RenewError, Standing,
+    AcquireError, AcquireOptions, AdminError, AdoptError, Lost, PermitStatus, ReleaseError, RenewError,
 };
 
 use crate::scene::{LIMIT, Scene};
@@ -18,7 +18,7 @@ pub(crate) async fn closing_ends_permits_and_waits(scene: &Scene) {
 
     assert_eq!(waiter.outcome().await.expect_err("its client is closed"), AcquireError::Closed);
     assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Closed));
-    assert_eq!((permit.is_held(), permit.standing()), (false, Standing::Lost));
+    assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Closed)));
     assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Closed)));
     let next = next.permit().await;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AcquireOptions, AdminError, AdoptError, ClientBuilder, CloseError, ConnectError, Handle,
-    Inspection, Lost, ReleaseError, RenewError, Standing, blocking,
+    AcquireError, AcquireOptions, AdminError, AdoptError, ClientBuilder, CloseError, ConnectError,
+    Inspection, Lost, PermitHandle, PermitStatus, ReleaseError, RenewError, blocking,
 };
 use tokio::sync::oneshot;
 
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    pub(crate) async fn adopt(&self, handle: &Handle) -> Result<Permit, AdoptError> {
+    pub(crate) async fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
         match self.clone() {
             Self::Async(client) => client.adopt(handle).await.map(Permit::Async),
             Self::Blocking(client) => {
@@ -140,7 +140,7 @@ impl Semaphore {
     }
 
     pub(crate) async fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
-        call!(self.set_limit_at(limit, version))
+        call!(self.set_limit_if_version(limit, version))
     }
 
     pub(crate) async fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
@@ -165,7 +165,7 @@ impl Semaphore {
     }
 
     pub(crate) async fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
-        call!(self.inspect_first(max))
+        call!(self.inspect_up_to(max))
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, AdminError> {
@@ -209,7 +209,7 @@ impl Permit {
         slot: u32,
         is_held: bool,
         remaining: Duration,
-        standing: Standing,
+        status: PermitStatus,
     }
 
     /// Waits for its loss, at most so long.
@@ -243,7 +243,7 @@ impl Permit {
         }
     }
 
-    pub(crate) async fn hand_over(self) -> Result<Handle, RenewError> {
+    pub(crate) async fn hand_over(self) -> Result<PermitHandle, RenewError> {
         match self {
             Self::Async(permit) => permit.hand_over().await,
             Self::Blocking(permit) => {

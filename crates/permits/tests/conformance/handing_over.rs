@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, AdoptError, Handle, Lost};
+use permits::{AcquireError, AcquireOptions, AdoptError, Lost, PermitHandle};
 
 use crate::scene::{LIMIT, Scene};
 
@@ -18,7 +18,7 @@ pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(scene: &Sce
     assert_eq!(error, AcquireError::NoPermits);
     client.close().await.expect("what was handed over is not the client's any more");
 
-    let handle: Handle = text.parse().expect("it is a handle");
+    let handle: PermitHandle = text.parse().expect("it is a handle");
     assert_eq!((handle.semaphore(), handle.holder()), (scene.name(), "build: step 1"));
     let adopted = other.adopt(&handle).await.expect("its lease runs");
     assert_eq!((adopted.token(), adopted.slot(), adopted.weight()), (token, slot, 1));
@@ -62,7 +62,7 @@ pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(scene: &Sc
     let handle =
         semaphore.acquire_with(options).await.expect("it is free").hand_over().await.expect("it is held");
     let forged = handle.to_string().replace(":20000:", ":86400000:");
-    let forged: Handle = forged.parse().expect("it looks like a handle");
+    let forged: PermitHandle = forged.parse().expect("it looks like a handle");
     assert_eq!(other.adopt(&forged).await.map(drop), Err(AdoptError::Gone), "a longer lease");
     other.adopt(&handle).await.expect("the true one is still good").release().await.expect("it is held");
 }

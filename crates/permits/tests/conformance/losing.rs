@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Lost, ReleaseError, RenewError, Standing};
+use permits::{AcquireError, AcquireOptions, Lost, PermitStatus, ReleaseError, RenewError};
 use tokio::time::sleep;
 
 use crate::face::{Permit, Semaphore};
@@ -24,7 +24,7 @@ pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(scene: &Scene) 
     let permit = unrenewed(&semaphore, SHORT).await;
     assert_eq!(permit.lease(), SHORT);
     assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
-    assert_eq!((permit.is_held(), permit.standing()), (false, Standing::Lost));
+    assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert!(permit.remaining().is_zero());
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Expired)));
     let next = others.acquire().await.expect("its units come back");
@@ -79,7 +79,7 @@ pub(crate) async fn an_explicit_renewal_extends(scene: &Scene) {
     let before = permit.remaining();
     permit.renew().await.expect("it is held");
     assert!(permit.remaining() > before, "{:?} after {before:?}", permit.remaining());
-    assert_eq!(permit.standing(), Standing::Held);
+    assert_eq!(permit.status(), PermitStatus::Held);
     permit.release().await.expect("it is held");
 }
 

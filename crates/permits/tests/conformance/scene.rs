@@ -259,7 +259,7 @@ impl Scene {
     /// The end of every case: what was dropped has come back, what was closed left nothing.
     pub(crate) async fn end(mut self) {
         if let Some((client, permit)) = self.stranger.take() {
-            assert!(permit.is_held(), "the stranger lost its permit: {:?}", permit.standing());
+            assert!(permit.is_held(), "the stranger lost its permit: {:?}", permit.status());
             permit.release().await.expect("the stranger still held it");
             client.close().await.expect("the store is up");
         }

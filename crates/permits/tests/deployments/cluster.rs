@@ -200,13 +200,13 @@ async fn a_stalled_shard_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_stays_away_runs_out_its_callers_patience_alone() {
+async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
     if skip::before(7, 0) {
         return;
     }
     let cluster = apart();
-    let patience = Duration::from_secs(3);
-    let client = builder(&cluster.url()).store_timeout(patience).connect().await.expect("it is up");
+    let timeout = Duration::from_secs(3);
+    let client = builder(&cluster.url()).store_timeout(timeout).connect().await.expect("it is up");
     let (dead, other) = (name_on(&cluster, 2), name_on(&cluster, 1));
     let (dead, other) = (client.semaphore(dead, 1), client.semaphore(other, 1));
     dead.acquire().await.expect("it is free").release().await.expect("it is held");
@@ -281,9 +281,9 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
         let error = in_time(Client::connect(&url)).await.expect_err(rule);
         let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{rule}: {error:?}") };
         assert!(reason.contains(named), "{rule}: {reason}");
-        let examination = Client::builder(&url).examine().await.expect("the URL is valid");
+        let examination = Client::builder(&url).diagnose().await.expect("the URL is valid");
         let named =
-            |finding: &&permits::Finding| finding.subject == "rights" && finding.meaning.contains(rule);
+            |finding: &&permits::Finding| finding.subject == "rights" && finding.advice.contains(rule);
         assert!(examination.findings.iter().any(|finding| named(&finding)), "{rule}: {examination:?}");
     }
 }
@@ -294,7 +294,7 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
         return;
     }
     let cluster = Cluster::builder().replicas(0).start();
-    let examination = Client::builder(cluster.url()).examine().await.expect("the URL is valid");
+    let examination = Client::builder(cluster.url()).diagnose().await.expect("the URL is valid");
     assert!(examination.is_healthy(), "{examination:?}");
     for node in cluster.nodes() {
         let address = node.address().to_string();
@@ -319,7 +319,7 @@ async fn slots_that_nobody_serves_are_found() {
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", &slot]);
     }
-    let examination = Client::builder(cluster.url()).examine().await.expect("the URL is valid");
+    let examination = Client::builder(cluster.url()).diagnose().await.expect("the URL is valid");
     let found =
         examination.findings.iter().find(|finding| finding.subject == "cluster").expect("it is looked at");
     assert_eq!(found.severity, permits::Severity::Problem);

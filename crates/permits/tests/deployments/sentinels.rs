@@ -22,7 +22,7 @@ async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usi
     let new = change(old).await;
     assert_ne!(new, old);
     in_time(async { while permit.renew().await.is_err() {} }).await;
-    assert!(permit.is_held(), "{:?}", permit.standing());
+    assert!(permit.is_held(), "{:?}", permit.status());
     assert!(!next.is_finished(), "the place is taken");
     permit.release().await.expect("it is held");
     granted(next).await.release().await.expect("it is held");
@@ -112,7 +112,7 @@ async fn a_service_that_nobody_knows_is_named() {
 async fn an_examination_asks_the_sentinels_and_the_server_that_they_name() {
     let set = Sentinels::builder().min_replicas_to_write(1).start();
     let named = set.servers()[set.primary()].address().to_string();
-    let examination = builder(&set.url()).examine().await.expect("the URL is valid");
+    let examination = builder(&set.url()).diagnose().await.expect("the URL is valid");
     assert!(examination.is_healthy(), "{examination:?}");
     let seen = |subject: &str| {
         let found = examination.findings.iter().find(|finding| finding.subject == subject);
@@ -122,7 +122,7 @@ async fn an_examination_asks_the_sentinels_and_the_server_that_they_name() {
     seen("semaphore");
 
     set.sentinels()[0].kill();
-    let examination = builder(&set.url()).examine().await.expect("the URL is valid");
+    let examination = builder(&set.url()).diagnose().await.expect("the URL is valid");
     let noted = |finding: &&permits::Finding| finding.severity == permits::Severity::Note;
     let noted: Vec<_> = examination.findings.iter().filter(noted).map(|finding| finding.subject).collect();
     assert!(noted.contains(&"sentinels"), "{examination:?}");

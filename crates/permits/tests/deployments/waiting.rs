@@ -144,13 +144,13 @@ async fn a_store_that_stays_away_is_given_up_in_time() {
     let [server, sentinel, cluster] = away;
     let [socket, nowhere] =
         ["redis+unix:///nowhere/at/all.sock", "redis://nowhere.invalid"].map(str::to_owned);
-    let patience = Duration::from_millis(800);
+    let timeout = Duration::from_millis(800);
     for url in [server, format!("{sentinel}/s"), cluster, socket, nowhere] {
         let began = Instant::now();
-        let error = in_time(builder(&url).store_timeout(patience).connect()).await.expect_err(&url);
+        let error = in_time(builder(&url).store_timeout(timeout).connect()).await.expect_err(&url);
         assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{url}: {error:?}");
         // The last pause is not begun if it would end too late.
-        assert!(began.elapsed() > patience / 4, "{url}: given up after {:?}", began.elapsed());
+        assert!(began.elapsed() > timeout / 4, "{url}: given up after {:?}", began.elapsed());
         let printed = format!("{error} {error:?}");
         assert!(!printed.contains("os error") && !printed.contains("s3cr3t"), "{url}: {printed}");
     }

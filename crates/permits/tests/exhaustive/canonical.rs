@@ -9,8 +9,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use permits::model::{Place, State};
-use permits::protocol::{Acquired, Grant, Renewed};
+use permits::model::{EntryState, State};
+use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
 
 use super::client::{Answer, Call, Client, Kind, Stage};
 use super::scope::Scope;
@@ -59,7 +59,7 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
         if era_counts(world, scope, state) {
             tokens.extend([state.era_known, state.era_began_us]);
         }
-        let place = |place| if let Place::Holding(grant) = place { Some(grant.token) } else { None };
+        let place = |place| if let EntryState::Holding(grant) = place { Some(grant.token) } else { None };
         tokens.extend(state.entries.values().filter_map(|entry| place(entry.place)));
     }
     for client in &world.clients {
@@ -77,9 +77,9 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
 
 fn tokens_of(call: &Call) -> impl Iterator<Item = u64> {
     let told = match call.answer.as_ref().map(|told| &told.answer) {
-        Some(Answer::Acquired(Acquired::Granted(grant)) | Answer::Renewed(Renewed::Granted(grant))) => {
-            Some(grant.token)
-        }
+        Some(
+            Answer::Acquired(AcquireOutcome::Granted(grant)) | Answer::Renewed(RenewOutcome::Granted(grant)),
+        ) => Some(grant.token),
         _ => None,
     };
     call.grant.map(|grant| grant.token).into_iter().chain(told)
@@ -235,8 +235,8 @@ impl Writer<'_> {
             self.request(client, request);
             self.until(entry.deadline.unsigned_abs());
             match entry.place {
-                Place::Holding(grant) => self.grant(grant),
-                Place::Waiting(_) => self.put(u8::MAX),
+                EntryState::Holding(grant) => self.grant(grant),
+                EntryState::Waiting(_) => self.put(u8::MAX),
             }
         }
     }
@@ -285,18 +285,18 @@ impl Writer<'_> {
         let Some(told) = &call.answer else { return };
         self.flag(told.run == self.world.run);
         match &told.answer {
-            Answer::Acquired(Acquired::Granted(grant)) | Answer::Renewed(Renewed::Granted(grant)) => {
+            Answer::Acquired(AcquireOutcome::Granted(grant))
+            | Answer::Renewed(RenewOutcome::Granted(grant)) => {
                 self.put(0);
                 self.grant(*grant);
             }
-            Answer::Acquired(Acquired::Waiting { .. }) | Answer::Renewed(Renewed::Waiting { .. }) => {
-                self.put(1)
-            }
-            Answer::Acquired(Acquired::Refused(_)) => self.put(2),
-            Answer::Renewed(Renewed::Held) => self.put(3),
-            Answer::Renewed(Renewed::Lost) => self.put(4),
-            Answer::Renewed(Renewed::Again) => self.put(5),
-            Answer::Renewed(Renewed::ExceedsLimit) => self.put(6),
+            Answer::Acquired(AcquireOutcome::Waiting { .. })
+            | Answer::Renewed(RenewOutcome::Waiting { .. }) => self.put(1),
+            Answer::Acquired(AcquireOutcome::Refused(_)) => self.put(2),
+            Answer::Renewed(RenewOutcome::Held) => self.put(3),
+            Answer::Renewed(RenewOutcome::Lost) => self.put(4),
+            Answer::Renewed(RenewOutcome::RetryLater) => self.put(5),
+            Answer::Renewed(RenewOutcome::ExceedsLimit) => self.put(6),
             Answer::Released => self.put(7),
         }
     }

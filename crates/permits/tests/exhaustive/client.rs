@@ -2,7 +2,7 @@
 //! it holds. An abstraction of `src/session`, stage by stage and answer by answer; where the engine picks a
 //! moment, every moment is possible here.
 
-use permits::protocol::{Acquired, Grant, Renewed};
+use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
 
 use super::scope::Manners;
 
@@ -37,8 +37,8 @@ pub(crate) struct Told {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    Acquired(Acquired),
-    Renewed(Renewed),
+    Acquired(AcquireOutcome),
+    Renewed(RenewOutcome),
     Released,
 }
 
@@ -230,22 +230,22 @@ impl Client {
         self.entry.as_mut().filter(|entry| entry.request == request)
     }
 
-    fn on_acquired(&mut self, request: u8, acquired: &Acquired, sent: u32, told: &Told, known: Known) {
+    fn on_acquired(&mut self, request: u8, acquired: &AcquireOutcome, sent: u32, told: &Told, known: Known) {
         let Some(entry) = self.entry_of(request) else { return };
         entry.maybe_known &= known.manners != Manners::ForgetsLateCalls;
         entry.heard = told.run;
         match (entry.stage, acquired) {
             (Stage::Held { .. } | Stage::Pending | Stage::Waiting, _) => {}
-            (Stage::Asked { .. }, Acquired::Refused(_)) => self.entry = None,
+            (Stage::Asked { .. }, AcquireOutcome::Refused(_)) => self.entry = None,
             (Stage::Asked { cancelled: true }, _) => {
                 self.entry = None;
                 self.leave(request, known);
             }
-            (Stage::Asked { cancelled: false }, Acquired::Granted(grant)) => {
+            (Stage::Asked { cancelled: false }, AcquireOutcome::Granted(grant)) => {
                 entry.extended = sent;
                 self.hand_out(*grant, known);
             }
-            (Stage::Asked { cancelled: false }, Acquired::Waiting { .. }) => {
+            (Stage::Asked { cancelled: false }, AcquireOutcome::Waiting { .. }) => {
                 entry.extended = sent;
                 entry.told_us = told.now_us;
                 entry.stage = Stage::Waiting;
@@ -253,29 +253,29 @@ impl Client {
         }
     }
 
-    fn on_renewed(&mut self, request: u8, renewed: &Renewed, sent: u32, told: &Told, known: Known) {
+    fn on_renewed(&mut self, request: u8, renewed: &RenewOutcome, sent: u32, told: &Told, known: Known) {
         let Some(entry) = self.entry_of(request) else { return };
         entry.heard = told.run;
         match (&mut entry.stage, renewed) {
-            (Stage::Held { until, .. }, Renewed::Held | Renewed::Granted(_)) => {
+            (Stage::Held { until, .. }, RenewOutcome::Held | RenewOutcome::Granted(_)) => {
                 *until = (*until).max(sent + known.lease);
                 entry.extended = sent;
             }
-            (Stage::Held { .. }, Renewed::Again | Renewed::Waiting { .. }) => {}
-            (Stage::Held { .. }, Renewed::Lost | Renewed::ExceedsLimit) => {
+            (Stage::Held { .. }, RenewOutcome::RetryLater | RenewOutcome::Waiting { .. }) => {}
+            (Stage::Held { .. }, RenewOutcome::Lost | RenewOutcome::ExceedsLimit) => {
                 self.entry = None;
                 self.leave(request, known);
             }
-            (Stage::Waiting, Renewed::Granted(grant)) => {
+            (Stage::Waiting, RenewOutcome::Granted(grant)) => {
                 entry.extended = sent;
                 self.hand_out(*grant, known);
             }
-            (Stage::Waiting, Renewed::Waiting { .. }) => {
+            (Stage::Waiting, RenewOutcome::Waiting { .. }) => {
                 entry.extended = sent;
                 entry.told_us = told.now_us;
             }
-            (Stage::Waiting, Renewed::ExceedsLimit) => self.entry = None,
-            (Stage::Waiting, Renewed::Held | Renewed::Lost | Renewed::Again) => {
+            (Stage::Waiting, RenewOutcome::ExceedsLimit) => self.entry = None,
+            (Stage::Waiting, RenewOutcome::Held | RenewOutcome::Lost | RenewOutcome::RetryLater) => {
                 entry.told_us = told.now_us;
                 entry.stage = Stage::Pending;
             }

@@ -3,15 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{Place, Server, State, apply};
+use permits::model::{EntryState, ServerClock, State, apply};
 use permits::protocol::{
-    Acquired, Answers, Command, Event, Grant, Holder, News, Operation, Recovery, Release, Renewed, Reply,
+    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Recovery, ReleaseRequest,
+    RenewOutcome, Reply,
 };
 
 type Outcome = (Reply, Vec<Event>);
 
 /// Grants one unit more than there is.
-pub(crate) fn one_too_many(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn one_too_many(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     change(state, |state| state.limit += 1);
     let existed = state.is_some();
     let outcome = apply(state, server, command);
@@ -22,12 +27,12 @@ pub(crate) fn one_too_many(state: &mut Option<State>, server: &Server<'_>, comma
 }
 
 /// Grants out of free capacity right after a restart.
-pub(crate) fn no_window(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn no_window(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     apply(state, server, &Command { recovery: Recovery::Off, ..command.clone() })
 }
 
 /// Puts back whoever says that it held, also those that were reaped.
-pub(crate) fn resurrects(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn resurrects(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let era = state.as_ref().map(|state| (state.era_known, state.era_began_us));
     change(state, |state| (state.era_known, state.era_began_us) = (0, server.now_us));
     let outcome = apply(state, server, command);
@@ -38,11 +43,15 @@ pub(crate) fn resurrects(state: &mut Option<State>, server: &Server<'_>, command
 }
 
 /// Takes a request that it knows for a new one.
-pub(crate) fn forgets_requests(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn forgets_requests(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     if let Operation::Acquire { requests, .. } = &command.operation {
         let releases = requests
             .iter()
-            .map(|asked| Release { holder: asked.holder.clone(), request: asked.request.clone() });
+            .map(|asked| ReleaseRequest { holder: asked.holder.clone(), request: asked.request.clone() });
         let operation = Operation::Release(releases.collect());
         apply(state, server, &Command { operation, ..command.clone() });
     }
@@ -50,7 +59,7 @@ pub(crate) fn forgets_requests(state: &mut Option<State>, server: &Server<'_>, c
 }
 
 /// Gives each grant the token of the one before it.
-pub(crate) fn old_tokens(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn old_tokens(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let before = state.as_ref().map_or(0, |state| state.last_token);
     let (mut reply, mut events) = apply(state, server, command);
     let Some(after) = state.as_mut().filter(|after| before > 0 && after.last_token > before) else {
@@ -60,7 +69,7 @@ pub(crate) fn old_tokens(state: &mut Option<State>, server: &Server<'_>, command
     after.last_token = before;
     let age = |grant: &mut Grant| grant.token = if grant.token == fresh { before } else { grant.token };
     for entry in after.entries.values_mut() {
-        if let Place::Holding(grant) = &mut entry.place {
+        if let EntryState::Holding(grant) = &mut entry.place {
             age(grant);
         }
     }
@@ -69,7 +78,7 @@ pub(crate) fn old_tokens(state: &mut Option<State>, server: &Server<'_>, command
 }
 
 /// Tells everybody of slot 0.
-pub(crate) fn one_slot(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn one_slot(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let (mut reply, mut events) = apply(state, server, command);
     alter_grants(&mut reply, &mut events, |grant| grant.slot = 0);
     (reply, events)
@@ -77,21 +86,21 @@ pub(crate) fn one_slot(state: &mut Option<State>, server: &Server<'_>, command: 
 
 fn alter_grants(reply: &mut Reply, events: &mut [Event], alter: impl Fn(&mut Grant)) {
     for event in events {
-        if let News::Granted(grant) = &mut event.news {
+        if let EventKind::Granted(grant) = &mut event.kind {
             alter(grant);
         }
     }
     match &mut reply.answers {
         Answers::Acquire(answers) => {
             for answer in answers {
-                if let Acquired::Granted(grant) = answer {
+                if let AcquireOutcome::Granted(grant) = answer {
                     alter(grant);
                 }
             }
         }
         Answers::Renew(answers) => {
             for answer in answers {
-                if let Renewed::Granted(grant) = answer {
+                if let RenewOutcome::Granted(grant) = answer {
                     alter(grant);
                 }
             }
@@ -101,7 +110,11 @@ fn alter_grants(reply: &mut Reply, events: &mut [Event], alter: impl Fn(&mut Gra
 }
 
 /// Does not see the line when somebody new comes.
-pub(crate) fn lets_overtake(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn lets_overtake(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     let hides = matches!(command.operation, Operation::Acquire { .. });
     let mut hidden = (BTreeMap::new(), Vec::new());
     if hides {
@@ -130,7 +143,7 @@ pub(crate) fn lets_overtake(state: &mut Option<State>, server: &Server<'_>, comm
 /// Keeps what is released to itself until somebody asks.
 pub(crate) fn keeps_what_is_freed(
     state: &mut Option<State>,
-    server: &Server<'_>,
+    server: &ServerClock<'_>,
     command: &Command,
 ) -> Outcome {
     let is_release = matches!(command.operation, Operation::Release(_));
@@ -143,7 +156,11 @@ pub(crate) fn keeps_what_is_freed(
 }
 
 /// Says that it has released, and has not.
-pub(crate) fn keeps_the_entry(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn keeps_the_entry(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     let before = state.clone();
     let outcome = apply(state, server, command);
     if matches!(command.operation, Operation::Release(_)) {
@@ -153,7 +170,11 @@ pub(crate) fn keeps_the_entry(state: &mut Option<State>, server: &Server<'_>, co
 }
 
 /// Counts a unit as held for ever.
-pub(crate) fn loses_a_unit(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn loses_a_unit(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     let outcome = apply(state, server, command);
     if matches!(command.operation, Operation::Release(_)) {
         change(state, |state| state.held += 1);
@@ -162,7 +183,11 @@ pub(crate) fn loses_a_unit(state: &mut Option<State>, server: &Server<'_>, comma
 }
 
 /// Nobody's lease ever ends.
-pub(crate) fn reaps_nobody(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn reaps_nobody(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     change(state, |state| {
         let later = (server.now_us / 1000 + 1).cast_signed();
         for entry in state.entries.values_mut() {
@@ -175,7 +200,11 @@ pub(crate) fn reaps_nobody(state: &mut Option<State>, server: &Server<'_>, comma
 }
 
 /// A renewal takes from the leases of others.
-pub(crate) fn shortens_others(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn shortens_others(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     let outcome = apply(state, server, command);
     let Operation::Renew(renewals) = &command.operation else { return outcome };
     change(state, |state| {
@@ -194,7 +223,11 @@ fn rebuild_leases(state: &mut State) {
 }
 
 /// Whoever acquires raises the limit that an operator pinned.
-pub(crate) fn ignores_the_pin(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn ignores_the_pin(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     let outcome = apply(state, server, command);
     if matches!(command.operation, Operation::Acquire { .. }) {
         change(state, |state| state.limit += u32::from(state.pinned));
@@ -203,18 +236,22 @@ pub(crate) fn ignores_the_pin(state: &mut Option<State>, server: &Server<'_>, co
 }
 
 /// Tells everything twice.
-pub(crate) fn tells_twice(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn tells_twice(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let (reply, mut events) = apply(state, server, command);
     events.extend(events.clone());
     (reply, events)
 }
 
 /// A renewal does not tell whoever waits that it was granted: a message that is lost stays lost.
-pub(crate) fn trusts_messages(state: &mut Option<State>, server: &Server<'_>, command: &Command) -> Outcome {
+pub(crate) fn trusts_messages(
+    state: &mut Option<State>,
+    server: &ServerClock<'_>,
+    command: &Command,
+) -> Outcome {
     let (mut reply, events) = apply(state, server, command);
     if let Answers::Renew(answers) = &mut reply.answers {
-        for answer in answers.iter_mut().filter(|answer| matches!(answer, Renewed::Granted(_))) {
-            *answer = Renewed::Waiting { position: 0 };
+        for answer in answers.iter_mut().filter(|answer| matches!(answer, RenewOutcome::Granted(_))) {
+            *answer = RenewOutcome::Waiting { position: 0 };
         }
     }
     (reply, events)

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use permits::model::Place;
-use permits::protocol::{Acquired, Answers, Declaration, Operation};
+use permits::model::EntryState;
+use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation};
 use permits_testkit::history::checks::{CHECKS, conserved};
 use permits_testkit::history::step::{Fresh, Step};
 
@@ -105,12 +105,16 @@ fn asked_again_it_stands_where_it_stood(step: &Step) -> bool {
         }
         let stands = after.entries.get(&asked.holder).map(|entry| entry.place);
         match (known.place, answer) {
-            (Place::Holding(grant), Acquired::Granted(told)) => {
-                grant == *told && stands == Some(Place::Holding(grant))
+            (EntryState::Holding(grant), AcquireOutcome::Granted(told)) => {
+                grant == *told && stands == Some(EntryState::Holding(grant))
             }
             // Its turn may have come just now.
-            (Place::Waiting(_), Acquired::Granted(told)) => stands == Some(Place::Holding(*told)),
-            (Place::Waiting(ticket), Acquired::Waiting { .. }) => stands == Some(Place::Waiting(ticket)),
+            (EntryState::Waiting(_), AcquireOutcome::Granted(told)) => {
+                stands == Some(EntryState::Holding(*told))
+            }
+            (EntryState::Waiting(ticket), AcquireOutcome::Waiting { .. }) => {
+                stands == Some(EntryState::Waiting(ticket))
+            }
             _ => false,
         }
     })
@@ -157,7 +161,7 @@ fn stops_early(world: &World, number: usize) -> bool {
         return true;
     };
     let Stage::Held { grant, until } = entry.stage else { return true };
-    let ours = state.entries.values().find(|entry| entry.place == Place::Holding(grant));
+    let ours = state.entries.values().find(|entry| entry.place == EntryState::Holding(grant));
     let until_ms = world.now_ms() + u64::from(until - world.now) * TICK_MS;
     ours.is_none_or(|entry| until_ms <= entry.deadline.unsigned_abs())
 }

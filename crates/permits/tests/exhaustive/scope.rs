@@ -3,11 +3,11 @@
 //! Time and renewals are not bounded: states that differ only by when they are, or by names, are one (see
 //! `canonical`). So with what is bounded here, all histories are explored to their end.
 
-use permits::model::{Server, State};
+use permits::model::{ServerClock, State};
 use permits::protocol::{Command, Event, Recovery, Reply};
 
 /// What executes commands: the model, or the model with a defect.
-pub(crate) type Store = fn(&mut Option<State>, &Server<'_>, &Command) -> (Reply, Vec<Event>);
+pub(crate) type Store = fn(&mut Option<State>, &ServerClock<'_>, &Command) -> (Reply, Vec<Event>);
 
 /// What may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

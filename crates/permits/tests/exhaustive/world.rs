@@ -8,10 +8,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use permits::model::{Server, State};
+use permits::model::{ServerClock, State};
 use permits::protocol::{
-    Acquire, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange, Name, News,
-    Operation, Release, Renew,
+    AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label, LimitChange, Name,
+    Operation, ReleaseRequest, RenewRequest, RequestId, SessionId,
 };
 use permits_testkit::history::step::Step;
 
@@ -249,14 +249,19 @@ impl World {
         let (declaration, operation) = match kind {
             Kind::Acquire => {
                 let label = Label::default();
-                let requests = vec![Acquire { holder, request, weight, lease_ms, wait: true, label }];
+                let requests = vec![AcquireRequest { holder, request, weight, lease_ms, wait: true, label }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {
                 let (grant, label) = (call.grant, Label::default());
-                (fallback, Operation::Renew(vec![Renew { holder, request, weight, lease_ms, grant, label }]))
+                (
+                    fallback,
+                    Operation::Renew(vec![RenewRequest { holder, request, weight, lease_ms, grant, label }]),
+                )
             }
-            Kind::Release => (Declaration::Stored, Operation::Release(vec![Release { holder, request }])),
+            Kind::Release => {
+                (Declaration::Stored, Operation::Release(vec![ReleaseRequest { holder, request }]))
+            }
         };
         let (answers, now_us) = self.send(scope, client, declaration, operation);
         let answer = match answers {
@@ -280,10 +285,10 @@ impl World {
         let now_us = self.now_us();
         let run_id = format!("run{}", self.run);
         let uptime_ms = u64::from(self.now - self.up_since) * TICK_MS;
-        let server = Server { now_us, run_id: &run_id, uptime_ms };
+        let server = ServerClock { now_us, run_id: &run_id, uptime_ms };
         let command = Command {
             semaphore: Name::new("exports").expect("it is valid"),
-            session: Id::new(&format!("s{client}")).expect("it is plain"),
+            session: SessionId::new(&format!("s{client}")).expect("it is plain"),
             lease_ms: u64::from(scope.lease) * TICK_MS,
             recovery: scope.recovery,
             declaration,
@@ -305,7 +310,7 @@ impl World {
     fn post(&mut self, events: &[Event]) {
         for event in events {
             let (client, request) = owner(&event.holder);
-            if let News::Granted(grant) = event.news
+            if let EventKind::Granted(grant) = event.kind
                 && request > self.clients[client].crashed
             {
                 self.messages.retain(|message| (message.client, message.request) != (client, request));
@@ -319,8 +324,8 @@ fn holder(client: usize, request: u8) -> Holder {
     Holder::new(&format!("{client}.{request}")).expect("it is valid")
 }
 
-fn request(client: usize, request: u8) -> Id {
-    Id::new(&format!("{client}.{request}")).expect("it is plain")
+fn request(client: usize, request: u8) -> RequestId {
+    RequestId::new(&format!("{client}.{request}")).expect("it is plain")
 }
 
 /// Whose request this is, and which.

@@ -135,7 +135,7 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did()
     proxy.swallow_reply_to(b"adjust");
     assert_eq!(administered.adjust_limit(2), Ok(5), "once");
     proxy.swallow_reply_to(b"set\r\n");
-    assert_eq!(administered.set_limit_at(7, version + 1), Ok(version + 2), "the first call set it");
+    assert_eq!(administered.set_limit_if_version(7, version + 1), Ok(version + 2), "the first call set it");
     assert_eq!(proxy.swallowed(), 3, "each first reply was lost");
     let seen = semaphore.inspect().expect("the server runs");
     assert_eq!((seen.limit, seen.limit_version, seen.held), (Some(7), version + 2, 0));
@@ -362,7 +362,7 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
 /// Replies come when what they say is no longer true. The store grants, renews and ends leases meanwhile.
 #[test]
 fn grants_that_come_later_than_the_lease_are_not_held() {
-    // Of the short one the reply comes within a call's patience, and is used; of the other it is given up.
+    // Of the short one the reply comes within a call's timeout, and is used; of the other it is given up.
     for (lease_ms, delay_ms) in [(200, 225), (1000, 1500)] {
         let (lease, delay) = (Duration::from_millis(lease_ms), Duration::from_millis(delay_ms));
         let stage = Stage::new(2, lease);

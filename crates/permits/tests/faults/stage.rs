@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use permits::Recovery;
-use permits::protocol::{Acquired, Answers};
+use permits::protocol::{AcquireOutcome, Answers};
 use permits_testkit::history::{Recorder, Violation, replay};
 use permits_testkit::{Connection, Resp, Server, wait};
 
@@ -108,7 +108,7 @@ impl Stage {
             _ => None,
         });
         let token = |acquired| match acquired {
-            Acquired::Granted(grant) => Some(grant.token),
+            AcquireOutcome::Granted(grant) => Some(grant.token),
             _ => None,
         };
         answers.flatten().filter_map(token).collect()

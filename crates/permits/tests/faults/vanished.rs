@@ -34,7 +34,7 @@ impl Full {
         let acquiring =
             async move { waiter.acquire_with(AcquireOptions::new()).await.expect("its turn comes") };
         let waiter = tokio::spawn(acquiring);
-        while semaphore.inspect_first(0).await.expect("the server runs").waiting == 0 {
+        while semaphore.inspect_up_to(0).await.expect("the server runs").waiting == 0 {
             sleep(Duration::from_millis(5)).await;
         }
         semaphore.unpin().await.expect("the server runs");

@@ -1,7 +1,7 @@
 //! Names, holders, prefixes, handles and keys: what is accepted survives every form that it is put into.
 
-use permits::Handle;
-use permits::protocol::{Holder, Id, Name, check_prefix};
+use permits::PermitHandle;
+use permits::protocol::{Holder, Name, RequestId, check_prefix};
 use permits::store::redis::testing::{keys_of, name_of_state};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -69,19 +69,19 @@ fn a_handle_that_is_understood_says_the_same_again() {
     let strategy = (texts(), texts(), texts(), numbers, changes());
     cases(1_000, SEEDS, &strategy, |(name, holder, request, (weight, lease, token, slot), changes)| {
         let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
-        let request = if Id::new(request).is_ok() { request } else { "session.1" };
+        let request = if RequestId::new(request).is_ok() { request } else { "session.1" };
         let (name_text, holder_text) = (escaped(name), escaped(holder));
         let text = format!("permits1:{name_text}:{holder_text}:{request}:{weight}:{lease}:{token}:{slot}");
         let is_valid =
             Name::new(name).is_ok() && Holder::new(holder).is_ok() && (100..=86_400_000).contains(lease);
-        let parsed: Result<Handle, _> = text.parse();
+        let parsed: Result<PermitHandle, _> = text.parse();
         if parsed.is_ok() != is_valid {
             return Err(format!("{text}: {parsed:?}"));
         }
         if parsed.is_ok_and(|handle| handle.semaphore() != name || handle.holder() != holder) {
             return Err(format!("{text} names others"));
         }
-        let Ok(handle) = damaged_text(&text, changes).parse::<Handle>() else { return Ok(()) };
+        let Ok(handle) = damaged_text(&text, changes).parse::<PermitHandle>() else { return Ok(()) };
         let again = handle.to_string();
         if again.parse() == Ok(handle) && again.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(())
@@ -94,8 +94,8 @@ fn a_handle_that_is_understood_says_the_same_again() {
 #[test]
 fn any_text_is_a_handle_or_none() {
     cases(2_000, SEEDS, &texts(), |text| {
-        let _ = text.parse::<Handle>();
-        let _ = (Holder::new(text), Id::new(text), check_prefix(text));
+        let _ = text.parse::<PermitHandle>();
+        let _ = (Holder::new(text), RequestId::new(text), check_prefix(text));
         Ok(())
     });
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use permits::protocol::{
-    Acquire, Adopt, Grant, Holder, Id, Label, LimitChange, Name, Operation, Release, Renew,
+    AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Name, Operation, ReleaseRequest,
+    RenewRequest, RequestId, SessionId,
 };
 use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_slots};
 use proptest::collection::vec;
@@ -165,15 +166,19 @@ fn name() -> Name {
     Name::new("exports").expect("it is valid")
 }
 
-fn id() -> Id {
-    Id::new("session.1").expect("it is plain")
+fn session() -> SessionId {
+    SessionId::new("session").expect("it is plain")
+}
+
+fn id() -> RequestId {
+    RequestId::new("session.1").expect("it is plain")
 }
 
 /// An operation of each kind, with so many requests.
 fn operations(count: usize) -> Vec<Operation> {
     let holder = Holder::new("web-3").expect("it is valid");
     let (request, grant) = (id(), Grant { token: 7, slot: 0 });
-    let acquire = Acquire {
+    let acquire = AcquireRequest {
         holder: holder.clone(),
         request: id(),
         weight: 1,
@@ -181,8 +186,8 @@ fn operations(count: usize) -> Vec<Operation> {
         wait: true,
         label: Label::default(),
     };
-    let release = Release { holder: holder.clone(), request: id() };
-    let renew = Renew {
+    let release = ReleaseRequest { holder: holder.clone(), request: id() };
+    let renew = RenewRequest {
         holder: holder.clone(),
         request: id(),
         weight: 1,
@@ -190,7 +195,7 @@ fn operations(count: usize) -> Vec<Operation> {
         grant: None,
         label: Label::default(),
     };
-    let adopt = Adopt {
+    let adopt = AdoptRequest {
         holder: holder.clone(),
         request: id(),
         weight: 1,
@@ -253,11 +258,11 @@ fn a_sound_reply_is_understood() {
 fn any_message_is_news_or_nonsense() {
     let sound =
         "12 exports\ngranted session.1 7 0 web-3\nrevoked session.2 web-4\tno more\nrefused session.3 web 5";
-    assert_eq!(decode_message(&id(), sound.as_bytes()).expect("it is sound").len(), 3);
+    assert_eq!(decode_message(&session(), sound.as_bytes()).expect("it is sound").len(), 3);
     let strategy = (vec(any::<u8>(), 0..60), "[0-9a-z \n\t.-]{0,60}", changes());
     cases(2_000, SEEDS, &strategy, |(bytes, text, changes)| {
         for payload in [bytes.clone(), text.clone().into_bytes(), damaged(sound.as_bytes(), changes)] {
-            let _ = decode_message(&id(), &payload);
+            let _ = decode_message(&session(), &payload);
         }
         Ok(())
     });

@@ -4,9 +4,10 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use permits::model::{self, Server, State};
+use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    Acquire, Command, Declaration, Holder, Id, Label, LimitChange, Name, Operation, Recovery, Release, Renew,
+    AcquireRequest, Command, Declaration, Holder, Label, LimitChange, Name, Operation, Recovery,
+    ReleaseRequest, RenewRequest, RequestId, SessionId,
 };
 use permits::{Client, ConnectError};
 use proptest::collection::vec;
@@ -20,10 +21,10 @@ use super::run::cases;
 const NOW_US: u64 = 1_790_000_000_000_000;
 
 fn send(state: &mut Option<State>, now_us: u64, operation: Operation) {
-    let server = Server { now_us, run_id: "local", uptime_ms: u64::MAX };
+    let server = ServerClock { now_us, run_id: "local", uptime_ms: u64::MAX };
     let command = Command {
         semaphore: Name::new("exports").expect("it is valid"),
-        session: id("s"),
+        session: SessionId::new("s").expect("it is plain"),
         lease_ms: 15_000,
         recovery: Recovery::Interval,
         declaration: Declaration::Fallback(2),
@@ -32,8 +33,8 @@ fn send(state: &mut Option<State>, now_us: u64, operation: Operation) {
     model::apply(state, &server, &command);
 }
 
-fn id(text: &str) -> Id {
-    Id::new(text).expect("it is plain")
+fn id(text: &str) -> RequestId {
+    RequestId::new(text).expect("it is plain")
 }
 
 fn holder(number: usize) -> Holder {
@@ -41,7 +42,7 @@ fn holder(number: usize) -> Holder {
 }
 
 fn acquire(numbers: std::ops::Range<usize>) -> Operation {
-    let asked = |number| Acquire {
+    let asked = |number| AcquireRequest {
         holder: holder(number),
         request: id("s.1"),
         weight: 1,
@@ -64,13 +65,17 @@ fn sound() -> String {
     send(&mut state, NOW_US, acquire(0..3));
     send(&mut state, NOW_US, set_limit(2));
     send(&mut state, NOW_US, acquire(3..5));
-    send(&mut state, NOW_US, Operation::Release(vec![Release { holder: holder(0), request: id("s.1") }]));
+    send(
+        &mut state,
+        NOW_US,
+        Operation::Release(vec![ReleaseRequest { holder: holder(0), request: id("s.1") }]),
+    );
     serde_json::to_string(&state.expect("it is used")).expect("it can be written")
 }
 
 /// Everything that can be done to a state.
 fn use_all(state: &State) {
-    let renew = |number| Renew {
+    let renew = |number| RenewRequest {
         holder: holder(number),
         request: id("s.1"),
         weight: 1,
@@ -78,7 +83,7 @@ fn use_all(state: &State) {
         grant: None,
         label: Label::default(),
     };
-    let release = |number| Release { holder: holder(number), request: id("s.1") };
+    let release = |number| ReleaseRequest { holder: holder(number), request: id("s.1") };
     let operations = [
         Operation::Renew(Vec::new()),
         acquire(1..7),
@@ -106,7 +111,7 @@ fn any_stored_state_is_sound_or_refused() {
     let text = sound();
     cases(3_000, SEEDS, &changes(), |changes| {
         let Ok(state) = serde_json::from_str::<State>(&damaged_text(&text, changes)) else { return Ok(()) };
-        if state.unsound().is_some() {
+        if state.check_invariants().is_some() {
             return Ok(());
         }
         catch_unwind(AssertUnwindSafe(|| use_all(&state))).map_err(|_| format!("a panic with {state:#?}"))

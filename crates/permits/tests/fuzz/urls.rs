@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use permits::{Client, ConnectError, Invalid};
+use permits::{Client, ConnectError, InvalidInput};
 use proptest::prelude::*;
 
 use super::SEEDS;
@@ -126,6 +126,6 @@ fn a_valid_url_is_not_what_is_refused() {
     for url in
         ["redis://u:p@localhost/0", "redis+cluster://u:p@a:1,b", "memory:", "redis+sentinel://a/service"]
     {
-        assert!(matches!(refused(url), ConnectError::Invalid(Invalid::Lease { .. })), "{url}");
+        assert!(matches!(refused(url), ConnectError::Invalid(InvalidInput::Lease { .. })), "{url}");
     }
 }

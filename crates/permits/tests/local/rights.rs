@@ -175,7 +175,7 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     }
     assert_shared(&path);
     send(OTHER, "as_an_outsider", &path);
-    let examined = permits::blocking::examine(permits::Client::builder(url(&path))).expect("it is valid");
+    let examined = permits::blocking::diagnose(permits::Client::builder(url(&path))).expect("it is valid");
     assert!(examined.is_healthy(), "{examined:?}");
     let shared = examined.findings.iter().filter(|finding| finding.observed.contains("group"));
     assert_eq!(shared.filter(|finding| finding.severity == Severity::Fine).count(), 2, "{examined:?}");

@@ -4,10 +4,10 @@
 //! their own deadline, and date a pushed grant from their last renewal. Judged is what they believe (P2): at
 //! every moment the units of all who think that they hold are within the limit.
 
-use permits::model::{self, Server, State};
+use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    Acquire, Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, Label, Name, News, Operation,
-    Recovery, Release, Renew, Renewed,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label,
+    Name, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, SessionId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -70,7 +70,7 @@ enum Belief {
 #[derive(Debug, Clone)]
 struct Client {
     belief: Belief,
-    request: Id,
+    request: RequestId,
     weight: u32,
     renewed_ms: u64,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Clients<'a> {
 impl Clients<'_> {
     /// Runs a script; an error says at which tick too much was held.
     pub(crate) fn run(script: &Script, recovery: Recovery, seen: &mut Seen) -> Result<(), String> {
-        let request = Id::new("none").expect("it is plain");
+        let request = RequestId::new("none").expect("it is plain");
         let idle = Client { belief: Belief::Idle, request, weight: 1, renewed_ms: 0 };
         let now_ms = 4_102_444_800_000;
         let mut run = Clients {
@@ -145,8 +145,8 @@ impl Clients<'_> {
 
     fn acquire(&mut self, who: usize, weight: u32) {
         self.made += 1;
-        let request = Id::new(&format!("r{}", self.made)).expect("it is plain");
-        let asked = Acquire {
+        let request = RequestId::new(&format!("r{}", self.made)).expect("it is plain");
+        let asked = AcquireRequest {
             holder: holder(who),
             request: request.clone(),
             weight,
@@ -159,9 +159,9 @@ impl Clients<'_> {
         let answers = self.send(who, Operation::Acquire { queue_max: 100, requests: vec![asked] });
         match answers {
             Answers::Acquire(answers) => match answers[0] {
-                Acquired::Granted(grant) => self.holds(who, grant),
-                Acquired::Waiting { .. } => {}
-                Acquired::Refused(_) => self.clients[who].belief = Belief::Idle,
+                AcquireOutcome::Granted(grant) => self.holds(who, grant),
+                AcquireOutcome::Waiting { .. } => {}
+                AcquireOutcome::Refused(_) => self.clients[who].belief = Belief::Idle,
             },
             other => panic!("{other:?}"),
         }
@@ -170,13 +170,13 @@ impl Clients<'_> {
     fn release(&mut self, who: usize) {
         let request = self.clients[who].request.clone();
         self.clients[who].belief = Belief::Idle;
-        self.send(who, Operation::Release(vec![Release { holder: holder(who), request }]));
+        self.send(who, Operation::Release(vec![ReleaseRequest { holder: holder(who), request }]));
     }
 
     fn renew(&mut self, who: usize) {
         let Client { belief, request, weight, .. } = self.clients[who].clone();
         let grant = if let Belief::Holds { grant, .. } = belief { Some(grant) } else { None };
-        let renewal = Renew {
+        let renewal = RenewRequest {
             holder: holder(who),
             request,
             weight,
@@ -188,14 +188,14 @@ impl Clients<'_> {
         let Answers::Renew(answers) = self.send(who, Operation::Renew(vec![renewal])) else { unreachable!() };
         match (&answers[0], grant) {
             // Its renewal is still due.
-            (Renewed::Again, _) => return,
-            (Renewed::Lost | Renewed::ExceedsLimit, _) => self.clients[who].belief = Belief::Idle,
-            (Renewed::Held, Some(grant)) => {
+            (RenewOutcome::RetryLater, _) => return,
+            (RenewOutcome::Lost | RenewOutcome::ExceedsLimit, _) => self.clients[who].belief = Belief::Idle,
+            (RenewOutcome::Held, Some(grant)) => {
                 self.seen.reclaimed += u64::from(!known);
                 self.clients[who].renewed_ms = self.now_ms;
                 self.holds(who, grant);
             }
-            (Renewed::Granted(grant), _) => {
+            (RenewOutcome::Granted(grant), _) => {
                 self.clients[who].renewed_ms = self.now_ms;
                 self.holds(who, *grant);
             }
@@ -213,18 +213,18 @@ impl Clients<'_> {
     fn send(&mut self, who: usize, operation: Operation) -> Answers {
         let command = Command {
             semaphore: Name::new("exports").expect("it is valid"),
-            session: Id::new(&format!("s{who}")).expect("it is plain"),
+            session: SessionId::new(&format!("s{who}")).expect("it is plain"),
             lease_ms: LEASE_MS,
             recovery: self.recovery,
             declaration: Declaration::Fallback(self.limit),
             operation,
         };
         let uptime_ms = self.now_ms - self.up_at_ms;
-        let server = Server { now_us: self.now_ms * 1000, run_id: &self.run_id, uptime_ms };
+        let server = ServerClock { now_us: self.now_ms * 1000, run_id: &self.run_id, uptime_ms };
         let (reply, events) = model::apply(&mut self.state, &server, &command);
-        for Event { holder, request, news, .. } in events {
+        for Event { holder, request, kind: news, .. } in events {
             let told = (0..CLIENTS).find(|who| self::holder(*who) == holder).expect("it is a client's");
-            if let (News::Granted(grant), true) = (news, self.clients[told].request == request) {
+            if let (EventKind::Granted(grant), true) = (news, self.clients[told].request == request) {
                 self.seen.granted_after_restart += u64::from(uptime_ms < LEASE_MS);
                 self.holds(told, grant);
             }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
-    Acquired, Answers, Command, Declaration, Event, Id, LimitChanged, News, Operation, Refusal, Released,
-    Renewed, Reply,
+    AcquireOutcome, Answers, Command, Declaration, Event, EventKind, LimitOutcome, Operation, Refusal,
+    ReleaseOutcome, RenewOutcome, Reply, RequestId,
 };
 
 /// How often each thing happened.
@@ -90,10 +90,10 @@ impl Coverage {
         self.add(damaged(before) == Some(Damage::OtherLost), "keys lost, not the state");
         self.add(damaged(before) == Some(Damage::StateLost), "keys lost, the state too");
         for event in events {
-            self.count(match event.news {
-                News::Granted(_) => "news: granted",
-                News::Revoked(_) => "news: revoked",
-                News::Refused => "news: refused",
+            self.count(match event.kind {
+                EventKind::Granted(_) => "news: granted",
+                EventKind::Revoked(_) => "news: revoked",
+                EventKind::Refused => "news: refused",
             });
         }
         self.add(events.len() > 300, "hundreds granted at once");
@@ -121,26 +121,26 @@ impl Coverage {
                         .and_then(|state| state.entries.get(&request.holder))
                         .is_some_and(|entry| entry.request == request.request);
                     self.count(match (answer, known) {
-                        (Acquired::Granted(_), false) => "acquire: granted",
-                        (Acquired::Waiting { .. }, false) => "acquire: waiting",
-                        (Acquired::Granted(_), true) => "acquire: known, granted",
-                        (Acquired::Waiting { .. }, true) => "acquire: known, waiting",
-                        (Acquired::Refused(Refusal::NoPermits), _) => "acquire: no_permits",
-                        (Acquired::Refused(Refusal::Recovering), _) => "acquire: recovering",
-                        (Acquired::Refused(Refusal::ExceedsLimit), _) => "acquire: exceeds_limit",
-                        (Acquired::Refused(Refusal::AlreadyHeld), _) => "acquire: already_held",
-                        (Acquired::Refused(Refusal::QueueFull), _) => "acquire: queue_full",
-                        (Acquired::Refused(Refusal::NoLimit), _) => "acquire: no_limit",
-                        (Acquired::Refused(Refusal::LimitMismatch), _) => "acquire: limit_mismatch",
+                        (AcquireOutcome::Granted(_), false) => "acquire: granted",
+                        (AcquireOutcome::Waiting { .. }, false) => "acquire: waiting",
+                        (AcquireOutcome::Granted(_), true) => "acquire: known, granted",
+                        (AcquireOutcome::Waiting { .. }, true) => "acquire: known, waiting",
+                        (AcquireOutcome::Refused(Refusal::NoPermits), _) => "acquire: no_permits",
+                        (AcquireOutcome::Refused(Refusal::Recovering), _) => "acquire: recovering",
+                        (AcquireOutcome::Refused(Refusal::ExceedsLimit), _) => "acquire: exceeds_limit",
+                        (AcquireOutcome::Refused(Refusal::AlreadyHeld), _) => "acquire: already_held",
+                        (AcquireOutcome::Refused(Refusal::QueueFull), _) => "acquire: queue_full",
+                        (AcquireOutcome::Refused(Refusal::NoLimit), _) => "acquire: no_limit",
+                        (AcquireOutcome::Refused(Refusal::LimitMismatch), _) => "acquire: limit_mismatch",
                     });
                 }
             }
             (_, Answers::Release(answers)) => {
                 for answer in answers {
                     self.count(match answer {
-                        Released::Held => "release: held",
-                        Released::Waiting => "release: waiting",
-                        Released::Unknown => "release: unknown",
+                        ReleaseOutcome::Held => "release: held",
+                        ReleaseOutcome::Waiting => "release: waiting",
+                        ReleaseOutcome::Unknown => "release: unknown",
                     });
                 }
             }
@@ -153,39 +153,39 @@ impl Coverage {
                 self.count("revoke: done before");
             }
             (_, Answers::Revoke(was)) => self.count(match was {
-                Released::Held => "revoke: held",
-                Released::Waiting => "revoke: waiting",
-                Released::Unknown => "revoke: unknown",
+                ReleaseOutcome::Held => "revoke: held",
+                ReleaseOutcome::Waiting => "revoke: waiting",
+                ReleaseOutcome::Unknown => "revoke: unknown",
             }),
             (_, Answers::Inspect(_)) => self.count("inspect"),
             (operation, answers) => panic!("{answers:?} is no answer to {operation:?}"),
         }
     }
 
-    fn note_change(&mut self, before: Option<&State>, command: &Command, changed: LimitChanged) {
+    fn note_change(&mut self, before: Option<&State>, command: &Command, changed: LimitOutcome) {
         let Operation::SetLimit { request, .. } = &command.operation else { return };
         self.count(match changed {
-            LimitChanged::Done { .. } if is_made(before, request) => "set_limit: done before",
-            LimitChanged::Done { .. } => "set_limit: done",
-            LimitChanged::OtherVersion => "set_limit: another version",
-            LimitChanged::NoLimit => "set_limit: no limit",
-            LimitChanged::OutOfRange => "set_limit: out of range",
+            LimitOutcome::Done { .. } if is_made(before, request) => "set_limit: done before",
+            LimitOutcome::Done { .. } => "set_limit: done",
+            LimitOutcome::OtherVersion => "set_limit: another version",
+            LimitOutcome::NoLimit => "set_limit: no limit",
+            LimitOutcome::OutOfRange => "set_limit: out of range",
         });
     }
 
-    fn note_renewals(&mut self, before: Option<&State>, command: &Command, answers: &[Renewed]) {
+    fn note_renewals(&mut self, before: Option<&State>, command: &Command, answers: &[RenewOutcome]) {
         let Operation::Renew(renewals) = &command.operation else { return };
         for (renewal, answer) in renewals.iter().zip(answers) {
             let entry = before.and_then(|state| state.entries.get(&renewal.holder));
             self.count(match answer {
-                Renewed::Held => "renew: held",
-                Renewed::Granted(_) => "renew: granted",
-                Renewed::Waiting { .. } => "renew: waiting",
-                Renewed::Lost => "renew: lost",
-                Renewed::Again => "renew: again",
-                Renewed::ExceedsLimit => "renew: exceeds_limit",
+                RenewOutcome::Held => "renew: held",
+                RenewOutcome::Granted(_) => "renew: granted",
+                RenewOutcome::Waiting { .. } => "renew: waiting",
+                RenewOutcome::Lost => "renew: lost",
+                RenewOutcome::RetryLater => "renew: again",
+                RenewOutcome::ExceedsLimit => "renew: exceeds_limit",
             });
-            let held = *answer == Renewed::Held;
+            let held = *answer == RenewOutcome::Held;
             self.add(held && entry.is_none(), "renew: reclaimed");
             let waited = entry.is_some_and(|entry| entry.deadline < 0);
             self.add(held && waited, "renew: reclaimed, place in line forgotten");
@@ -232,7 +232,7 @@ impl Coverage {
 }
 
 /// Whether a change was made before.
-fn is_made(before: Option<&State>, request: &Id) -> bool {
+fn is_made(before: Option<&State>, request: &RequestId) -> bool {
     before.is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
 }
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use permits::model::{Change, ChangeAnswer, Entry, Place, State};
-use permits::protocol::{Grant, Holder, Id, Label, LimitChanged, Released};
+use permits::model::{Change, ChangeAnswer, Entry, EntryState, State};
+use permits::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
 use permits_testkit::{Connection, Resp};
 
 use super::packed;
@@ -127,18 +127,18 @@ fn decode_entries(
         let label = parts.pop().unwrap_or_default();
         let (request, session, weight, lease, place) = match (&parts[..], tickets.get(name)) {
             (&[request, session, weight, lease], Some(ticket)) => {
-                (request, session, weight, lease, Place::Waiting(number(ticket)?))
+                (request, session, weight, lease, EntryState::Waiting(number(ticket)?))
             }
             (&[request, session, weight, lease, token, slot], None) => {
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
-                (request, session, weight, lease, Place::Holding(grant))
+                (request, session, weight, lease, EntryState::Holding(grant))
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
         let deadline = deadlines.get(name).ok_or_else(|| format!("the entry {name:?} without a lease"))?;
         let entry = Entry {
             request: id(request)?,
-            session: id(session)?,
+            session: SessionId::new(session).map_err(|error| format!("{session:?}: {error}"))?,
             label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
             weight: number(weight)?,
             lease_ms: number(lease)?,
@@ -156,11 +156,11 @@ fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
         let words: Vec<&str> = line.split(' ').collect();
         let &[request, one, other] = &words[..] else { return Err(format!("the change {line:?}")) };
         let answer = match one {
-            "held" => ChangeAnswer::Revoked(Released::Held),
-            "waiting" => ChangeAnswer::Revoked(Released::Waiting),
+            "held" => ChangeAnswer::Revoked(ReleaseOutcome::Held),
+            "waiting" => ChangeAnswer::Revoked(ReleaseOutcome::Waiting),
             limit => {
                 let (limit, version) = (number(limit)?, number(other)?);
-                ChangeAnswer::Limit(LimitChanged::Done { limit, version })
+                ChangeAnswer::Limit(LimitOutcome::Done { limit, version })
             }
         };
         Ok(Change { request: id(request)?, answer })
@@ -216,6 +216,6 @@ fn holder(text: &str) -> Result<Holder, String> {
     Holder::new(text).map_err(|error| format!("{text:?}: {error}"))
 }
 
-fn id(text: &str) -> Result<Id, String> {
-    Id::new(text).map_err(|error| format!("{text:?}: {error}"))
+fn id(text: &str) -> Result<RequestId, String> {
+    RequestId::new(text).map_err(|error| format!("{text:?}: {error}"))
 }

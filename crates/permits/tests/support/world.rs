@@ -4,10 +4,10 @@
 //! Clients remember what they were told, and no more: who lost a reply retries, who lost a message renews
 //! without a grant, and after the server forgot everything they renew with the tokens they have.
 
-use permits::model::{Server, State};
+use permits::model::{ServerClock, State};
 use permits::protocol::{
-    Acquire, Acquired, Adopt, Answers, Command, Event, Grant, Holder, Id, Label, MAX_BATCH, Name, News,
-    Operation, Release, Renew, Renewed, Reply,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Event, EventKind, Grant, Holder, Label,
+    MAX_BATCH, Name, Operation, ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, SessionId,
 };
 
 use super::steps::{
@@ -25,7 +25,7 @@ const REMEMBERED: usize = 3_000;
 struct Known {
     session: usize,
     holder: Holder,
-    request: Id,
+    request: RequestId,
     weight: u32,
     lease_ms: u64,
     grant: Option<Grant>,
@@ -42,7 +42,7 @@ pub(crate) struct World {
     known: Vec<Known>,
     ended: Vec<Known>,
     /// The requests of changes by operators: of limits, and of revocations.
-    changes: [Vec<Id>; 2],
+    changes: [Vec<RequestId>; 2],
 }
 
 impl World {
@@ -60,16 +60,16 @@ impl World {
         }
     }
 
-    pub(crate) fn session_id(session: usize) -> Id {
-        Id::new(&format!("s{session}")).expect("it is plain")
+    pub(crate) fn session_id(session: usize) -> SessionId {
+        SessionId::new(&format!("s{session}")).expect("it is plain")
     }
 
     pub(crate) fn uptime_ms(&self) -> u64 {
         self.now_us.saturating_sub(self.booted_us) / 1000
     }
 
-    pub(crate) fn server(&self) -> Server<'_> {
-        Server { now_us: self.now_us, run_id: &self.run_id, uptime_ms: self.uptime_ms() }
+    pub(crate) fn server(&self) -> ServerClock<'_> {
+        ServerClock { now_us: self.now_us, run_id: &self.run_id, uptime_ms: self.uptime_ms() }
     }
 
     /// Lets the time of `step` pass and its fault happen; the model's state goes with it.
@@ -156,14 +156,16 @@ impl World {
             Action::Release(namings) => {
                 let releases = namings.iter().map(|naming| {
                     let Known { holder, request, .. } = self.named(naming);
-                    Release { holder, request }
+                    ReleaseRequest { holder, request }
                 });
                 Operation::Release(releases.collect())
             }
             Action::ReleaseMany { every, max } => {
                 let known = self.known.iter().step_by(*every).take((*max).min(MAX_BATCH));
-                let releases = known
-                    .map(|known| Release { holder: known.holder.clone(), request: known.request.clone() });
+                let releases = known.map(|known| ReleaseRequest {
+                    holder: known.holder.clone(),
+                    request: known.request.clone(),
+                });
                 Operation::Release(releases.collect())
             }
             Action::Renew(renewals) => {
@@ -175,10 +177,11 @@ impl World {
                 Operation::Renew(own.take(MAX_BATCH).map(renew).collect())
             }
             Action::Adopt(naming, claiming) => {
-                let Renew { holder, request, weight, lease_ms, grant, .. } = self.renewal(naming, claiming);
+                let RenewRequest { holder, request, weight, lease_ms, grant, .. } =
+                    self.renewal(naming, claiming);
                 let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
                 let new_request = self.fresh();
-                Operation::Adopt(Adopt { holder, request, weight, lease_ms, grant, new_request })
+                Operation::Adopt(AdoptRequest { holder, request, weight, lease_ms, grant, new_request })
             }
             Action::SetLimit { change, version, again } => {
                 let right = state.map_or(0, |state| state.limit_version);
@@ -200,7 +203,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, ask: &Ask, session: usize, limit: u32) -> Acquire {
+    fn ask(&mut self, ask: &Ask, session: usize, limit: u32) -> AcquireRequest {
         match *ask {
             Ask::New { holder, weight, lease_ms, wait } => {
                 let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
@@ -208,13 +211,20 @@ impl World {
             }
             Ask::Again { pick, wait } => {
                 let Known { holder, request, weight, lease_ms, .. } = self.named(&Naming::Known(pick));
-                Acquire { holder, request, weight, lease_ms, wait, label: label(0) }
+                AcquireRequest { holder, request, weight, lease_ms, wait, label: label(0) }
             }
         }
     }
 
     /// A new request, remembered before it is sent: its reply may be lost.
-    fn acquire(&mut self, session: usize, holder: &str, weight: u32, lease_ms: u64, wait: bool) -> Acquire {
+    fn acquire(
+        &mut self,
+        session: usize,
+        holder: &str,
+        weight: u32,
+        lease_ms: u64,
+        wait: bool,
+    ) -> AcquireRequest {
         let holder = Holder::new(holder).expect("holders are valid");
         let request = self.fresh();
         let label = label(self.made);
@@ -222,16 +232,16 @@ impl World {
             let (holder, request) = (holder.clone(), request.clone());
             self.known.push(Known { session, holder, request, weight, lease_ms, grant: None });
         }
-        Acquire { holder, request, weight, lease_ms, wait, label }
+        AcquireRequest { holder, request, weight, lease_ms, wait, label }
     }
 
-    fn fresh(&mut self) -> Id {
+    fn fresh(&mut self) -> RequestId {
         self.made += 1;
-        Id::new(&format!("r.{}_x-", self.made)).expect("it is plain")
+        RequestId::new(&format!("r.{}_x-", self.made)).expect("it is plain")
     }
 
     /// The request of a change by an operator: a new one, or that of an earlier change.
-    fn change(&mut self, kind: usize, again: bool) -> Id {
+    fn change(&mut self, kind: usize, again: bool) -> RequestId {
         if !again || self.changes[kind].is_empty() {
             let request = self.fresh();
             self.changes[kind].push(request);
@@ -262,7 +272,7 @@ impl World {
         })
     }
 
-    fn renewal(&mut self, naming: &Naming, claiming: &Claiming) -> Renew {
+    fn renewal(&mut self, naming: &Naming, claiming: &Claiming) -> RenewRequest {
         let mut renewal = renew(&self.named(naming));
         let invented = Grant { token: self.now_us, slot: 0 };
         let grant = renewal.grant.unwrap_or(invented);
@@ -285,10 +295,10 @@ impl World {
             self.learn_reply(step.session, command, reply);
         }
         if step.hears == Hears::All {
-            for Event { holder, request, news, .. } in events {
+            for Event { holder, request, kind: news, .. } in events {
                 match news {
-                    News::Granted(grant) => self.holds(holder, request, *grant),
-                    News::Revoked(_) | News::Refused => self.end(holder, request),
+                    EventKind::Granted(grant) => self.holds(holder, request, *grant),
+                    EventKind::Revoked(_) | EventKind::Refused => self.end(holder, request),
                 }
             }
         }
@@ -299,9 +309,11 @@ impl World {
             (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
                 for (request, answer) in requests.iter().zip(answers) {
                     match answer {
-                        Acquired::Granted(grant) => self.holds(&request.holder, &request.request, *grant),
-                        Acquired::Waiting { .. } => {}
-                        Acquired::Refused(_) => self.end(&request.holder, &request.request),
+                        AcquireOutcome::Granted(grant) => {
+                            self.holds(&request.holder, &request.request, *grant)
+                        }
+                        AcquireOutcome::Waiting { .. } => {}
+                        AcquireOutcome::Refused(_) => self.end(&request.holder, &request.request),
                     }
                 }
             }
@@ -316,7 +328,7 @@ impl World {
                 }
             }
             (Operation::Adopt(adopt), Answers::Adopt(true)) => {
-                let Adopt { holder, request, weight, lease_ms, grant, new_request } = adopt.clone();
+                let AdoptRequest { holder, request, weight, lease_ms, grant, new_request } = adopt.clone();
                 self.end(&holder, &request);
                 let grant = Some(grant);
                 self.known.push(Known { session, holder, request: new_request, weight, lease_ms, grant });
@@ -325,13 +337,13 @@ impl World {
         }
     }
 
-    fn learn_renewed(&mut self, session: usize, renewal: &Renew, answer: &Renewed) {
-        let Renew { holder, request, weight, lease_ms, grant, .. } = renewal.clone();
+    fn learn_renewed(&mut self, session: usize, renewal: &RenewRequest, answer: &RenewOutcome) {
+        let RenewRequest { holder, request, weight, lease_ms, grant, .. } = renewal.clone();
         match answer {
-            Renewed::Lost | Renewed::ExceedsLimit => self.end(&holder, &request),
-            Renewed::Again => {}
-            Renewed::Held | Renewed::Granted(_) | Renewed::Waiting { .. } => {
-                let grant = if let Renewed::Granted(grant) = answer { Some(*grant) } else { grant };
+            RenewOutcome::Lost | RenewOutcome::ExceedsLimit => self.end(&holder, &request),
+            RenewOutcome::RetryLater => {}
+            RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. } => {
+                let grant = if let RenewOutcome::Granted(grant) = answer { Some(*grant) } else { grant };
                 let renewed = Known { session, holder, request, weight, lease_ms, grant };
                 match self.known.iter_mut().find(|known| known.request == renewed.request) {
                     Some(known) => *known = renewed,
@@ -341,14 +353,14 @@ impl World {
         }
     }
 
-    fn holds(&mut self, holder: &Holder, request: &Id, grant: Grant) {
+    fn holds(&mut self, holder: &Holder, request: &RequestId, grant: Grant) {
         let known = self.known.iter_mut().find(|known| known.holder == *holder && known.request == *request);
         if let Some(known) = known {
             known.grant = Some(grant);
         }
     }
 
-    fn end(&mut self, holder: &Holder, request: &Id) {
+    fn end(&mut self, holder: &Holder, request: &RequestId) {
         let at = self.known.iter().position(|known| known.holder == *holder && known.request == *request);
         if let Some(at) = at {
             let known = self.known.remove(at);
@@ -360,9 +372,9 @@ impl World {
     }
 }
 
-fn renew(known: &Known) -> Renew {
+fn renew(known: &Known) -> RenewRequest {
     let Known { holder, request, weight, lease_ms, grant, .. } = known.clone();
-    Renew { holder, request, weight, lease_ms, grant, label: label(1) }
+    RenewRequest { holder, request, weight, lease_ms, grant, label: label(1) }
 }
 
 /// A label, or none.

@@ -44,7 +44,7 @@ fn run_until(world: &mut World, end: Moment) -> Duration {
 fn look() -> Command {
     Command {
         semaphore: Name::new("simulated").expect("valid"),
-        session: Id::new("look").expect("valid"),
+        session: SessionId::new("look").expect("valid"),
         lease_ms: 0,
         recovery: Recovery::Off,
         declaration: Declaration::Stored,

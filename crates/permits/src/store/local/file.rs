@@ -23,8 +23,8 @@ use super::tables::{
     restart, store, stored, sweep, tick,
 };
 use crate::clock::Moment;
-use crate::model::{self, Server, State};
-use crate::protocol::{Command, Event, Id, Invalid, Name, Operation, Reply};
+use crate::model::{self, ServerClock, State};
+use crate::protocol::{Command, Event, InvalidInput, Name, Operation, Reply, SessionId};
 use crate::store::StoreError;
 
 /// How long to wait for other processes while opening.
@@ -222,7 +222,7 @@ impl Database {
     pub(super) fn execute(
         &mut self,
         command: &Command,
-        session: &Id,
+        session: &SessionId,
         deadline: Moment,
     ) -> Result<(Reply, Vec<Event>), StoreError> {
         busy::until(deadline);
@@ -253,7 +253,7 @@ impl Database {
         set.map_err(|error| failure(self.place.named(), &error))
     }
 
-    fn write(&mut self, command: &Command, session: &Id) -> Result<(Reply, Vec<Event>), StoreError> {
+    fn write(&mut self, command: &Command, session: &SessionId) -> Result<(Reply, Vec<Event>), StoreError> {
         let failed = |error| failure(self.place.named(), &error);
         let (path, prefix, name) = (self.place.named(), self.prefix.as_str(), command.semaphore.as_str());
         let transaction = begin_writing(&mut self.connection).map_err(failed)?;
@@ -268,7 +268,7 @@ impl Database {
         let mut state = stored.as_deref().map(|text| read_state(path, name, text)).transpose()?;
         let now = u64::try_from(now_us).unwrap_or_default();
         // Nothing is lost while the machine is up, so there is nothing to recover from.
-        let server = Server { now_us: now, run_id: "local", uptime_ms: u64::MAX };
+        let server = ServerClock { now_us: now, run_id: "local", uptime_ms: u64::MAX };
         let (reply, events) = model::apply(&mut state, &server, command);
         match &state {
             Some(state) => store(&transaction, prefix, name, state).map_err(failed)?,
@@ -316,7 +316,7 @@ impl Database {
             .map_err(failed)?;
         let names = select.query_map((&self.prefix, now_ms), |row| row.get(0)).map_err(failed)?;
         let names: Vec<String> = names.collect::<Result<_, _>>().map_err(failed)?;
-        let damaged = |invalid: Invalid| damaged(self.place.named(), invalid);
+        let damaged = |invalid: InvalidInput| damaged(self.place.named(), invalid);
         names.iter().map(|name| Name::new(name).map_err(damaged)).collect()
     }
 
@@ -330,7 +330,7 @@ impl Database {
 
     /// What other processes have left for `session` since the last time. It is deleted with its next command:
     /// so whoever is granted something hears of it without waiting for anybody who writes.
-    pub(super) fn news(&mut self, session: &Id) -> Result<Vec<Event>, StoreError> {
+    pub(super) fn news(&mut self, session: &SessionId) -> Result<Vec<Event>, StoreError> {
         let failed = |error| failure(self.place.named(), &error);
         let mut select = self
             .connection
@@ -347,7 +347,7 @@ impl Database {
     }
 
     /// How many stand in this line before the first of `session`'s.
-    pub(super) fn position(&self, semaphore: &Name, session: &Id) -> Result<Option<u64>, StoreError> {
+    pub(super) fn position(&self, semaphore: &Name, session: &SessionId) -> Result<Option<u64>, StoreError> {
         let stored = stored(&self.connection, &self.prefix, semaphore.as_str())
             .map_err(|error| failure(self.place.named(), &error))?;
         let Some(text) = stored else { return Ok(None) };
@@ -480,7 +480,7 @@ fn limit_log(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
 fn read_state(path: &Path, name: &str, text: &str) -> Result<State, StoreError> {
     let state: State =
         serde_json::from_str(text).map_err(|error| damaged(path, format!("semaphore {name:?}: {error}")))?;
-    match state.unsound() {
+    match state.check_invariants() {
         Some(reason) => Err(damaged(path, format!("semaphore {name:?}: {reason}"))),
         None => Ok(state),
     }
@@ -514,7 +514,7 @@ mod tests {
         let path = directory.path().join("semaphores.db");
         let mut first = open(&path);
         // Locked from the first use on.
-        first.news(&Id::new("s").expect("valid")).expect("it is open");
+        first.news(&SessionId::new("s").expect("valid")).expect("it is open");
         let before = locks(&path);
         assert!(before > 0, "an open file is locked");
         Place::of(&path).expect("it is there").prepare(fill).ok().expect("it is ours");

@@ -57,9 +57,9 @@ use self::file::{Database, OPENING};
 use self::forks::Open;
 pub(crate) use self::place::parse;
 use self::watch::Watch;
-use super::{Executing, Listing, Opening, Signal, Signals, Store, StoreError};
+use super::{Executing, Listing, Store, StoreError, StoreEvent, StoreEvents, StoreOptions};
 use crate::clock::Moment;
-use crate::protocol::{Command, Id, Name, Reply};
+use crate::protocol::{Command, Name, Reply, RequestId, SessionId};
 
 /// How long sessions that hold nothing stay away from a new file: longer than the holders of a deleted one take to
 /// notice. Otherwise they would find it free.
@@ -83,7 +83,7 @@ pub(crate) struct LocalStore {
 enum Request {
     Execute { command: Command, deadline: Moment, answer: Answer<Reply> },
     List { deadline: Moment, answer: Answer<Vec<Name>> },
-    Forget { semaphore: Name, request: Id },
+    Forget { semaphore: Name, request: RequestId },
 }
 
 impl Request {
@@ -99,14 +99,14 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl LocalStore {
     /// Opens the file, making it if there is none.
-    pub(crate) fn open(path: &std::path::Path, opening: Opening) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &std::path::Path, opening: StoreOptions) -> Result<Self, StoreError> {
         let open = Open::here()?;
         let database = Database::open(path, &opening.prefix, Moment::now() + OPENING)?;
         let (requests, incoming) = mpsc::channel();
         // A new channel has room, and if the session is gone nobody minds.
-        let _ = opening.signals.try_send(Signal::Up);
+        let _ = opening.events.try_send(StoreEvent::Up);
         let clerk =
-            Clerk { database, session: opening.session, signals: opening.signals, watch: Watch::default() };
+            Clerk { database, session: opening.session, signals: opening.events, watch: Watch::default() };
         // Waiting for a lock blocks, and must not hold up the session's own thread.
         let (ending, ended) = mpsc::channel();
         std::thread::Builder::new()
@@ -137,45 +137,45 @@ impl Drop for LocalStore {
 }
 
 impl Store for LocalStore {
-    fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
+    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a> {
         let (answer, receiver) = oneshot::channel();
-        let (command, deadline) = (command.clone(), deadline(patience));
+        let (command, deadline) = (command.clone(), deadline(timeout));
         self.send(Request::Execute { command, deadline, answer });
-        Box::pin(answered(receiver, patience))
+        Box::pin(answered(receiver, timeout))
     }
 
-    fn list(&self, patience: Duration) -> Listing<'_> {
+    fn list(&self, timeout: Duration) -> Listing<'_> {
         let (answer, receiver) = oneshot::channel();
-        self.send(Request::List { deadline: deadline(patience), answer });
-        Box::pin(answered(receiver, patience))
+        self.send(Request::List { deadline: deadline(timeout), answer });
+        Box::pin(answered(receiver, timeout))
     }
 
-    fn forget(&self, semaphore: &Name, request: &Id) {
+    fn forget(&self, semaphore: &Name, request: &RequestId) {
         self.send(Request::Forget { semaphore: semaphore.clone(), request: request.clone() });
     }
 }
 
 /// Until when to wait for other processes, so that there is time to say that it was in vain.
-fn deadline(patience: Duration) -> Moment {
-    Moment::now() + patience * 7 / 8
+fn deadline(timeout: Duration) -> Moment {
+    Moment::now() + timeout * 7 / 8
 }
 
 async fn answered<T>(
     receiver: oneshot::Receiver<Result<T, StoreError>>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<T, StoreError> {
-    match tokio::time::timeout(patience, receiver).await {
+    match tokio::time::timeout(timeout, receiver).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(StoreError::NoAnswer { reason: "its thread has ended".into() }),
-        Err(_) => Err(StoreError::NoAnswer { reason: format!("no answer within {patience:?}") }),
+        Err(_) => Err(StoreError::NoAnswer { reason: format!("no answer within {timeout:?}") }),
     }
 }
 
 /// The thread that works with the file.
 struct Clerk {
     database: Database,
-    session: Id,
-    signals: Signals,
+    session: SessionId,
+    signals: StoreEvents,
     watch: Watch,
 }
 
@@ -198,9 +198,9 @@ impl Clerk {
                 // Another file: it may know nothing of us.
                 self.let_holders_go_first();
                 version = None;
-                self.signal(Signal::Up);
+                self.signal(StoreEvent::Up);
             }
-            // Whoever asked may have run out of patience.
+            // Whoever asked may have run out of timeout.
             match request {
                 Ok(Request::Execute { command, deadline, answer }) => {
                     let result = followed.and_then(|_| self.execute(&command, deadline));
@@ -236,7 +236,7 @@ impl Clerk {
         self.watch.note(command, &reply.answers);
         for event in own_events {
             self.watch.hear(&event);
-            self.signal(Signal::Event(event));
+            self.signal(StoreEvent::Event(event));
         }
         Ok(reply)
     }
@@ -246,14 +246,14 @@ impl Clerk {
         busy::until(Moment::now());
         for event in self.database.news(&self.session)? {
             self.watch.hear(&event);
-            self.signal(Signal::Event(event));
+            self.signal(StoreEvent::Event(event));
         }
         let (database, session) = (&self.database, &self.session);
         self.watch.move_up(|semaphore| database.position(semaphore, session).ok().flatten());
         Ok(())
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: StoreEvent) {
         // The session has ended: so does this thread, soon.
         let _ = self.signals.blocking_send(signal);
     }

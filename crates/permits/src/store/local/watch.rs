@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::protocol::{Acquired, Answers, Command, Event, Id, Name, News, Operation, Renewed};
+use crate::protocol::{
+    AcquireOutcome, Answers, Command, Event, EventKind, Name, Operation, RenewOutcome, RequestId,
+};
 
 /// How often the first in line looks.
 const FIRST_EVERY: Duration = Duration::from_millis(2);
@@ -19,7 +21,7 @@ const LAST_EVERY: Duration = Duration::from_millis(20);
 /// How often the first in line looks when nothing has happened for a while; and how much longer that while is than
 /// the time between two looks. Who has waited for a second does not mind a 256th of it.
 const PATIENT_EVERY: Duration = Duration::from_millis(5);
-const PATIENCE: u32 = 256;
+const IDLE_DIVISOR: u32 = 256;
 
 /// How often a holder looks: a revocation is the only news then, or that the file was deleted.
 const HOLDER_EVERY: Duration = Duration::from_millis(100);
@@ -27,7 +29,7 @@ const HOLDER_EVERY: Duration = Duration::from_millis(100);
 /// The requests of a session that hold or wait, and where it stands in each line.
 #[derive(Default)]
 pub(super) struct Watch {
-    standing: HashMap<Id, Standing>,
+    standing: HashMap<RequestId, Standing>,
     lines: HashMap<Name, Line>,
 }
 
@@ -53,7 +55,7 @@ impl Watch {
             Some(position) => {
                 let factor = u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1);
                 let by_position = FIRST_EVERY.saturating_mul(factor).min(LAST_EVERY);
-                Some(by_position.max((quiet / PATIENCE).min(PATIENT_EVERY)))
+                Some(by_position.max((quiet / IDLE_DIVISOR).min(PATIENT_EVERY)))
             }
             None if self.standing.is_empty() => None,
             None => Some(HOLDER_EVERY),
@@ -74,9 +76,9 @@ impl Watch {
 
     /// Notes what the news say.
     pub(super) fn hear(&mut self, event: &Event) {
-        let standing = match event.news {
-            News::Granted(_) => Some(Standing::Holds),
-            News::Revoked(_) | News::Refused => None,
+        let standing = match event.kind {
+            EventKind::Granted(_) => Some(Standing::Holds),
+            EventKind::Revoked(_) | EventKind::Refused => None,
         };
         self.set(&event.semaphore, &event.request, standing);
     }
@@ -88,12 +90,12 @@ impl Watch {
             (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
                 for (request, acquired) in requests.iter().zip(answers) {
                     let standing = match acquired {
-                        Acquired::Granted(_) => Some(Standing::Holds),
-                        Acquired::Waiting { .. } => Some(Standing::Waits),
-                        Acquired::Refused(_) => None,
+                        AcquireOutcome::Granted(_) => Some(Standing::Holds),
+                        AcquireOutcome::Waiting { .. } => Some(Standing::Waits),
+                        AcquireOutcome::Refused(_) => None,
                     };
                     self.set(semaphore, &request.request, standing);
-                    if let Acquired::Waiting { position } = acquired {
+                    if let AcquireOutcome::Waiting { position } = acquired {
                         self.stand(semaphore, *position);
                     }
                 }
@@ -101,12 +103,12 @@ impl Watch {
             (Operation::Renew(requests), Answers::Renew(answers)) => {
                 for (renew, renewed) in requests.iter().zip(answers) {
                     let standing = match renewed {
-                        Renewed::Held | Renewed::Granted(_) => Some(Standing::Holds),
-                        Renewed::Waiting { .. } => Some(Standing::Waits),
-                        Renewed::Lost | Renewed::Again | Renewed::ExceedsLimit => None,
+                        RenewOutcome::Held | RenewOutcome::Granted(_) => Some(Standing::Holds),
+                        RenewOutcome::Waiting { .. } => Some(Standing::Waits),
+                        RenewOutcome::Lost | RenewOutcome::RetryLater | RenewOutcome::ExceedsLimit => None,
                     };
                     self.set(semaphore, &renew.request, standing);
-                    if let Renewed::Waiting { position } = renewed {
+                    if let RenewOutcome::Waiting { position } = renewed {
                         self.stand(semaphore, *position);
                     }
                 }
@@ -124,11 +126,11 @@ impl Watch {
     }
 
     /// Forgets a request that the session has handed over.
-    pub(super) fn forget(&mut self, semaphore: &Name, request: &Id) {
+    pub(super) fn forget(&mut self, semaphore: &Name, request: &RequestId) {
         self.set(semaphore, request, None);
     }
 
-    fn set(&mut self, semaphore: &Name, request: &Id, standing: Option<Standing>) {
+    fn set(&mut self, semaphore: &Name, request: &RequestId, standing: Option<Standing>) {
         let before = match standing {
             Some(standing) => self.standing.insert(request.clone(), standing),
             None => self.standing.remove(request),
@@ -162,14 +164,14 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Declaration, Grant, Operation, Recovery, Release};
+    use crate::protocol::{Declaration, Grant, Operation, Recovery, ReleaseRequest, SessionId};
 
     const NONE: Duration = Duration::ZERO;
 
     fn command(operation: Operation) -> Command {
         Command {
             semaphore: Name::new("exports").expect("valid"),
-            session: Id::new("session").expect("valid"),
+            session: SessionId::new("session").expect("valid"),
             lease_ms: 1000,
             recovery: Recovery::Off,
             declaration: Declaration::Stored,
@@ -177,10 +179,10 @@ mod tests {
         }
     }
 
-    fn renewed(watch: &mut Watch, request: &str, answer: Renewed) {
-        let renew = crate::protocol::Renew {
+    fn renewed(watch: &mut Watch, request: &str, answer: RenewOutcome) {
+        let renew = crate::protocol::RenewRequest {
             holder: crate::protocol::Holder::new(request).expect("valid"),
-            request: Id::new(request).expect("valid"),
+            request: RequestId::new(request).expect("valid"),
             weight: 1,
             lease_ms: 1000,
             grant: None,
@@ -193,10 +195,10 @@ mod tests {
     fn who_neither_waits_nor_holds_never_looks() {
         let mut watch = Watch::default();
         assert_eq!(watch.look_every(NONE), None);
-        renewed(&mut watch, "a", Renewed::Granted(Grant { token: 1, slot: 0 }));
+        renewed(&mut watch, "a", RenewOutcome::Granted(Grant { token: 1, slot: 0 }));
         assert_eq!(watch.look_every(NONE), Some(HOLDER_EVERY));
         let holder = crate::protocol::Holder::new("a").expect("valid");
-        let release = Release { holder, request: Id::new("a").expect("valid") };
+        let release = ReleaseRequest { holder, request: RequestId::new("a").expect("valid") };
         watch.note(&command(Operation::Release(vec![release])), &Answers::Release(Vec::new()));
         assert_eq!(watch.look_every(NONE), None);
     }
@@ -204,8 +206,8 @@ mod tests {
     #[test]
     fn a_request_that_was_handed_over_is_forgotten() {
         let mut watch = Watch::default();
-        renewed(&mut watch, "a", Renewed::Held);
-        watch.forget(&Name::new("exports").expect("valid"), &Id::new("a").expect("valid"));
+        renewed(&mut watch, "a", RenewOutcome::Held);
+        watch.forget(&Name::new("exports").expect("valid"), &RequestId::new("a").expect("valid"));
         assert_eq!(watch.look_every(NONE), None);
         assert!(watch.standing.is_empty() && watch.lines.is_empty());
     }
@@ -213,14 +215,14 @@ mod tests {
     #[test]
     fn the_nearest_to_the_head_of_a_line_says_how_often() {
         let mut watch = Watch::default();
-        renewed(&mut watch, "a", Renewed::Waiting { position: 30 });
+        renewed(&mut watch, "a", RenewOutcome::Waiting { position: 30 });
         assert_eq!(watch.look_every(NONE), Some(LAST_EVERY));
-        renewed(&mut watch, "b", Renewed::Waiting { position: 2 });
+        renewed(&mut watch, "b", RenewOutcome::Waiting { position: 2 });
         assert_eq!(watch.look_every(NONE), Some(FIRST_EVERY * 3));
         watch.move_up(|_| Some(0));
         assert_eq!(watch.look_every(NONE), Some(FIRST_EVERY));
         // Where the other stands is not known, until the next look.
-        renewed(&mut watch, "b", Renewed::Lost);
+        renewed(&mut watch, "b", RenewOutcome::Lost);
         assert_eq!(watch.look_every(NONE), Some(FIRST_EVERY));
         watch.move_up(|_| Some(28));
         assert_eq!(watch.look_every(NONE), Some(LAST_EVERY));
@@ -229,7 +231,7 @@ mod tests {
     #[test]
     fn who_has_waited_long_looks_more_rarely_but_still_every_few_milliseconds() {
         let mut watch = Watch::default();
-        renewed(&mut watch, "a", Renewed::Waiting { position: 0 });
+        renewed(&mut watch, "a", RenewOutcome::Waiting { position: 0 });
         assert_eq!(watch.look_every(Duration::from_millis(100)), Some(FIRST_EVERY));
         assert_eq!(watch.look_every(Duration::from_secs(3600)), Some(PATIENT_EVERY));
     }

@@ -2,7 +2,7 @@
 //!
 //! The map of slots is asked of any node, and again whenever a node says that a slot has moved, or cannot be
 //! reached. MOVED and ASK are followed at once. What may pass (TRYAGAIN, CLUSTERDOWN, a primary that died) fails
-//! the call, and the session, which knows what may be sent again, tries until its patience is over. Each node has
+//! the call, and the session, which knows what may be sent again, tries until its timeout is over. Each node has
 //! connections of its own, so one that is stalled holds up nobody else's semaphores.
 //!
 //! Wake-ups come by sharded channels, which live in their semaphore's slot, so a session listens to one for each
@@ -27,13 +27,13 @@ use super::supervisor::Supervisor;
 use super::{Calling, keys, listing};
 use crate::events::emit;
 use crate::protocol::{Command, Name, Operation, Reply};
-use crate::store::{Opening, SIGNALS, Signal, Signals, StoreError};
+use crate::store::{EVENT_BUFFER, StoreError, StoreEvent, StoreEvents, StoreOptions};
 
 /// How many times a command is sent on to another node.
 const REDIRECTIONS: usize = 5;
 
 /// How long a node may take to tell the map.
-const MAP_PATIENCE: Duration = Duration::from_secs(1);
+const MAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How soon the map is asked for again: at the earliest, and while a node stays down.
 const MAP_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -49,7 +49,7 @@ pub(super) struct Cluster {
 
 struct Shared {
     seeds: Vec<Server>,
-    opening: Opening,
+    opening: StoreOptions,
     inner: Mutex<Inner>,
     /// The map may be out of date.
     stale: Notify,
@@ -91,17 +91,17 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// Finds the nodes, and connects to one of them to see whether it may be used.
-    pub(super) async fn connect(seeds: &[Server], opening: Opening) -> Result<Self, StoreError> {
+    pub(super) async fn connect(seeds: &[Server], opening: StoreOptions) -> Result<Self, StoreError> {
         let mut seeds = seeds.to_vec();
         // An attempt may end before it has come to the last of many.
         fastrand::shuffle(&mut seeds);
         let shared = Arc::new(Shared { seeds, opening, inner: Mutex::default(), stale: Notify::new() });
         let (slots, server) = shared.ask_for_map().await?;
-        let plan = shared.plan(&server, shared.opening.signals.clone());
+        let plan = shared.plan(&server, shared.opening.events.clone());
         drop(plan.commands().await?);
         shared.lock().slots = slots;
         // A new channel has room for it.
-        let _ = shared.opening.signals.try_send(Signal::Up);
+        let _ = shared.opening.events.try_send(StoreEvent::Up);
         let refreshing = tokio::spawn(refresh(shared.clone())).abort_handle();
         Ok(Self { shared, refreshing })
     }
@@ -155,13 +155,13 @@ impl Cluster {
     }
 
     /// The names on all nodes.
-    pub(super) async fn list(&self, patience: Duration) -> Result<BTreeSet<Name>, StoreError> {
+    pub(super) async fn list(&self, timeout: Duration) -> Result<BTreeSet<Name>, StoreError> {
         let mut names = BTreeSet::new();
         let nodes = self.shared.lock().slots.nodes();
         for node in nodes {
             let member = self.shared.member(&node)?;
-            let (_, mut connection) = member.supervisor.connection_within(patience).await?;
-            names.extend(listing::list(&mut connection, &self.shared.opening.prefix, patience).await?);
+            let (_, mut connection) = member.supervisor.connection_within(timeout).await?;
+            names.extend(listing::list(&mut connection, &self.shared.opening.prefix, timeout).await?);
         }
         Ok(names)
     }
@@ -194,7 +194,7 @@ impl Shared {
         Ok((host, port))
     }
 
-    fn plan(&self, server: &Server, signals: Signals) -> Plan {
+    fn plan(&self, server: &Server, signals: StoreEvents) -> Plan {
         Plan::new(Place::Server(Box::new(server.clone())), true, &self.opening, signals)
     }
 
@@ -206,7 +206,7 @@ impl Shared {
         }
         let server = self.seeds[0].at(&node.0, node.1);
         let server = server.map_err(|reason| StoreError::Unsupported { reason })?;
-        let (signals, told) = mpsc::channel(SIGNALS);
+        let (signals, told) = mpsc::channel(EVENT_BUFFER);
         let supervisor = Supervisor::begin(self.plan(&server, signals));
         let forwarding = tokio::spawn(forward(Arc::downgrade(self), told)).abort_handle();
         let member = Arc::new(Member { supervisor, forwarding });
@@ -215,7 +215,7 @@ impl Shared {
     }
 
     /// Listens to a semaphore's channel, before the first command that may lead to a message on it.
-    async fn listen(&self, command: &Command, slot: u16, node: &Node, member: &Member, patience: Duration) {
+    async fn listen(&self, command: &Command, slot: u16, node: &Node, member: &Member, timeout: Duration) {
         let channel = self.channel(&command.semaphore);
         let (idle, left) = {
             let mut inner = self.lock();
@@ -239,7 +239,7 @@ impl Shared {
             left.supervisor.ignore(&channel);
         }
         // Wake-ups are never trusted to arrive: without them a renewal tells.
-        member.supervisor.listen(&channel, patience / 2).await;
+        member.supervisor.listen(&channel, timeout / 2).await;
     }
 
     fn channel(&self, semaphore: &Name) -> String {
@@ -275,12 +275,12 @@ impl Shared {
                 from.supervisor.ignore(&channel);
             }
             if let Ok(member) = self.member(&to) {
-                member.supervisor.listen(&channel, MAP_PATIENCE).await;
+                member.supervisor.listen(&channel, MAP_TIMEOUT).await;
             }
         }
         if anything {
             // Messages may have been missed meanwhile. If the session has ended nobody minds.
-            let _ = self.opening.signals.send(Signal::Up).await;
+            let _ = self.opening.events.send(StoreEvent::Up).await;
         }
     }
 
@@ -325,12 +325,12 @@ pub(super) async fn ask_for_map(
 ) -> Result<(Slots, Server), StoreError> {
     let mut error = StoreError::Unreachable { reason: "no node of the cluster is known".into() };
     for server in servers {
-        let failed = match timeout(MAP_PATIENCE, ask_one(&server)).await {
+        let failed = match timeout(MAP_TIMEOUT, ask_one(&server)).await {
             Ok(Ok(slots)) => return Ok((slots, server)),
             Ok(Err(mismatch @ StoreError::Mismatch { .. })) => return Err(mismatch),
             Ok(Err(failed)) => failed,
             Err(_) => {
-                let reason = format!("{server}: no answer within {MAP_PATIENCE:?}");
+                let reason = format!("{server}: no answer within {MAP_TIMEOUT:?}");
                 StoreError::Unreachable { reason }
             }
         };
@@ -358,13 +358,13 @@ async fn ask_one(server: &Server) -> Result<Slots, StoreError> {
 }
 
 /// Hands on what a node signals. That one is down is no news for the session: only that it is back.
-async fn forward(shared: std::sync::Weak<Shared>, mut told: mpsc::Receiver<Signal>) {
+async fn forward(shared: std::sync::Weak<Shared>, mut told: mpsc::Receiver<StoreEvent>) {
     while let Some(signal) = told.recv().await {
         let Some(shared) = shared.upgrade() else { return };
         match signal {
-            Signal::Down(_) => shared.stale.notify_one(),
+            StoreEvent::Down(_) => shared.stale.notify_one(),
             signal => {
-                if shared.opening.signals.send(signal).await.is_err() {
+                if shared.opening.events.send(signal).await.is_err() {
                     return;
                 }
             }

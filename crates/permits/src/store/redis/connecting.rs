@@ -11,15 +11,15 @@ use super::place::Place;
 use super::wakeups::{Messages, Wakeups};
 use super::{errors, keys, scripts};
 use crate::events::emit;
-use crate::protocol::Id;
-use crate::store::{Opening, Signals, StoreError};
+use crate::protocol::SessionId;
+use crate::store::{StoreError, StoreEvents, StoreOptions};
 
 /// The first and the last delay between two attempts to connect. The last one is shorter for short leases:
 /// a recovery window lasts a renewal interval, and a holder must be back well within it.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// How long making a connection may take.
-pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The oldest version of the server that will do, alone and in a cluster: sharded channels came with 7.0.
 const OLDEST: (u32, u32) = (6, 2);
@@ -32,15 +32,15 @@ pub(super) struct Plan {
     /// Whether it is a node of a cluster.
     pub(super) in_cluster: bool,
     pub(super) prefix: String,
-    pub(super) session: Id,
-    pub(super) signals: Signals,
+    pub(super) session: SessionId,
+    pub(super) signals: StoreEvents,
     pub(super) backoff_max: Duration,
     pub(super) ping_every: Duration,
-    pub(super) ping_patience: Duration,
+    pub(super) ping_timeout: Duration,
 }
 
 impl Plan {
-    pub(super) fn new(place: Place, in_cluster: bool, opening: &Opening, signals: Signals) -> Self {
+    pub(super) fn new(place: Place, in_cluster: bool, opening: &StoreOptions, signals: StoreEvents) -> Self {
         let lease = opening.lease;
         Self {
             place,
@@ -50,13 +50,13 @@ impl Plan {
             signals,
             backoff_max: (lease / 30).clamp(2 * BACKOFF.0, BACKOFF.1),
             ping_every: (lease / 3).clamp(Duration::from_millis(250), Duration::from_secs(5)),
-            ping_patience: (lease / 6).clamp(Duration::from_millis(250), Duration::from_secs(2)),
+            ping_timeout: (lease / 6).clamp(Duration::from_millis(250), Duration::from_secs(2)),
         }
     }
 
     /// A checked connection for commands.
     pub(super) async fn commands(&self) -> Result<MultiplexedConnection, StoreError> {
-        let server = self.patiently(self.place.server(CONNECT_PATIENCE)).await?;
+        let server = self.with_timeout(self.place.server(CONNECT_TIMEOUT)).await?;
         let connecting = async {
             let mut connection = connect(&server).await?;
             let failed = |error: redis::RedisError| errors::of_connecting(&error);
@@ -79,7 +79,7 @@ impl Plan {
             };
             Ok((connection, memory, denied, role))
         };
-        let (connection, memory, denied, role) = self.patiently(connecting).await?;
+        let (connection, memory, denied, role) = self.with_timeout(connecting).await?;
         if !denied.is_empty() {
             let reason = missing_rights(&denied, &self.prefix);
             return Err(StoreError::Denied { reason });
@@ -103,7 +103,7 @@ impl Plan {
 
     /// Another connection, unchecked.
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        connect(&self.place.server(CONNECT_PATIENCE).await?).await
+        connect(&self.place.server(CONNECT_TIMEOUT).await?).await
     }
 
     fn check(&self) -> redis::Cmd {
@@ -122,12 +122,12 @@ impl Plan {
         &self,
         channels: &BTreeSet<String>,
     ) -> Result<(Wakeups, Messages), StoreError> {
-        let server = self.patiently(self.place.server(CONNECT_PATIENCE)).await?;
+        let server = self.with_timeout(self.place.server(CONNECT_TIMEOUT)).await?;
         let connecting = async {
             let connecting = Wakeups::connect(&server, self.in_cluster).await;
             connecting.map_err(|error| errors::of_connecting(&error))
         };
-        let (mut wakeups, messages) = self.patiently(connecting).await?;
+        let (mut wakeups, messages) = self.with_timeout(connecting).await?;
         self.listen(&mut wakeups, channels).await?;
         Ok((wakeups, messages))
     }
@@ -146,7 +146,7 @@ impl Plan {
                     result => result.map_err(|error| errors::of_connecting(&error)),
                 }
             };
-            self.patiently(listening).await.map_err(|error| match error {
+            self.with_timeout(listening).await.map_err(|error| match error {
                 StoreError::Denied { reason } => {
                     StoreError::Denied { reason: format!("SUBSCRIBE to {channel}: {reason}") }
                 }
@@ -156,14 +156,14 @@ impl Plan {
         Ok(())
     }
 
-    async fn patiently<T>(
+    async fn with_timeout<T>(
         &self,
         connecting: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match timeout(CONNECT_PATIENCE, connecting).await {
+        match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(result) => result.map_err(|error| error.at(&self.place)),
             Err(_) => Err(StoreError::Unreachable {
-                reason: format!("{}: no connection within {CONNECT_PATIENCE:?}", self.place),
+                reason: format!("{}: no connection within {CONNECT_TIMEOUT:?}", self.place),
             }),
         }
     }

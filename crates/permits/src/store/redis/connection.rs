@@ -43,7 +43,7 @@ const CLIENT_HELLO: [u8; 50] = {
     hello
 };
 
-/// A connection on which the server answers, without a timeout of its own: patience is the caller's business.
+/// A connection on which the server answers, without a timeout of its own: timeout is the caller's business.
 pub(super) async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
     connect_with(server, None).await
 }

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use self::clock::Reading;
 use self::settings::{Configuration, Settings};
 use super::address::{Address, Server};
-use super::connecting::CONNECT_PATIENCE;
+use super::connecting::CONNECT_TIMEOUT;
 use super::connection::connect_with;
 use super::{errors, keys};
 use crate::examine::{Finding, Severity};
@@ -37,7 +37,7 @@ const NO_USE: [&str; 3] = ["connection", "mode", "loading"];
 const NO_TRIAL: [&str; 6] = ["connection", "mode", "loading", "version", "role", "rights"];
 
 /// How long the server may take for one answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many pings are timed, and for how long at most.
 const PINGS: usize = 50;
@@ -153,10 +153,10 @@ async fn examine_server(
 }
 
 async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
-    match timeout(CONNECT_PATIENCE, connect_with(server, Some(PATIENCE))).await {
+    match timeout(CONNECT_TIMEOUT, connect_with(server, Some(TIMEOUT))).await {
         Ok(connected) => connected,
         Err(_) => {
-            let reason = format!("no connection within {CONNECT_PATIENCE:?}");
+            let reason = format!("no connection within {CONNECT_TIMEOUT:?}");
             Err(StoreError::Unreachable { reason })
         }
     }

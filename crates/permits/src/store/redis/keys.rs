@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::percent;
-use crate::protocol::{Id, Name};
+use crate::protocol::{Name, SessionId};
 
 /// The last parts of the keys, in the order in which the scripts take them.
 pub(crate) const PARTS: [&str; 5] = ["state", "entries", "queue", "leases", "free"];
@@ -60,7 +60,7 @@ pub(crate) fn some_key(prefix: &str) -> String {
 }
 
 /// A channel such as sessions have, to see whether it may be used.
-pub(crate) fn some_channel(prefix: &str, in_cluster: bool, session: &Id) -> String {
+pub(crate) fn some_channel(prefix: &str, in_cluster: bool, session: &SessionId) -> String {
     let tag = if in_cluster { ":{}" } else { "" };
     format!("{prefix}{tag}:wake:{session}")
 }
@@ -75,7 +75,7 @@ pub(crate) fn channel_prefix(prefix: &str, sharded_by: Option<&Name>) -> String 
 }
 
 /// The channel on which a session hears of grants.
-pub(crate) fn channel(prefix: &str, sharded_by: Option<&Name>, session: &Id) -> String {
+pub(crate) fn channel(prefix: &str, sharded_by: Option<&Name>, session: &SessionId) -> String {
     channel_prefix(prefix, sharded_by) + session.as_str()
 }
 

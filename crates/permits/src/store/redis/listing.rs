@@ -19,7 +19,7 @@ const STEP: u32 = 1000;
 pub(super) async fn list(
     connection: &mut impl ConnectionLike,
     prefix: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<BTreeSet<Name>, StoreError> {
     let pattern = keys::state_pattern(prefix);
     let mut names = BTreeSet::new();
@@ -27,12 +27,12 @@ pub(super) async fn list(
     loop {
         let mut scan = redis::cmd("SCAN");
         scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
-        let value = match tokio::time::timeout(patience, connection.req_packed_command(&scan)).await {
+        let value = match tokio::time::timeout(timeout, connection.req_packed_command(&scan)).await {
             Ok(result) => {
                 result.and_then(Value::extract_error).map_err(|error| errors::of_listing(&error))?
             }
             Err(_) => {
-                return Err(StoreError::NoAnswer { reason: format!("SCAN: no answer within {patience:?}") });
+                return Err(StoreError::NoAnswer { reason: format!("SCAN: no answer within {timeout:?}") });
             }
         };
         let malformed = |_| StoreError::Malformed { reason: "SCAN".into() };

@@ -45,7 +45,7 @@ use self::place::{Place, Watched};
 pub use self::rights::{Rights, rights};
 use self::scripts::{Malformed, Script, Scripts};
 use self::supervisor::Supervisor;
-use super::{Confirming, Executing, Listing, Opening, Store, StoreError};
+use super::{Confirming, Executing, Listing, Store, StoreError, StoreOptions};
 use crate::protocol::{Command, Reply};
 
 /// Connections to Redis or Valkey servers.
@@ -65,12 +65,16 @@ enum Route {
 
 impl RedisStore {
     /// Connects, checks the server, and listens for wake-ups: one attempt. Must be called on the session's runtime.
-    pub(crate) async fn connect(address: &Address, opening: Opening) -> Result<Self, StoreError> {
+    pub(crate) async fn connect(address: &Address, opening: StoreOptions) -> Result<Self, StoreError> {
         let scripts = Scripts::new(matches!(address, Address::Cluster(_)));
         Self::connect_with(address, opening, scripts).await
     }
 
-    async fn connect_with(address: &Address, opening: Opening, scripts: Scripts) -> Result<Self, StoreError> {
+    async fn connect_with(
+        address: &Address,
+        opening: StoreOptions,
+        scripts: Scripts,
+    ) -> Result<Self, StoreError> {
         let prefix = opening.prefix.clone();
         let place = match address {
             Address::Server(server) => Place::Server(Box::new(server.clone())),
@@ -81,7 +85,7 @@ impl RedisStore {
             }
         };
         let channel = keys::channel(&prefix, None, &opening.session);
-        let plan = Plan::new(place, false, &opening, opening.signals.clone());
+        let plan = Plan::new(place, false, &opening, opening.events.clone());
         let route = Route::One(Supervisor::connect(plan, channel).await?);
         Ok(Self { route, scripts, prefix })
     }
@@ -90,7 +94,7 @@ impl RedisStore {
         &self,
         command: &Command,
         replicas: u32,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(Reply, u32), StoreError> {
         let calling = Calling {
             command,
@@ -98,8 +102,8 @@ impl RedisStore {
             prefix: &self.prefix,
             sharded: matches!(self.route, Route::Cluster(_)),
             replicas,
-            patience,
-            deadline: Instant::now() + patience,
+            timeout,
+            deadline: Instant::now() + timeout,
         };
         match &self.route {
             Route::One(supervisor) => {
@@ -112,22 +116,22 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn execute<'a>(&'a self, command: &'a Command, patience: Duration) -> Executing<'a> {
-        Box::pin(async move { Ok(self.run(command, 0, patience).await?.0) })
+    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a> {
+        Box::pin(async move { Ok(self.run(command, 0, timeout).await?.0) })
     }
 
-    fn confirm<'a>(&'a self, command: &'a Command, replicas: u32, patience: Duration) -> Confirming<'a> {
-        Box::pin(self.run(command, replicas, patience))
+    fn confirm<'a>(&'a self, command: &'a Command, replicas: u32, timeout: Duration) -> Confirming<'a> {
+        Box::pin(self.run(command, replicas, timeout))
     }
 
-    fn list(&self, patience: Duration) -> Listing<'_> {
+    fn list(&self, timeout: Duration) -> Listing<'_> {
         Box::pin(async move {
             let names = match &self.route {
                 Route::One(supervisor) => {
                     let (_, mut connection) = supervisor.connection()?;
-                    listing::list(&mut connection, &self.prefix, patience).await?
+                    listing::list(&mut connection, &self.prefix, timeout).await?
                 }
-                Route::Cluster(cluster) => cluster.list(patience).await?,
+                Route::Cluster(cluster) => cluster.list(timeout).await?,
             };
             Ok(names.into_iter().collect())
         })
@@ -142,12 +146,12 @@ struct Calling<'a> {
     sharded: bool,
     /// On how many replicas it should be before it counts as done.
     replicas: u32,
-    patience: Duration,
+    timeout: Duration,
     deadline: Instant,
 }
 
 impl Calling<'_> {
-    /// How much patience is left.
+    /// How much timeout is left.
     fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
@@ -176,7 +180,7 @@ impl Calling<'_> {
         let result: RedisResult<(Value, u32)> = match timeout_at(self.deadline, sending).await {
             Ok(result) => result,
             Err(_) => {
-                let reason = format!("no answer within {:?}", self.patience);
+                let reason = format!("no answer within {:?}", self.timeout);
                 supervisor.broken(epoch, reason.clone());
                 return Err(Failure::Store(StoreError::NoAnswer { reason }));
             }
@@ -210,13 +214,13 @@ impl Calling<'_> {
         match timeout_at(self.deadline, supervisor.confirming(epoch)).await {
             Ok(connected) => connected.map_err(Failure::Store),
             Err(_) => {
-                let reason = format!("no connection within {:?}", self.patience);
+                let reason = format!("no connection within {:?}", self.timeout);
                 Err(Failure::Store(StoreError::Unreachable { reason }))
             }
         }
     }
 
-    /// On how many replicas everything is that this connection has written, asked with patience enough to answer.
+    /// On how many replicas everything is that this connection has written, asked with timeout enough to answer.
     async fn wait(&self, connection: &mut MultiplexedConnection, replicas: u32) -> RedisResult<u32> {
         let milliseconds = (self.left() * 3 / 4).as_millis().max(1);
         let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);

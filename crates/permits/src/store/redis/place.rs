@@ -20,7 +20,7 @@ use crate::events::emit;
 use crate::store::StoreError;
 
 /// How long a sentinel may take to answer.
-const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
+const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often to look whether a sentinel that is listened to is still there, and to reach one that is not.
 const SENTINEL_EVERY: Duration = Duration::from_secs(1);
@@ -37,10 +37,10 @@ pub(super) enum Place {
 
 impl Place {
     /// The server to connect to now.
-    pub(super) async fn server(&self, patience: Duration) -> Result<Server, StoreError> {
+    pub(super) async fn server(&self, timeout: Duration) -> Result<Server, StoreError> {
         match self {
             Self::Server(server) => Ok((**server).clone()),
-            Self::Sentinels(watched) => watched.ask(patience.min(SENTINEL_PATIENCE)).await,
+            Self::Sentinels(watched) => watched.ask(timeout.min(SENTINEL_TIMEOUT)).await,
         }
     }
 }
@@ -71,8 +71,8 @@ impl Watched {
         self.address.sentinels.len()
     }
 
-    async fn ask(&self, patience: Duration) -> Result<Server, StoreError> {
-        let (newest, mut errors) = self.ask_all(patience).await;
+    async fn ask(&self, timeout: Duration) -> Result<Server, StoreError> {
+        let (newest, mut errors) = self.ask_all(timeout).await;
         let Some(named) = newest else {
             // A refusal that lasts counts more than a sentinel that is away.
             if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
@@ -90,13 +90,13 @@ impl Watched {
 
     /// The server that counts, and why those that name none do not.
     pub(super) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
-        let (newest, errors) = self.ask_all(SENTINEL_PATIENCE).await;
+        let (newest, errors) = self.ask_all(SENTINEL_TIMEOUT).await;
         let server = newest.and_then(|named| self.address.server.at(&named.host, named.port).ok());
         (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
-    async fn ask_all(&self, patience: Duration) -> (Option<Named>, Vec<StoreError>) {
-        let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, patience));
+    async fn ask_all(&self, timeout: Duration) -> (Option<Named>, Vec<StoreError>) {
+        let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, timeout));
         let mut newest: Option<Named> = None;
         let mut errors = Vec::new();
         for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
@@ -108,7 +108,7 @@ impl Watched {
         (newest, errors)
     }
 
-    async fn ask_one(&self, sentinel: &Server, patience: Duration) -> Result<Named, StoreError> {
+    async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<Named, StoreError> {
         let asking = async {
             let mut connection = connect(sentinel).await?;
             let mut ask = redis::cmd("SENTINEL");
@@ -131,18 +131,18 @@ impl Watched {
                 }),
             }
         };
-        let silent = || StoreError::Unreachable { reason: format!("no answer within {patience:?}") };
-        timeout(patience, asking).await.unwrap_or_else(|_| Err(silent()))
+        let silent = || StoreError::Unreachable { reason: format!("no answer within {timeout:?}") };
+        tokio::time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(silent()))
     }
 
     /// Listens to one of the sentinels for ever, and calls `moved` when it says that the server is another one.
     pub(super) async fn watch(&self, number: usize, moved: impl Fn()) {
         let sentinel = &self.address.sentinels[number];
         loop {
-            if let Ok(Ok((mut wakeups, messages))) = timeout(SENTINEL_PATIENCE, listen(sentinel)).await {
+            if let Ok(Ok((mut wakeups, messages))) = timeout(SENTINEL_TIMEOUT, listen(sentinel)).await {
                 // What was said while nobody listened.
                 let known = self.lock().clone();
-                if self.ask(SENTINEL_PATIENCE).await.is_ok() && known.is_some() && *self.lock() != known {
+                if self.ask(SENTINEL_TIMEOUT).await.is_ok() && known.is_some() && *self.lock() != known {
                     moved();
                 }
                 self.read(&mut wakeups, messages, &moved).await;
@@ -169,7 +169,7 @@ impl Watched {
                 }
                 Ok(None) => return,
                 Err(_) => {
-                    if !matches!(timeout(SENTINEL_PATIENCE, wakeups.ping()).await, Ok(Ok(()))) {
+                    if !matches!(timeout(SENTINEL_TIMEOUT, wakeups.ping()).await, Ok(Ok(()))) {
                         return;
                     }
                 }

@@ -8,7 +8,7 @@
 use redis::Cmd;
 
 use super::keys;
-use crate::protocol::{Invalid, check_prefix};
+use crate::protocol::{InvalidInput, check_prefix};
 
 /// Some rules of `ACL SETUSER`, and what they are for. Made by [`rights`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Rights {
 /// cannot log in until it is given one.
 ///
 /// # Errors
-/// [`Invalid`] if the prefix is not valid.
+/// [`InvalidInput`] if the prefix is not valid.
 ///
 /// # Examples
 /// ```
@@ -42,7 +42,7 @@ pub struct Rights {
 /// # Ok(())
 /// # }
 /// ```
-pub fn rights(prefix: &str) -> Result<Vec<Rights>, Invalid> {
+pub fn rights(prefix: &str) -> Result<Vec<Rights>, InvalidInput> {
     check_prefix(prefix)?;
     let reach = Rights {
         purpose: "log in; these keys and channels, and nothing else that was allowed before",

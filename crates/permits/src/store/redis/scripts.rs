@@ -12,9 +12,9 @@ use redis::{Cmd, Value};
 
 use super::keys;
 use crate::protocol::{
-    Acquired, Answers, Command, Declaration, Event, Grant, Holder, Id, InspectedHolder, InspectedWaiter,
-    Inspection, Label, LimitChange, LimitChanged, Name, News, Operation, Recovery, Refusal, Released,
-    Renewed, Reply,
+    AcquireOutcome, Answers, Command, Declaration, Event, EventKind, Grant, Holder, InspectedHolder,
+    InspectedWaiter, Inspection, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, Refusal,
+    ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 
 const CLOCK: &str = include_str!("lua/clock.lua");
@@ -293,57 +293,57 @@ impl Fields {
         Ok(all)
     }
 
-    fn acquired(&mut self) -> Decoded<Acquired> {
+    fn acquired(&mut self) -> Decoded<AcquireOutcome> {
         let tag = self.text()?;
         if tag == "granted" {
-            return Ok(Acquired::Granted(self.grant()?));
+            return Ok(AcquireOutcome::Granted(self.grant()?));
         }
         let (position, _) = (self.number()?, self.integer()?);
         Ok(match tag.as_str() {
-            "waiting" => Acquired::Waiting { position },
-            "no_permits" => Acquired::Refused(Refusal::NoPermits),
-            "recovering" => Acquired::Refused(Refusal::Recovering),
-            "exceeds_limit" => Acquired::Refused(Refusal::ExceedsLimit),
-            "already_held" => Acquired::Refused(Refusal::AlreadyHeld),
-            "queue_full" => Acquired::Refused(Refusal::QueueFull),
-            "no_limit" => Acquired::Refused(Refusal::NoLimit),
-            "limit_mismatch" => Acquired::Refused(Refusal::LimitMismatch),
+            "waiting" => AcquireOutcome::Waiting { position },
+            "no_permits" => AcquireOutcome::Refused(Refusal::NoPermits),
+            "recovering" => AcquireOutcome::Refused(Refusal::Recovering),
+            "exceeds_limit" => AcquireOutcome::Refused(Refusal::ExceedsLimit),
+            "already_held" => AcquireOutcome::Refused(Refusal::AlreadyHeld),
+            "queue_full" => AcquireOutcome::Refused(Refusal::QueueFull),
+            "no_limit" => AcquireOutcome::Refused(Refusal::NoLimit),
+            "limit_mismatch" => AcquireOutcome::Refused(Refusal::LimitMismatch),
             other => return Err(Malformed(format!("unknown answer to acquire: {other:?}"))),
         })
     }
 
-    fn released(&mut self) -> Decoded<Released> {
+    fn released(&mut self) -> Decoded<ReleaseOutcome> {
         match self.text()?.as_str() {
-            "held" => Ok(Released::Held),
-            "waiting" => Ok(Released::Waiting),
-            "unknown" => Ok(Released::Unknown),
+            "held" => Ok(ReleaseOutcome::Held),
+            "waiting" => Ok(ReleaseOutcome::Waiting),
+            "unknown" => Ok(ReleaseOutcome::Unknown),
             other => Err(Malformed(format!("unknown answer to release: {other:?}"))),
         }
     }
 
-    fn renewed(&mut self) -> Decoded<Renewed> {
+    fn renewed(&mut self) -> Decoded<RenewOutcome> {
         let tag = self.text()?;
         if tag == "granted" {
-            return Ok(Renewed::Granted(self.grant()?));
+            return Ok(RenewOutcome::Granted(self.grant()?));
         }
         let (position, _) = (self.number()?, self.integer()?);
         Ok(match tag.as_str() {
-            "held" => Renewed::Held,
-            "waiting" => Renewed::Waiting { position },
-            "lost" => Renewed::Lost,
-            "again" => Renewed::Again,
-            "exceeds_limit" => Renewed::ExceedsLimit,
+            "held" => RenewOutcome::Held,
+            "waiting" => RenewOutcome::Waiting { position },
+            "lost" => RenewOutcome::Lost,
+            "again" => RenewOutcome::RetryLater,
+            "exceeds_limit" => RenewOutcome::ExceedsLimit,
             other => return Err(Malformed(format!("unknown answer to renew: {other:?}"))),
         })
     }
 
-    fn limit_changed(&mut self) -> Decoded<LimitChanged> {
+    fn limit_changed(&mut self) -> Decoded<LimitOutcome> {
         let (tag, limit, version) = (self.text()?, self.number()?, self.number()?);
         match tag.as_str() {
-            "done" => Ok(LimitChanged::Done { limit, version }),
-            "other_version" => Ok(LimitChanged::OtherVersion),
-            "no_limit" => Ok(LimitChanged::NoLimit),
-            "out_of_range" => Ok(LimitChanged::OutOfRange),
+            "done" => Ok(LimitOutcome::Done { limit, version }),
+            "other_version" => Ok(LimitOutcome::OtherVersion),
+            "no_limit" => Ok(LimitOutcome::NoLimit),
+            "out_of_range" => Ok(LimitOutcome::OutOfRange),
             other => Err(Malformed(format!("unknown answer to set_limit: {other:?}"))),
         }
     }
@@ -377,35 +377,35 @@ impl Fields {
 }
 
 /// Reads a message from a session's channel: `sequence name`, then a line an event.
-pub(crate) fn decode_message(session: &Id, payload: &[u8]) -> Decoded<Vec<Event>> {
+pub(crate) fn decode_message(session: &SessionId, payload: &[u8]) -> Decoded<Vec<Event>> {
     let text = std::str::from_utf8(payload).map_err(|_| Malformed("a message that is not UTF-8".into()))?;
     let mut lines = text.split('\n');
     let semaphore = lines.next().and_then(|line| Name::new(line.split_once(' ')?.1).ok());
     let semaphore = semaphore.ok_or_else(|| Malformed(format!("a message without a name: {text:?}")))?;
     let event = |line: &str| {
         let (request, holder, news) = decode_line(line)?;
-        Some(Event { session: session.clone(), semaphore: semaphore.clone(), holder, request, news })
+        Some(Event { session: session.clone(), semaphore: semaphore.clone(), holder, request, kind: news })
     };
     let events =
         lines.map(|line| event(line).ok_or_else(|| Malformed(format!("an unknown event: {line:?}"))));
     events.collect()
 }
 
-fn decode_line(line: &str) -> Option<(Id, Holder, News)> {
+fn decode_line(line: &str) -> Option<(RequestId, Holder, EventKind)> {
     let (kind, rest) = line.split_once(' ')?;
     let (request, rest) = rest.split_once(' ')?;
     let (holder, news) = match kind {
         "granted" => {
             let (token, rest) = rest.split_once(' ')?;
             let (slot, holder) = rest.split_once(' ')?;
-            (holder, News::Granted(Grant { token: token.parse().ok()?, slot: slot.parse().ok()? }))
+            (holder, EventKind::Granted(Grant { token: token.parse().ok()?, slot: slot.parse().ok()? }))
         }
         "revoked" => {
             let (holder, reason) = rest.split_once('\t')?;
-            (holder, News::Revoked(Arc::from(reason)))
+            (holder, EventKind::Revoked(Arc::from(reason)))
         }
-        "refused" => (rest, News::Refused),
+        "refused" => (rest, EventKind::Refused),
         _ => return None,
     };
-    Some((Id::new(request).ok()?, Holder::new(holder).ok()?, news))
+    Some((RequestId::new(request).ok()?, Holder::new(holder).ok()?, news))
 }

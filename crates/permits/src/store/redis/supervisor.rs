@@ -4,7 +4,7 @@
 //! session knows what may be sent again. So a broken connection fails its calls at once, whoever listens hears
 //! [`Signal::Down`], and a task tries again, with jittered backoff, for as long as the supervisor lives.
 //!
-//! A dead peer is noticed by the end of the stream, by a call that ran out of patience, or by a ping. Wake-ups
+//! A dead peer is noticed by the end of the stream, by a call that ran out of timeout, or by a ping. Wake-ups
 //! have a connection of their own because it is always being read: when the server restarts, its end is what
 //! is noticed first, and the command connection is then checked at once. After either is back comes
 //! [`Signal::Up`], because messages may have been missed.
@@ -24,7 +24,7 @@ use super::place::Place;
 use super::wakeups::{Messages, Wakeups};
 use super::{errors, scripts};
 use crate::events::emit;
-use crate::store::{Signal, StoreError};
+use crate::store::{StoreError, StoreEvent};
 
 /// Two connections to one server, kept up.
 pub(super) struct Supervisor {
@@ -72,7 +72,7 @@ impl Supervisor {
         let (commands, wakeups) = tokio::try_join!(plan.commands(), listening)?;
         let (wakeups, messages) = wakeups?;
         // A new channel has room for it.
-        let _ = plan.signals.try_send(Signal::Up);
+        let _ = plan.signals.try_send(StoreEvent::Up);
         let link = Arc::new(Link::new(channels, Some(commands), Some(wakeups)));
         Ok(Self::start(plan, link, Some(messages)))
     }
@@ -110,11 +110,11 @@ impl Supervisor {
     /// The connection for commands, waiting for it if there is none yet.
     pub(super) async fn connection_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(u64, MultiplexedConnection), StoreError> {
         let mut up = self.link.up.subscribe();
         // If it does not come up, the reason is told below.
-        let _ = timeout(patience, up.wait_for(|up| *up)).await;
+        let _ = tokio::time::timeout(timeout, up.wait_for(|up| *up)).await;
         self.connection()
     }
 
@@ -155,7 +155,7 @@ impl Supervisor {
     }
 
     /// Listens to another channel. Returns when messages on it arrive here, or when they will, after `Signal::Up`.
-    pub(super) async fn listen(&self, channel: &str, patience: Duration) {
+    pub(super) async fn listen(&self, channel: &str, timeout: Duration) {
         let wakeups = {
             let mut current = self.link.lock();
             if !current.channels.insert(channel.to_owned()) {
@@ -165,7 +165,7 @@ impl Supervisor {
         };
         // Without a connection: the next one listens to it too.
         let Some(mut wakeups) = wakeups else { return };
-        match timeout(patience, wakeups.listen(channel)).await {
+        match tokio::time::timeout(timeout, wakeups.listen(channel)).await {
             Ok(Ok(())) => {}
             // Another node's by now: whoever knows the nodes will listen to it there.
             Ok(Err(error)) if error.redirect_node().is_some() => self.ignore(channel),
@@ -278,7 +278,7 @@ impl Link {
                 (current.epoch, current.commands.clone())
             };
             let Some(mut connection) = connection else { continue };
-            let pong = timeout(plan.ping_patience, redis::cmd("PING").exec_async(&mut connection)).await;
+            let pong = timeout(plan.ping_timeout, redis::cmd("PING").exec_async(&mut connection)).await;
             let reason = match pong {
                 // LOADING and the like are answers too: the peer is alive.
                 Ok(Err(error)) if errors::needs_reconnect(&error) => errors::text(&error),
@@ -310,7 +310,9 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
             );
         }
         let connection = loop {
-            if !std::mem::take(&mut first) && plan.signals.send(Signal::Down(reason.clone())).await.is_err() {
+            if !std::mem::take(&mut first)
+                && plan.signals.send(StoreEvent::Down(reason.clone())).await.is_err()
+            {
                 return;
             }
             if pause {
@@ -330,7 +332,7 @@ async fn keep_commands(plan: Plan, link: Arc<Link>) {
         };
         emit!(INFO, [server = plan.place.to_string()], %server, "connected");
         link.replace(connection);
-        if plan.signals.send(Signal::Up).await.is_err() {
+        if plan.signals.send(StoreEvent::Up).await.is_err() {
             return;
         }
     }
@@ -365,7 +367,7 @@ async fn keep_wakeups(plan: Plan, link: Arc<Link>, mut messages: Option<Messages
             }
             backoff.wait().await;
         };
-        if plan.signals.send(Signal::Up).await.is_err() {
+        if plan.signals.send(StoreEvent::Up).await.is_err() {
             return;
         }
     }
@@ -396,7 +398,7 @@ async fn read(plan: &Plan, link: &Link, mut messages: Messages) {
             Ok(Some(payload)) => match scripts::decode_message(&plan.session, &payload) {
                 Ok(events) => {
                     for event in events {
-                        if plan.signals.send(Signal::Event(event)).await.is_err() {
+                        if plan.signals.send(StoreEvent::Event(event)).await.is_err() {
                             return;
                         }
                     }
@@ -408,7 +410,7 @@ async fn read(plan: &Plan, link: &Link, mut messages: Messages) {
             Ok(None) => return,
             Err(_) => {
                 let Some(mut wakeups) = link.lock().wakeups.clone() else { return };
-                if !matches!(timeout(plan.ping_patience, wakeups.ping()).await, Ok(Ok(()))) {
+                if !matches!(timeout(plan.ping_timeout, wakeups.ping()).await, Ok(Ok(()))) {
                     return;
                 }
             }

@@ -10,8 +10,8 @@ use super::errors::Failure;
 use super::scripts::{self, Scripts};
 use super::slots::Slots;
 use super::{Address, RedisStore, keys};
-use crate::protocol::{Command, Event, Id, Name, Operation, Reply};
-use crate::store::{Opening, SIGNALS, Signal, Store as _, StoreError};
+use crate::protocol::{Command, Event, Name, Operation, Reply, SessionId};
+use crate::store::{EVENT_BUFFER, Store as _, StoreError, StoreEvent, StoreOptions};
 
 static RECORDING: AtomicBool = AtomicBool::new(false);
 
@@ -37,7 +37,7 @@ local function server_identity() return told[2], tonumber(told[3]) end
 /// A Redis store with an injected clock.
 pub struct ToldStore {
     store: RedisStore,
-    signals: tokio::sync::mpsc::Receiver<Signal>,
+    signals: tokio::sync::mpsc::Receiver<StoreEvent>,
 }
 
 impl ToldStore {
@@ -45,11 +45,11 @@ impl ToldStore {
     ///
     /// # Errors
     /// [`StoreError`] if there is no such server.
-    pub async fn connect(url: &str, prefix: &str, session: Id) -> Result<Self, StoreError> {
+    pub async fn connect(url: &str, prefix: &str, session: SessionId) -> Result<Self, StoreError> {
         let (address, _) = Address::parse(url).map_err(|reason| StoreError::Unsupported { reason })?;
-        let (sender, signals) = tokio::sync::mpsc::channel(SIGNALS);
+        let (sender, signals) = tokio::sync::mpsc::channel(EVENT_BUFFER);
         let lease = Duration::from_secs(15);
-        let opening = Opening { session, prefix: prefix.to_owned(), lease, signals: sender };
+        let opening = StoreOptions { session, prefix: prefix.to_owned(), lease, events: sender };
         let store = RedisStore::connect_with(&address, opening, Scripts::with_clock(CLOCK, false)).await?;
         Ok(Self { store, signals })
     }
@@ -63,7 +63,7 @@ impl ToldStore {
     }
 
     /// The next signal.
-    pub async fn signal(&mut self) -> Option<Signal> {
+    pub async fn signal(&mut self) -> Option<StoreEvent> {
         self.signals.recv().await
     }
 }
@@ -93,7 +93,7 @@ pub fn decode_reply(bytes: &[u8], operation: &Operation, semaphore: &Name) -> Re
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn decode_message(session: &Id, payload: &[u8]) -> Result<Vec<Event>, String> {
+pub fn decode_message(session: &SessionId, payload: &[u8]) -> Result<Vec<Event>, String> {
     scripts::decode_message(session, payload).map_err(|malformed| malformed.0)
 }
 

@@ -33,7 +33,7 @@ impl Wakeups {
         let (sender, messages) = mpsc::channel(WAITING);
         let listened = Arc::new(Mutex::new(BTreeSet::new()));
         let receiving = Receiving { sender: Mutex::new(Some(sender)), listened: listened.clone() };
-        // Patience is the caller's business.
+        // Timeout is the caller's business.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)

@@ -6,8 +6,8 @@ use redis::aio::ConnectionLike;
 use redis::{RedisError, RedisResult, Value};
 use tokio::time::timeout;
 
-use super::PATIENCE;
-use crate::client::new_session_id;
+use super::TIMEOUT;
+use crate::entropy;
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
 use crate::store::redis::address::Server;
@@ -27,7 +27,7 @@ pub(super) async fn rights(
     let channel = keys::channel(
         prefix,
         in_cluster.then_some(scratch),
-        &new_session_id().expect("the examination has begun with one"),
+        &entropy::session_id().expect("the examination has begun with one"),
     );
     let attempts = attempts(in_cluster, key, &channel);
     let mut pipeline = redis::pipe();
@@ -115,14 +115,14 @@ pub(super) async fn may_not_subscribe(
     let channel = keys::channel(
         prefix,
         in_cluster.then_some(scratch),
-        &new_session_id().expect("the examination has begun with one"),
+        &entropy::session_id().expect("the examination has begun with one"),
     );
     let verb = if in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" };
     let subscribing = async {
         let (mut wakeups, _messages) = Wakeups::connect(server, in_cluster).await?;
         wakeups.listen(&channel).await
     };
-    let said = match timeout(PATIENCE, subscribing).await {
+    let said = match timeout(TIMEOUT, subscribing).await {
         Ok(Ok(())) => return None,
         // Another node's channel: rights are looked at first.
         Ok(Err(error)) if error.redirect_node().is_some() => return None,
@@ -130,7 +130,7 @@ pub(super) async fn may_not_subscribe(
             Some(denial) => return Some(forbidden(true, denial, &[verb], prefix, in_cluster)),
             None => errors::text(&error),
         },
-        Err(_) => format!("no answer within {PATIENCE:?}"),
+        Err(_) => format!("no answer within {TIMEOUT:?}"),
     };
     let meaning = "Sessions hear of their grants on a second connection, which does nothing else. Does the \
                    server, or a proxy before it, allow no more connections, or not speak RESP3?";

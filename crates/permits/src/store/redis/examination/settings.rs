@@ -285,7 +285,7 @@ mod tests {
             Settings { info: &info, configuration: &configuration, in_cluster: false, lease: LEASE };
         let findings = settings.findings();
         for finding in &findings {
-            assert_eq!(finding.meaning.is_empty(), finding.severity == Fine, "{finding:?}");
+            assert_eq!(finding.advice.is_empty(), finding.severity == Fine, "{finding:?}");
         }
         findings.iter().map(|finding| (finding.subject, finding.severity)).collect()
     }
@@ -366,7 +366,7 @@ mod tests {
         for (mode, scheme) in [("cluster", "redis+cluster://"), ("sentinel", "redis+sentinel://")] {
             for field in ["redis_mode", "server_mode"] {
                 let found = another_mode(&format!("{field}:{mode}\r\n")).expect("it is another mode");
-                assert!(found.severity == Problem && found.meaning.contains(scheme), "{found:?}");
+                assert!(found.severity == Problem && found.advice.contains(scheme), "{found:?}");
             }
         }
     }

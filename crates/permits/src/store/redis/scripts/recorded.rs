@@ -7,10 +7,10 @@
 use redis::Value;
 
 use super::{
-    Command, Declaration, Event, Grant, Holder, Id, Label, LimitChange, Malformed, Name, Operation, Recovery,
-    Reply, decode, decode_message,
+    Command, Declaration, Event, Grant, Holder, Label, LimitChange, Malformed, Name, Operation, Recovery,
+    Reply, RequestId, decode, decode_message,
 };
-use crate::protocol::{Acquire, Adopt, Release, Renew, check_reason};
+use crate::protocol::{AcquireRequest, AdoptRequest, ReleaseRequest, RenewRequest, SessionId, check_reason};
 
 /// On this channel commands are told of, and under this key the last of them are kept.
 pub const CHANNEL: &str = "permits-test:history";
@@ -90,7 +90,8 @@ impl Told<'_> {
         let mut events = Vec::new();
         while !self.rest.is_empty() {
             let (channel, message) = (self.text()?, self.text()?);
-            let session = channel.strip_prefix(&channel_prefix).and_then(|session| Id::new(session).ok());
+            let session =
+                channel.strip_prefix(&channel_prefix).and_then(|session| SessionId::new(session).ok());
             let session = session.ok_or_else(|| Malformed(format!("the channel {channel:?}")))?;
             events.extend(decode_message(&session, message.as_bytes())?);
         }
@@ -144,7 +145,7 @@ impl Arguments {
     pub(super) fn command(mut self, operation: &str) -> Read<Command> {
         let semaphore = self.parsed(|text| Name::new(text).ok())?;
         let _channel_prefix = self.text()?;
-        let session = self.id()?;
+        let session = self.session()?;
         let lease_ms = self.number::<i64>()?.unsigned_abs();
         let recovery = self.parsed(|text| match text {
             "off" => Some(Recovery::Off),
@@ -172,13 +173,11 @@ impl Arguments {
             "acquire" => {
                 Operation::Acquire { queue_max: self.number()?, requests: self.each(Self::acquire)? }
             }
-            "release" => {
-                Operation::Release(self.each(|arguments| {
-                    Ok(Release { holder: arguments.holder()?, request: arguments.id()? })
-                })?)
-            }
+            "release" => Operation::Release(self.each(|arguments| {
+                Ok(ReleaseRequest { holder: arguments.holder()?, request: arguments.id()? })
+            })?),
             "renew" => Operation::Renew(self.each(Self::renew)?),
-            "adopt" => Operation::Adopt(Adopt {
+            "adopt" => Operation::Adopt(AdoptRequest {
                 holder: self.holder()?,
                 request: self.id()?,
                 weight: self.number()?,
@@ -217,8 +216,8 @@ impl Arguments {
         self.parsed(|text| Label::new(text).ok())
     }
 
-    fn acquire(&mut self) -> Read<Acquire> {
-        Ok(Acquire {
+    fn acquire(&mut self) -> Read<AcquireRequest> {
+        Ok(AcquireRequest {
             holder: self.holder()?,
             request: self.id()?,
             weight: self.number()?,
@@ -228,8 +227,8 @@ impl Arguments {
         })
     }
 
-    fn renew(&mut self) -> Read<Renew> {
-        Ok(Renew {
+    fn renew(&mut self) -> Read<RenewRequest> {
+        Ok(RenewRequest {
             holder: self.holder()?,
             request: self.id()?,
             weight: self.number()?,
@@ -267,8 +266,12 @@ impl Arguments {
         self.parsed(|text| text.parse().ok())
     }
 
-    fn id(&mut self) -> Read<Id> {
-        self.parsed(|text| Id::new(text).ok())
+    fn session(&mut self) -> Read<SessionId> {
+        self.parsed(|text| SessionId::new(text).ok())
+    }
+
+    fn id(&mut self) -> Read<RequestId> {
+        self.parsed(|text| RequestId::new(text).ok())
     }
 
     fn holder(&mut self) -> Read<Holder> {
@@ -293,8 +296,8 @@ mod tests {
         texts().prop_map(|text| Holder::new(&text).expect("it is printable"))
     }
 
-    fn ids() -> impl Strategy<Value = Id> {
-        "[a-zA-Z0-9-]{1,20}".prop_map(|text| Id::new(&text).expect("it is plain"))
+    fn ids() -> impl Strategy<Value = RequestId> {
+        "[a-zA-Z0-9-]{1,20}".prop_map(|text| RequestId::new(&text).expect("it is plain"))
     }
 
     fn labels() -> impl Strategy<Value = Label> {
@@ -307,7 +310,7 @@ mod tests {
 
     fn operations() -> impl Strategy<Value = Operation> {
         let acquire = (holders(), ids(), any::<u32>(), 0..MOST, any::<bool>(), labels()).prop_map(
-            |(holder, request, weight, lease_ms, wait, label)| Acquire {
+            |(holder, request, weight, lease_ms, wait, label)| AcquireRequest {
                 holder,
                 request,
                 weight,
@@ -316,9 +319,9 @@ mod tests {
                 label,
             },
         );
-        let release = (holders(), ids()).prop_map(|(holder, request)| Release { holder, request });
+        let release = (holders(), ids()).prop_map(|(holder, request)| ReleaseRequest { holder, request });
         let renew = (holders(), ids(), any::<u32>(), 0..MOST, prop::option::of(grants()), labels()).prop_map(
-            |(holder, request, weight, lease_ms, grant, label)| Renew {
+            |(holder, request, weight, lease_ms, grant, label)| RenewRequest {
                 holder,
                 request,
                 weight,
@@ -329,7 +332,7 @@ mod tests {
         );
         let adopt = (holders(), ids(), any::<u32>(), 0..MOST, grants(), ids()).prop_map(
             |(holder, request, weight, lease_ms, grant, new_request)| {
-                Operation::Adopt(Adopt { holder, request, weight, lease_ms, grant, new_request })
+                Operation::Adopt(AdoptRequest { holder, request, weight, lease_ms, grant, new_request })
             },
         );
         let changes = prop_oneof![
@@ -366,7 +369,8 @@ mod tests {
             any::<u32>().prop_map(Declaration::Require),
         ];
         let name = texts().prop_map(|text| Name::new(&text).expect("it is printable"));
-        (name, ids(), 0..MOST, recoveries, declarations, operations()).prop_map(
+        let sessions = "[a-zA-Z0-9-]{1,20}".prop_map(|text| SessionId::new(&text).expect("it is plain"));
+        (name, sessions, 0..MOST, recoveries, declarations, operations()).prop_map(
             |(semaphore, session, lease_ms, recovery, declaration, operation)| Command {
                 semaphore,
                 session,
