@@ -27,9 +27,9 @@ use crate::error::{
 use crate::examine::Diagnosis;
 use crate::handle::PermitHandle;
 use crate::model::INSPECT_MAX;
-use crate::protocol::{InvalidInput, LimitChange, Operation};
+use crate::protocol::InvalidInput;
 use crate::semaphore::{AcquireOptions, Inspection};
-use crate::session::core::PermitStatus;
+use crate::session::permit_state::PermitStatus;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 
 /// As [`ClientBuilder::examine`].
@@ -78,7 +78,7 @@ impl Client {
     /// # Errors
     /// [`AdminError`].
     pub fn list(&self) -> Result<Vec<String>, AdminError> {
-        self.inner.listed(self.inner.start_listing().blocking_recv())
+        self.inner.start_list().wait()
     }
 
     /// As [`crate::Client::adopt`].
@@ -86,9 +86,7 @@ impl Client {
     /// # Errors
     /// [`AdoptError`].
     pub fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
-        let held = self.inner.start_adopting(handle).blocking_recv();
-        let held = held.unwrap_or_else(|_| Err(self.inner.session.ended().into()))?;
-        Ok(Permit { inner: AsyncPermit::new(held) })
+        Ok(Permit { inner: self.inner.start_adopt(handle).wait()? })
     }
 
     /// As [`crate::Client::close`].
@@ -96,7 +94,7 @@ impl Client {
     /// # Errors
     /// [`CloseError`].
     pub fn close(self) -> Result<(), CloseError> {
-        self.inner.start_closing().blocking_recv().unwrap_or(Err(CloseError::SessionFailed))
+        self.inner.start_close().wait()
     }
 }
 
@@ -129,12 +127,12 @@ impl Semaphore {
         self.acquire_with(AcquireOptions::new())
     }
 
-    /// As [`crate::Semaphore::try_acquire`].
+    /// As [`crate::Semaphore::acquire_many`].
     ///
     /// # Errors
     /// [`AcquireError`].
-    pub fn try_acquire(&self) -> Result<Permit, AcquireError> {
-        self.acquire_with(AcquireOptions::new().wait(Duration::ZERO))
+    pub fn acquire_many(&self, units: u32) -> Result<Permit, AcquireError> {
+        self.acquire_with(AcquireOptions::new().weight(units))
     }
 
     /// As [`crate::Semaphore::acquire_with`].
@@ -142,8 +140,23 @@ impl Semaphore {
     /// # Errors
     /// [`AcquireError`].
     pub fn acquire_with(&self, options: AcquireOptions) -> Result<Permit, AcquireError> {
-        let held = self.inner.start_acquiring(options)?.wait_blocking()?;
-        Ok(Permit { inner: AsyncPermit::new(held) })
+        Ok(Permit { inner: self.inner.acquire_with(options).wait()? })
+    }
+
+    /// As [`crate::Semaphore::try_acquire`].
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn try_acquire(&self) -> Result<Permit, AcquireError> {
+        self.try_acquire_with(AcquireOptions::new())
+    }
+
+    /// As [`crate::Semaphore::try_acquire_with`].
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn try_acquire_with(&self, options: AcquireOptions) -> Result<Permit, AcquireError> {
+        self.acquire_with(options.no_wait())
     }
 
     /// As [`crate::Semaphore::set_limit`].
@@ -151,15 +164,15 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
-        self.change_limit(LimitChange::Set(limit), None).map(|(_, version)| version)
+        self.inner.start_set_limit(limit, None).wait()
     }
 
-    /// As [`crate::Semaphore::set_limit_at`].
+    /// As [`crate::Semaphore::set_limit_if_version`].
     ///
     /// # Errors
     /// [`AdminError`].
     pub fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
-        self.change_limit(LimitChange::Set(limit), Some(version)).map(|(_, version)| version)
+        self.inner.start_set_limit(limit, Some(version)).wait()
     }
 
     /// As [`crate::Semaphore::adjust_limit`].
@@ -167,7 +180,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
-        self.change_limit(LimitChange::Adjust(number), None).map(|(limit, _)| limit)
+        self.inner.start_adjust_limit(number).wait()
     }
 
     /// As [`crate::Semaphore::unpin`].
@@ -175,12 +188,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn unpin(&self) -> Result<u64, AdminError> {
-        self.change_limit(LimitChange::Unpin, None).map(|(_, version)| version)
-    }
-
-    fn change_limit(&self, change: LimitChange, expected: Option<u64>) -> Result<(u32, u64), AdminError> {
-        let answer = self.inner.start_changing_limit(change, expected)?.blocking_recv();
-        self.inner.limit_changed(answer, expected)
+        self.inner.start_unpin().wait()
     }
 
     /// As [`crate::Semaphore::pause`].
@@ -188,7 +196,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn pause(&self) -> Result<(), AdminError> {
-        self.inner.answered(self.inner.administer(Operation::Pause(true))?.blocking_recv()).map(drop)
+        self.inner.start_pause(true).wait()
     }
 
     /// As [`crate::Semaphore::resume`].
@@ -196,7 +204,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn resume(&self) -> Result<(), AdminError> {
-        self.inner.answered(self.inner.administer(Operation::Pause(false))?.blocking_recv()).map(drop)
+        self.inner.start_pause(false).wait()
     }
 
     /// As [`crate::Semaphore::revoke`].
@@ -204,7 +212,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        self.inner.revoked(self.inner.start_revoking(holder, reason)?.blocking_recv())
+        self.inner.start_revoke(holder, reason).wait()
     }
 
     /// As [`crate::Semaphore::inspect`].
@@ -215,12 +223,20 @@ impl Semaphore {
         self.inspect_up_to(INSPECT_MAX)
     }
 
-    /// As [`crate::Semaphore::inspect_first`].
+    /// As [`crate::Semaphore::inspect_up_to`].
     ///
     /// # Errors
     /// [`AdminError`].
     pub fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
-        self.inner.inspection(self.inner.start_inspecting(max)?.blocking_recv())
+        self.inner.start_inspect(max).wait()
+    }
+
+    /// As [`crate::Semaphore::available`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn available(&self) -> Result<u32, AdminError> {
+        self.inner.start_available().wait()
     }
 }
 
@@ -279,7 +295,7 @@ impl Permit {
 
     /// Waits until it is lost, at most so long. `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        self.inner.held().core.lost_within(limit)
+        self.inner.lost_within(limit)
     }
 
     /// As [`crate::Permit::renew`].
@@ -287,8 +303,7 @@ impl Permit {
     /// # Errors
     /// [`RenewError`].
     pub fn renew(&self) -> Result<(), RenewError> {
-        let answer = self.inner.held().renew().blocking_recv();
-        answer.unwrap_or_else(|_| Err(RenewError::Lost(self.inner.reason())))
+        self.inner.start_renewal().wait()
     }
 
     /// As [`crate::Permit::release`].
@@ -296,9 +311,7 @@ impl Permit {
     /// # Errors
     /// [`ReleaseError`].
     pub fn release(self) -> Result<(), ReleaseError> {
-        let held = self.inner.into_held();
-        let session = held.session.clone();
-        held.release()?.blocking_recv().unwrap_or_else(|_| session.not_told())
+        self.inner.start_release()?.wait()
     }
 
     /// As [`crate::Permit::hand_over`].

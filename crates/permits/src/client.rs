@@ -9,11 +9,13 @@ use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
 use crate::examine::{self, Diagnosis};
 use crate::handle::PermitHandle;
 use crate::permit::Permit;
-use crate::protocol::{Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix};
+use crate::protocol::{
+    AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
+};
 use crate::semaphore::Semaphore;
-use crate::session::held::Held;
-use crate::session::message::Message;
-use crate::session::{Config, Session, thread};
+use crate::session::config::Config;
+use crate::session::driver;
+use crate::session::inbox::{Message, PendingReply, PermitGuard, Session};
 use crate::store::Address;
 
 /// The usual lease.
@@ -130,21 +132,12 @@ impl Client {
     /// # Errors
     /// [`AdminError`].
     pub async fn list(&self) -> Result<Vec<String>, AdminError> {
-        self.listed(self.start_listing().await)
+        self.start_list().await
     }
 
-    pub(crate) fn listed(
-        &self,
-        answer: Result<Result<Vec<Name>, AdminError>, oneshot::error::RecvError>,
-    ) -> Result<Vec<String>, AdminError> {
-        let names = answer.unwrap_or_else(|_| Err(self.session.ended().into()))?;
-        Ok(names.into_iter().map(|name| name.to_string()).collect())
-    }
-
-    pub(crate) fn start_listing(&self) -> oneshot::Receiver<Result<Vec<Name>, AdminError>> {
-        let (answer, receiver) = oneshot::channel();
-        self.session.send(Message::List { answer });
-        receiver
+    pub(crate) fn start_list(&self) -> PendingReply<Vec<Name>, AdminError, Vec<String>> {
+        let call = self.session.call(|answer| Message::List { answer });
+        call.and_then(|names| Ok(names.into_iter().map(|name| name.to_string()).collect()))
     }
 
     /// Takes over a permit that another process handed over with [`Permit::hand_over`].
@@ -157,18 +150,15 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
     pub async fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
-        let held = self.start_adopting(handle).await.unwrap_or_else(|_| Err(self.session.ended().into()))?;
-        Ok(Permit::new(held))
+        self.start_adopt(handle).await
     }
 
-    pub(crate) fn start_adopting(
-        &self,
-        handle: &PermitHandle,
-    ) -> oneshot::Receiver<Result<Held, AdoptError>> {
-        let (answer, receiver) = oneshot::channel();
-        let request = self.session.new_request();
-        self.session.send(Message::Adopt { handle: Box::new(handle.clone()), request, answer });
-        receiver
+    pub(crate) fn start_adopt(&self, handle: &PermitHandle) -> PendingReply<PermitGuard, AdoptError, Permit> {
+        let PermitHandle { semaphore, holder, request, weight, lease_ms, grant } = handle.clone();
+        let new_request = self.session.new_request();
+        let adopt = Box::new(AdoptRequest { holder, request, weight, lease_ms, grant, new_request });
+        let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });
+        call.and_then(|guard| Ok(Permit::new(guard)))
     }
 
     /// Ends the session: whoever waits gets [`AcquireError::Closed`](crate::AcquireError::Closed), permits
@@ -186,13 +176,11 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, closing goes on in the background.
     pub async fn close(self) -> Result<(), CloseError> {
-        self.start_closing().await.unwrap_or(Err(CloseError::SessionFailed))
+        self.start_close().await
     }
 
-    pub(crate) fn start_closing(&self) -> oneshot::Receiver<Result<(), CloseError>> {
-        let (answer, receiver) = oneshot::channel();
-        self.session.send(Message::Close { answer });
-        receiver
+    pub(crate) fn start_close(&self) -> PendingReply<(), CloseError> {
+        self.session.close()
     }
 }
 
@@ -386,7 +374,7 @@ impl ClientBuilder {
             replicas: self.replicas,
             store_timeout: self.store_timeout,
         };
-        thread::start(config, address, self.prefix)
+        driver::start(config, address, self.prefix)
     }
 }
 

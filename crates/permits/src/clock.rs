@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// A point in time on this machine's monotonic clock. Only the distance between two of them means anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Moment(Duration);
+pub struct Moment(Duration);
 
 impl Moment {
     /// The current time, by CLOCK_BOOTTIME.
     #[cfg(target_os = "linux")]
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
         Self(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
@@ -19,23 +19,23 @@ impl Moment {
 
     /// The current time. Here it does not count while the machine sleeps.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         Self(BEGAN.get_or_init(std::time::Instant::now).elapsed())
     }
 
     /// How long ago `earlier` was; zero if it was later.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
+    pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
     /// Microseconds since the clock began, for an atomic.
-    pub(crate) fn as_micros(self) -> u64 {
+    pub fn as_micros(self) -> u64 {
         u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// The moment so many microseconds after the clock began.
-    pub(crate) const fn from_micros(micros: u64) -> Self {
+    pub const fn from_micros(micros: u64) -> Self {
         Self(Duration::from_micros(micros))
     }
 }

@@ -198,6 +198,10 @@ pub enum RenewError {
     /// It is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The store lost its state, and cannot put the permit back before other holders have renewed. The permit is still
+    /// held until its deadline: renew it again.
+    #[error("the store lost its state and cannot put the permit back yet: renew it again")]
+    RetryLater,
     /// The store did not confirm it. The permit is still held until its deadline.
     #[error("the permit could not be renewed: {0}")]
     Store(#[from] StoreError),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::ConnectError;
-use crate::session::thread;
+use crate::session::driver;
 use crate::store::{self, Address};
 
 /// What [`ClientBuilder::examine`](crate::ClientBuilder::examine) found.
@@ -105,7 +105,7 @@ pub(crate) fn start(
     lease: Duration,
 ) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
     let (answer, examined) = oneshot::channel();
-    thread::on_its_own(move || async move {
+    driver::on_its_own(move || async move {
         let findings = store::examine(&address, &prefix, lease).await;
         // Whoever asked may be gone.
         let _ = answer.send(Diagnosis { store: address.to_string(), findings });

@@ -52,9 +52,11 @@
 //! a semaphore does, as a pure function; [`store`], where semaphores live.
 #![forbid(unsafe_code)]
 
+mod acquire;
+pub mod acquisition;
 pub mod blocking;
 mod client;
-mod clock;
+pub mod clock;
 mod entropy;
 pub mod error;
 mod events;
@@ -68,7 +70,9 @@ pub mod protocol;
 mod semaphore;
 mod session;
 pub mod store;
+mod timing;
 
+pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
 pub use error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost, ReleaseError,
@@ -79,7 +83,7 @@ pub use handle::PermitHandle;
 pub use permit::Permit;
 pub use protocol::Recovery;
 pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Semaphore, WaiterInfo};
-pub use session::core::PermitStatus;
+pub use session::permit_state::PermitStatus;
 
 /// The guide, the migration page and the README, so that their examples are compiled and run.
 #[cfg(doctest)]

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
-use crate::session::core::PermitStatus;
-use crate::session::held::Held;
+use crate::session::inbox::{PendingReply, PermitGuard};
+use crate::session::permit_state::PermitStatus;
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
 ///
@@ -23,61 +23,61 @@ use crate::session::held::Held;
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is released"]
 pub struct Permit {
-    held: Held,
+    guard: PermitGuard,
 }
 
 impl Permit {
-    pub(crate) fn new(held: Held) -> Self {
-        Self { held }
+    pub(crate) fn new(guard: PermitGuard) -> Self {
+        Self { guard }
     }
 
     /// The name of the semaphore.
     pub fn semaphore(&self) -> &str {
-        self.held.core.semaphore.as_str()
+        self.guard.state.semaphore.as_str()
     }
 
     /// Who holds it.
     pub fn holder(&self) -> &str {
-        self.held.core.holder.as_str()
+        self.guard.state.holder.as_str()
     }
 
     /// How many units.
     pub fn weight(&self) -> u32 {
-        self.held.core.weight
+        self.guard.state.weight
     }
 
     /// The lease.
     pub fn lease(&self) -> Duration {
-        self.held.core.lease
+        self.guard.state.lease
     }
 
     /// The fencing token: greater than that of every earlier grant of this semaphore.
     ///
     /// Tokens are to be compared per slot. With a limit above 1, holders with lower tokens are alive.
     pub fn token(&self) -> u64 {
-        self.held.core.grant.token
+        self.guard.state.grant.token
     }
 
     /// The slot: a number from 0, below the limit, that no other live permit has. After the limit was lowered
     /// a permit may have a slot above it until it is released.
     pub fn slot(&self) -> u32 {
-        self.held.core.grant.slot
+        self.guard.state.grant.slot
     }
 
     /// Whether it is held now. Once this was `false` it stays so.
     pub fn is_held(&self) -> bool {
-        self.held.core.deadline(Moment::now()).is_some()
+        self.guard.state.deadline(Moment::now()).is_some()
     }
 
     /// Until when it is certainly held: the time left, zero if it is lost. Renewals extend it.
     pub fn remaining(&self) -> Duration {
         let now = Moment::now();
-        self.held.core.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
+        self.guard.state.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
     /// How far it can be relied on.
     pub fn status(&self) -> PermitStatus {
-        self.held.core.status(Moment::now())
+        self.guard.state.status(Moment::now())
     }
 
     /// Waits until it is lost, and says why. Never ready while it is held.
@@ -87,13 +87,13 @@ impl Permit {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> Lost {
-        self.held.core.lost().await
+        self.guard.state.lost().await
     }
 
     /// A token that is cancelled when the permit is lost, at its deadline at the latest. Cancelling the token has no
     /// effect on the permit.
     pub fn cancellation_token(&self) -> CancellationToken {
-        self.held.core.cancellation_token()
+        self.guard.state.cancellation_token()
     }
 
     /// Runs `work` while the permit is held. If it is lost, `work` is dropped where it stands.
@@ -130,8 +130,7 @@ impl Permit {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been renewed.
     pub async fn renew(&self) -> Result<(), RenewError> {
-        let answer = self.held.renew().await;
-        answer.unwrap_or_else(|_| Err(RenewError::Lost(self.reason())))
+        self.start_renewal().await
     }
 
     /// Releases it: the next in line is granted in the same moment.
@@ -143,8 +142,7 @@ impl Permit {
     /// # Cancel safety
     /// Dropped before it is ready, it is released in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let session = self.held.session.clone();
-        self.held.release()?.await.unwrap_or_else(|_| session.not_told())
+        self.start_release()?.await
     }
 
     /// Hands it over to another process: renews it once more, lets go of it, and makes a text of it that
@@ -176,29 +174,28 @@ impl Permit {
     }
 
     pub(crate) fn into_handle(self) -> PermitHandle {
-        let core = &self.held.core;
+        let state = &self.guard.state;
         let handle = PermitHandle {
-            semaphore: core.semaphore.clone(),
-            holder: core.holder.clone(),
-            request: core.request.clone(),
-            weight: core.weight,
-            lease_ms: u64::try_from(core.lease.as_millis()).unwrap_or(u64::MAX),
-            grant: core.grant,
+            semaphore: state.semaphore.clone(),
+            holder: state.holder.clone(),
+            request: state.request.clone(),
+            weight: state.weight,
+            lease_ms: u64::try_from(state.lease.as_millis()).unwrap_or(u64::MAX),
+            grant: state.grant,
         };
-        self.held.hand_over();
+        self.guard.hand_over();
         handle
     }
 
-    pub(crate) fn held(&self) -> &Held {
-        &self.held
+    pub(crate) fn start_renewal(&self) -> PendingReply<(), RenewError> {
+        self.guard.renew()
     }
 
-    pub(crate) fn into_held(self) -> Held {
-        self.held
+    pub(crate) fn start_release(self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {
+        self.guard.release()
     }
 
-    /// Why it was lost. One that the engine has forgotten without a reason is not in the store.
-    pub(crate) fn reason(&self) -> Lost {
-        self.held.core.reason().unwrap_or(Lost::Gone)
+    pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        self.guard.state.lost_within(limit)
     }
 }

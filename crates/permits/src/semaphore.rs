@@ -2,20 +2,19 @@
 //! the session's.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
+use crate::acquire::Acquire;
 use crate::error::{AcquireError, AdminError};
 use crate::model::INSPECT_MAX;
-use crate::permit::Permit;
 use crate::protocol::{
-    Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome, Reply,
-    check_lease, check_reason,
+    self, Answers, Declaration, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation,
+    ReleaseOutcome, check_lease, check_reason,
 };
-use crate::session::message::{Message, Opening, Wait};
-use crate::session::{Pending, Session, Wanted};
+use crate::session::inbox::{
+    AcquireSpec, LimitDeclaration, Message, PendingAcquire, PendingReply, Session, Wait,
+};
+use crate::store::StoreError;
 
 /// A named line with a limit. Cheap to clone.
 ///
@@ -25,7 +24,8 @@ use crate::session::{Pending, Session, Wanted};
 pub struct Semaphore {
     session: Session,
     name: Result<Name, InvalidInput>,
-    opening: Arc<Opening>,
+    zero_limit: bool,
+    limit: Arc<LimitDeclaration>,
 }
 
 /// How to acquire.
@@ -52,7 +52,7 @@ pub struct AcquireOptions {
     label: Option<String>,
     wait: Wait,
     lease: Option<Duration>,
-    renew: bool,
+    auto_renew: bool,
 }
 
 impl Default for AcquireOptions {
@@ -64,7 +64,7 @@ impl Default for AcquireOptions {
 impl AcquireOptions {
     /// One unit, a holder of its own, waiting without limit, the client's lease, renewed in the background.
     pub fn new() -> Self {
-        Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, renew: true }
+        Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, auto_renew: true }
     }
 
     /// How many units: at least 1, at most the limit.
@@ -90,11 +90,24 @@ impl AcquireOptions {
         self
     }
 
-    /// Waits in line at most so long; not at all if it is zero.
+    /// Waits in line for `limit` at most; without limit unless set. Zero is [`AcquireOptions::no_wait`].
     #[must_use]
-    pub fn wait(mut self, limit: Duration) -> Self {
+    pub fn timeout(mut self, limit: Duration) -> Self {
         self.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };
         self
+    }
+
+    /// Does not wait: refused with [`AcquireError::NoPermits`] unless it can be granted now.
+    #[must_use]
+    pub fn no_wait(mut self) -> Self {
+        self.wait = Wait::No;
+        self
+    }
+
+    /// As [`AcquireOptions::timeout`].
+    #[must_use]
+    pub fn wait(self, limit: Duration) -> Self {
+        self.timeout(limit)
     }
 
     /// How long the permit stands without renewal, 100 ms to 1 day, in place of the client's lease.
@@ -104,26 +117,39 @@ impl AcquireOptions {
         self
     }
 
-    /// Does not renew it once it is held: it ends with its lease unless [`Permit::renew`] is called.
+    /// Whether the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
+    /// lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always renewed.
     #[must_use]
-    pub fn no_renewal(mut self) -> Self {
-        self.renew = false;
+    pub fn auto_renew(mut self, renew: bool) -> Self {
+        self.auto_renew = renew;
         self
+    }
+
+    /// As [`AcquireOptions::auto_renew`] with `false`.
+    #[must_use]
+    pub fn no_renewal(self) -> Self {
+        self.auto_renew(false)
     }
 }
 
 impl Semaphore {
     pub(crate) fn new(session: Session, name: &str, limit: Option<u32>) -> Self {
-        let opening = Opening { limit, require: false, declared: AtomicBool::new(false) };
-        Self { session, name: Name::new(name), opening: Arc::new(opening) }
+        let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
+        let zero_limit = limit == Some(0);
+        Self {
+            session,
+            name: Name::new(name),
+            zero_limit,
+            limit: Arc::new(LimitDeclaration::new(declaration)),
+        }
     }
 
     /// Refuses to acquire with [`AcquireError::LimitMismatch`] where another limit than the declared one is in
     /// force, instead of changing it or putting up with it.
     #[must_use]
     pub fn require_limit(mut self) -> Self {
-        let limit = self.opening.limit;
-        self.opening = Arc::new(Opening { limit, require: true, declared: AtomicBool::new(false) });
+        let declaration = self.limit.limit().map_or(Declaration::Stored, Declaration::Require);
+        self.limit = Arc::new(LimitDeclaration::new(declaration));
         self
     }
 
@@ -139,23 +165,45 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull`. If the store
-    /// cannot be reached it is tried for [`store_timeout`](crate::ClientBuilder::store_timeout).
+    /// cannot be reached, calls are retried for [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is given back.
-    pub async fn acquire(&self) -> Result<Permit, AcquireError> {
-        self.acquire_with(AcquireOptions::new()).await
+    /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
+    pub fn acquire(&self) -> Acquire {
+        self.acquire_with(AcquireOptions::new())
     }
 
-    /// Acquires one unit if it is free now and nobody waits for it.
+    /// Acquires several units at once: all or none, for one permit of this weight.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`]; [`AcquireError::ExceedsLimit`] if `units` is above the limit.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    pub fn acquire_many(&self, units: u32) -> Acquire {
+        self.acquire_with(AcquireOptions::new().weight(units))
+    }
+
+    /// Acquires one unit if it is free now and no request waits for it.
     ///
     /// # Errors
     /// [`AcquireError::NoPermits`] if not.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, a permit that was granted meanwhile is given back.
-    pub async fn try_acquire(&self) -> Result<Permit, AcquireError> {
-        self.acquire_with(AcquireOptions::new().wait(Duration::ZERO)).await
+    /// As [`Semaphore::acquire`].
+    pub fn try_acquire(&self) -> Acquire {
+        self.try_acquire_with(AcquireOptions::new())
+    }
+
+    /// Acquires as the options say, but does not wait.
+    ///
+    /// # Errors
+    /// As [`Semaphore::try_acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    pub fn try_acquire_with(&self, options: AcquireOptions) -> Acquire {
+        self.acquire_with(options.no_wait())
     }
 
     /// Acquires as the options say.
@@ -165,13 +213,13 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
-    pub async fn acquire_with(&self, options: AcquireOptions) -> Result<Permit, AcquireError> {
-        self.start_acquiring(options)?.wait().await.map(Permit::new)
+    pub fn acquire_with(&self, options: AcquireOptions) -> Acquire {
+        Acquire::new(self.start_acquiring(options))
     }
 
-    pub(crate) fn start_acquiring(&self, options: AcquireOptions) -> Result<Pending, AcquireError> {
+    fn start_acquiring(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
         let name = self.name.clone()?;
-        if self.opening.limit == Some(0) {
+        if self.zero_limit {
             Err(InvalidInput::ZeroLimit)?;
         }
         if options.weight == 0 {
@@ -180,16 +228,21 @@ impl Semaphore {
         if let Some(lease) = options.lease {
             check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))?;
         }
-        let wanted = Wanted {
-            holder: options.holder.map(|holder| Holder::new(&holder)).transpose()?,
-            label: Label::new(options.label.as_deref().unwrap_or_default())?,
+        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
+        let label = Label::new(options.label.as_deref().unwrap_or_default())?;
+        let request = self.session.new_request();
+        Ok(self.session.acquire(AcquireSpec {
+            semaphore: name,
+            holder: holder.unwrap_or_else(|| self.session.default_holder(&request)),
+            request,
+            label,
             weight: options.weight,
-            lease: options.lease,
+            lease: options.lease.unwrap_or(self.session.lease()),
             wait: options.wait,
-            renew: options.renew,
-            opening: self.opening.clone(),
-        };
-        Ok(self.session.acquire(name, wanted))
+            auto_renew: options.auto_renew,
+            limit: self.limit.clone(),
+            position: Arc::default(),
+        }))
     }
 
     /// Sets the limit and pins it: from now on what programs declare is ignored, until [`Semaphore::unpin`].
@@ -204,8 +257,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub async fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
-        self.limit_changed(self.start_changing_limit(LimitChange::Set(limit), None)?.await, None)
-            .map(|(_, version)| version)
+        self.start_set_limit(limit, None).await
     }
 
     /// Like [`Semaphore::set_limit`], but only if the limit is still at `version`, as [`Semaphore::inspect`]
@@ -215,9 +267,14 @@ impl Semaphore {
     /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered as the first
     /// one was, unless 32 other changes of this semaphore have come between.
     pub async fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
-        let expected = Some(version);
-        let answer = self.start_changing_limit(LimitChange::Set(limit), expected)?.await;
-        self.limit_changed(answer, expected).map(|(_, version)| version)
+        self.start_set_limit(limit, Some(version)).await
+    }
+
+    pub(crate) fn start_set_limit(&self, limit: u32, expected_version: Option<u64>) -> Reply<u64> {
+        if limit == 0 {
+            return Reply::failed(InvalidInput::ZeroLimit.into());
+        }
+        self.change_limit(LimitChange::Set(limit), expected_version).and_then(|(_, version)| Ok(version))
     }
 
     /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit. Calls of
@@ -231,8 +288,11 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub async fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
-        let answer = self.start_changing_limit(LimitChange::Adjust(number), None)?.await;
-        self.limit_changed(answer, None).map(|(limit, _)| limit)
+        self.start_adjust_limit(number).await
+    }
+
+    pub(crate) fn start_adjust_limit(&self, number: i64) -> Reply<u32> {
+        self.change_limit(LimitChange::Adjust(number), None).and_then(|(limit, _)| Ok(limit))
     }
 
     /// Lets programs declare the limit again. The limit stays until one does. Returns its new version.
@@ -240,37 +300,31 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn unpin(&self) -> Result<u64, AdminError> {
-        self.limit_changed(self.start_changing_limit(LimitChange::Unpin, None)?.await, None)
-            .map(|(_, version)| version)
+        self.start_unpin().await
     }
 
-    pub(crate) fn start_changing_limit(
-        &self,
-        change: LimitChange,
-        expected_version: Option<u64>,
-    ) -> Result<Answering, AdminError> {
-        if change == LimitChange::Set(0) {
-            Err(InvalidInput::ZeroLimit)?;
-        }
+    pub(crate) fn start_unpin(&self) -> Reply<u64> {
+        self.change_limit(LimitChange::Unpin, None).and_then(|(_, version)| Ok(version))
+    }
+
+    /// Changes the limit. Returns the limit and its version after the change.
+    fn change_limit(&self, change: LimitChange, expected_version: Option<u64>) -> Reply<(u32, u64)> {
         let request = self.session.new_request();
-        self.administer(Operation::SetLimit { request, change, expected_version })
-    }
-
-    /// The limit and its version after a change.
-    pub(crate) fn limit_changed(
-        &self,
-        answer: Answered,
-        expected: Option<u64>,
-    ) -> Result<(u32, u64), AdminError> {
-        let Reply { answers, limit, limit_version: version, .. } = self.answered(answer)?;
-        match answers {
-            Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok((limit, version)),
-            Answers::SetLimit(LimitOutcome::NoLimit) => {
-                Err(AdminError::NoLimit { semaphore: self.name.clone()?.to_string() })
+        let operation = Operation::SetLimit { request, change, expected_version };
+        self.administer(operation, move |name, reply| {
+            let (limit, version) = (reply.limit, reply.limit_version);
+            match reply.answers {
+                Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok((limit, version)),
+                Answers::SetLimit(LimitOutcome::NoLimit) => {
+                    Err(AdminError::NoLimit { semaphore: name.to_string() })
+                }
+                Answers::SetLimit(LimitOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
+                _ => {
+                    let expected = expected_version.unwrap_or_default();
+                    Err(AdminError::VersionMismatch { expected, version, limit })
+                }
             }
-            Answers::SetLimit(LimitOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
-            _ => Err(AdminError::VersionMismatch { expected: expected.unwrap_or_default(), version, limit }),
-        }
+        })
     }
 
     /// Stops granting. Holders keep what they hold; waiters wait. It stays so until [`Semaphore::resume`].
@@ -278,7 +332,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn pause(&self) -> Result<(), AdminError> {
-        self.answered(self.administer(Operation::Pause(true))?.await).map(drop)
+        self.start_pause(true).await
     }
 
     /// Grants again, beginning with the head of the line.
@@ -286,34 +340,44 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn resume(&self) -> Result<(), AdminError> {
-        self.answered(self.administer(Operation::Pause(false))?.await).map(drop)
+        self.start_pause(false).await
     }
 
-    /// Takes a holder's permit or place in line away, and tells it why (at most 1,000 bytes). Returns whether
-    /// there was anything to take. A call whose reply was lost is sent again and answered as the first one was, unless 32
+    pub(crate) fn start_pause(&self, paused: bool) -> Reply<()> {
+        self.administer(Operation::Pause(paused), |_, _| Ok(()))
+    }
+
+    /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
+    /// the semaphore had either. A call whose reply was lost is sent again and answered as the first one was, unless 32
     /// other changes of this semaphore have come between.
     ///
-    /// The holder hears it at once if it is connected, and otherwise at its next renewal. Until it has heard
-    /// it, it may go on working while another is granted its units: revoke who does not answer, or accept that.
+    /// A connected holder is notified at once, others at their next renewal. Until then the holder may continue to work
+    /// while another is granted its units: revoke holders that do not answer, or accept the overlap.
     ///
     /// # Errors
     /// [`AdminError`].
     pub async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        self.revoked(self.start_revoking(holder, reason)?.await)
+        self.start_revoke(holder, reason).await
     }
 
-    pub(crate) fn start_revoking(&self, holder: &str, reason: &str) -> Result<Answering, AdminError> {
-        let (holder, reason) = (Holder::new(holder)?, check_reason(reason)?);
+    pub(crate) fn start_revoke(&self, holder: &str, reason: &str) -> Reply<bool> {
+        let checked = Holder::new(holder).and_then(|holder| Ok((holder, check_reason(reason)?)));
+        let (holder, reason) = match checked {
+            Ok(checked) => checked,
+            Err(invalid) => return Reply::failed(invalid.into()),
+        };
         let request = self.session.new_request();
-        self.administer(Operation::Revoke { request, holder, reason })
+        self.administer(Operation::Revoke { request, holder, reason }, |_, reply| {
+            Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown))
+        })
     }
 
-    /// Who holds and who waits: at most 1,000 of each.
+    /// The limit, and the first 1,000 holders and 1,000 waiters.
     ///
     /// # Errors
     /// [`AdminError`].
     pub async fn inspect(&self) -> Result<Inspection, AdminError> {
-        self.inspect_up_to(INSPECT_MAX).await
+        self.start_inspect(INSPECT_MAX).await
     }
 
     /// Like [`Semaphore::inspect`], with the first `max` of each, at most 1,000: with 0, the counts alone.
@@ -321,33 +385,56 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
-        self.inspection(self.start_inspecting(max)?.await)
+        self.start_inspect(max).await
     }
 
-    pub(crate) fn start_inspecting(&self, max: u32) -> Result<Answering, AdminError> {
-        self.administer(Operation::Inspect { max: max.min(INSPECT_MAX) })
+    pub(crate) fn start_inspect(&self, max: u32) -> Reply<Inspection> {
+        let operation = Operation::Inspect { max: max.min(INSPECT_MAX) };
+        self.administer(operation, |name, reply| match Inspection::new(name, reply) {
+            Some(inspection) => Ok(inspection),
+            None => Err(AdminError::Store(StoreError::Malformed { reason: "no inspection".into() })),
+        })
     }
 
-    pub(crate) fn administer(&self, operation: Operation) -> Result<Answering, AdminError> {
-        let semaphore = self.name.clone()?;
-        let (answer, receiver) = oneshot::channel();
-        self.session.send(Message::Admin { semaphore, operation, answer });
-        Ok(receiver)
+    /// The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
+    /// behind others, or because the semaphore is paused or the store recovers.
+    ///
+    /// # Errors
+    /// [`AdminError::NoLimit`] if no limit is stored; [`AdminError`].
+    pub async fn available(&self) -> Result<u32, AdminError> {
+        self.start_available().await
     }
 
-    /// What was answered. No answer comes if the session has ended.
-    pub(crate) fn answered(&self, answer: Answered) -> Result<Reply, AdminError> {
-        answer.unwrap_or_else(|_| Err(self.session.ended().into()))
+    pub(crate) fn start_available(&self) -> Reply<u32> {
+        self.start_inspect(0).and_then(|found| match found.limit {
+            Some(limit) => Ok(limit.saturating_sub(u32::try_from(found.held).unwrap_or(u32::MAX))),
+            None => Err(AdminError::NoLimit { semaphore: found.name }),
+        })
     }
 
-    pub(crate) fn revoked(&self, answer: Answered) -> Result<bool, AdminError> {
-        Ok(!matches!(self.answered(answer)?.answers, Answers::Revoke(ReleaseOutcome::Unknown)))
+    /// Executes an operation on the semaphore itself, and makes the result of the reply.
+    fn administer<T: 'static>(
+        &self,
+        operation: Operation,
+        result: impl FnOnce(Name, protocol::Reply) -> Result<T, AdminError> + Send + 'static,
+    ) -> Reply<T> {
+        let name = match self.name.clone() {
+            Ok(name) => name,
+            Err(invalid) => return Reply::failed(invalid.into()),
+        };
+        let semaphore = name.clone();
+        let call = self.session.call(|answer| Message::Admin { semaphore, operation, answer });
+        call.and_then(move |reply| result(name, reply))
     }
+}
 
-    pub(crate) fn inspection(&self, answer: Answered) -> Result<Inspection, AdminError> {
-        let reply = self.answered(answer)?;
-        let name = self.name.clone()?.to_string();
-        let Answers::Inspect(listed) = reply.answers else { return Err(AdminError::Closed) };
+/// The reply to an operation on a semaphore itself.
+type Reply<T> = PendingReply<protocol::Reply, AdminError, T>;
+
+impl Inspection {
+    /// `None` if the reply is not one to an inspection.
+    fn new(name: Name, reply: protocol::Reply) -> Option<Self> {
+        let Answers::Inspect(listed) = reply.answers else { return None };
         let holders = listed.holders.into_iter().map(|holder| HolderInfo {
             holder: holder.holder.to_string(),
             weight: holder.weight,
@@ -364,8 +451,8 @@ impl Semaphore {
             age: Duration::from_micros(reply.now_us.saturating_sub(waiter.ticket)),
             label: text(&waiter.label),
         });
-        Ok(Inspection {
-            name,
+        Some(Self {
+            name: name.to_string(),
             limit: (reply.limit > 0).then_some(reply.limit),
             limit_version: reply.limit_version,
             pinned: reply.pinned,
@@ -379,14 +466,10 @@ impl Semaphore {
     }
 }
 
-/// A label as people see it.
+/// A label as it is shown.
 fn text(label: &Label) -> Option<String> {
     Some(label.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
-
-/// An answer on its way, and arrived. The channel closes when the session ends.
-pub(crate) type Answering = oneshot::Receiver<Result<Reply, AdminError>>;
-pub(crate) type Answered = Result<Result<Reply, AdminError>, oneshot::error::RecvError>;
 
 /// A semaphore as [`Semaphore::inspect`] found it.
 #[derive(Debug, Clone, PartialEq, Eq)]

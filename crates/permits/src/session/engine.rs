@@ -1,680 +1,470 @@
-//! The engine: all that a session knows and decides, without a clock, a thread or a connection of its own.
+//! The engine of a session: routes messages, events, replies and times to the semaphores that they are about, and closes.
 //!
-//! It is told what happened and what time it is, and says which calls to make. So everything it does can be
-//! tested step by step, and nothing it does can wait.
-//!
-//! What it keeps, for each semaphore, in a [`Lane`]:
-//!
-//! - **Natural batching.** Two calls to acquire and two to release are in flight at a time at most. What arrives
-//!   meanwhile goes out together in the next; nothing is delayed to make a batch.
-//! - **One fate.** An acquisition is in one [`Stage`]. While a call about it is in flight and its outcome is
-//!   not known, it is not released; cancelled then, it is released as soon as the outcome is.
-//! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that
-//!   last extended it, plus the lease, minus a margin. Never from a reply or a message.
-//! - **No trust in messages.** Waiters are renewed as holders are, and a renewal tells how each stands.
+//! It has no clock, no thread and no connection of its own: it takes what happened and the time as arguments, and
+//! returns the calls to make. So everything it does can be tested step by step, and nothing it does can wait.
 
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use super::core::PermitState;
-use super::errand::{Errand, Errands};
-use super::held::Held;
-use super::lane::{Entry, Lane, Stage};
-use super::message::{Answer, Ask, Leaving, Message, Wait};
-use super::timers::{self, Timers};
-use super::{Config, Map, Session, Shared};
+use super::Map;
+use super::call::{Call, CallKind, Executed};
+use super::config::Config;
+use super::inbox::{Answer, Message, Shared, reply};
+use super::outage::Outage;
+use super::semaphore::{Context, SemaphoreSession, mismatched_reply};
+use super::single_call::{ReplyTo, SingleCall, SingleCalls};
+use super::timers::{self, Timer, Timers};
+use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError};
-use crate::events::emit;
-use crate::protocol::{Command, Event, EventKind, Grant, Name, RequestId};
+use crate::error::{AcquireError, AdminError, AdoptError, CloseError, RenewError};
+use crate::protocol::{AdoptRequest, Answers, Event, Name, ReleaseRequest, RenewOutcome, Reply, RequestId};
+use crate::session::inbox::{PendingRelease, PermitGuard};
 use crate::store::{StoreError, StoreEvent};
+use crate::timing::call_timeout;
 
-/// How long a closing session tries to give back what it has.
+/// The time that a closing session has to release everything.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often, while the store cannot be reached, to look for what has run out of timeout.
-pub(super) const SWEEP_EVERY: Duration = Duration::from_millis(100);
+/// The interval between two checks for timeouts, while the store cannot be reached.
+pub(super) const TIMEOUTS_EVERY: Duration = Duration::from_millis(100);
 
-/// How often everything that a session holds is renewed, at least, while some of it is. A server that restarts without
-/// its data waits for its holders only as long as a connected one needs to come back.
-const COMPANIONS_EVERY: Duration = Duration::from_secs(10);
-
-/// How often to look for what is to be renewed together with something else.
+/// The interval between two searches for semaphores that are to be renewed together with others.
 const COMPANIONS_SOUGHT_EVERY: Duration = Duration::from_secs(1);
 
-/// Renewals are spread over this part of their interval, so that sessions started together drift apart.
-const RENEWAL_SPREAD: f64 = 0.05;
-
-/// A call to make, and what it is about.
-pub(crate) struct Call {
-    pub(crate) command: Command,
-    pub(crate) timeout: Duration,
-    pub(crate) sent_at: Moment,
-    pub(crate) purpose: Purpose,
-}
-
-/// What to do with a call's answer.
-pub(crate) enum Purpose {
-    Acquire(Vec<RequestId>),
-    Release(Vec<(Moment, Leaving)>),
-    Renew(Vec<RequestId>),
-    /// Hand out what replicas have. How many it should be on; when the call has returned, how many it is on.
-    Confirm {
-        ids: Vec<RequestId>,
-        replicas: u32,
-    },
-    Errand(Box<Errand>),
-}
-
-/// Alarms that the engine sets for itself.
-pub(super) enum Alarm {
-    Lane(Name),
-    Entry(Name, RequestId),
-    /// Look for what has run out of timeout.
-    Sweep,
-    /// An errand may be tried again: only to be awake then.
-    Errand,
-    Close,
-}
-
 /// See the module.
-pub(crate) struct Engine {
-    pub(super) config: Config,
-    /// Weak: the session ends when nobody has a client or a permit of it.
-    session: Weak<Shared>,
-    pub(super) lanes: Map<Name, Lane>,
-    /// Lanes that may have something to send.
-    pub(super) dirty: Vec<Name>,
-    pub(super) errands: Errands,
-    pub(super) timers: Timers<Alarm>,
-    asked: u64,
-    /// Adoptions in flight: what they bring has to be given back before the session may end.
-    pub(super) adopting: usize,
-    pub(super) connected: bool,
-    /// When companions of a renewal were last sought.
-    companions_sought: Option<Moment>,
-    /// The store has said that it cannot be reached, and no call has succeeded since.
-    pub(super) down: Option<Trouble>,
-    /// Something is in trouble: here, in a lane, or in an errand.
-    pub(super) troubled: bool,
-    pub(super) sweep_alarm: Option<timers::Key>,
-    pub(super) errand_alarm: Option<timers::Key>,
-    pub(super) closing: Option<Vec<oneshot::Sender<Result<(), CloseError>>>>,
-    /// The result for those, once there is one.
+pub(super) struct Engine {
+    context: Context,
+    semaphores: Map<Name, SemaphoreSession>,
+    /// Semaphores that may have something to send.
+    dirty: Vec<Name>,
+    single_calls: SingleCalls,
+    /// Adoptions in flight: permits that they bring have to be released before the session may end.
+    adopting: usize,
+    connected: bool,
+    companions_sought_at: Option<Moment>,
+    /// The store as a whole cannot be reached.
+    down: Option<Outage>,
+    /// There is an outage: of the store, of a semaphore, or of a single call.
+    has_outage: bool,
+    timeouts_timer: Option<timers::Key>,
+    single_calls_timer: Option<timers::Key>,
+    /// The callers that close the session; `Some` once it is closing.
+    closing: Option<Vec<Answer<(), CloseError>>>,
+    /// The result for them; `Some` once all is done and the thread may end.
     closed: Option<Result<(), CloseError>>,
-    /// Who wants to know which semaphores there are. That needs no decision of the engine's.
-    listings: Vec<Answer<Vec<Name>, AdminError>>,
-    /// Permits handed over, of which the store is to be told.
+    /// Permits handed over, which the store is to forget.
     handed_over: Vec<(Name, RequestId)>,
-    finished: bool,
 }
 
 impl Engine {
-    pub(crate) fn new(config: Config, session: Weak<Shared>) -> Self {
+    pub(super) fn new(config: Config, session: Weak<Shared>) -> Self {
         Self {
-            config,
-            session,
-            lanes: Map::default(),
+            context: Context { config, session, timers: Timers::default(), arrivals: 0 },
+            semaphores: Map::default(),
             dirty: Vec::new(),
-            errands: Errands::default(),
-            timers: Timers::default(),
-            asked: 0,
+            single_calls: SingleCalls::default(),
             adopting: 0,
             connected: false,
-            companions_sought: None,
+            companions_sought_at: None,
             down: None,
-            troubled: false,
-            sweep_alarm: None,
-            errand_alarm: None,
+            has_outage: false,
+            timeouts_timer: None,
+            single_calls_timer: None,
             closing: None,
             closed: None,
-            listings: Vec::new(),
             handed_over: Vec::new(),
-            finished: false,
         }
     }
 
     /// Whether all is done and the thread may end.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.finished
+    pub(super) fn is_finished(&self) -> bool {
+        self.closed.is_some()
     }
 
-    /// How long the store may be out of reach before what waits for it fails.
-    pub(crate) fn store_timeout(&self) -> Duration {
-        self.config.store_timeout
+    /// The time for which the store may be unreachable before the calls that wait for it fail.
+    pub(super) fn store_timeout(&self) -> Duration {
+        self.context.config.store_timeout
     }
 
-    /// Answers the callers that closed the session. To be called when its connections are closed too: a program that
+    /// Replies to the callers that closed the session. To be called when its connections are closed, too: a program that
     /// forks next leaves nothing of the session to the child.
-    pub(crate) fn answer_closed(&mut self) {
+    pub(super) fn answer_closed(&mut self) {
         let Some(result) = &self.closed else { return };
         for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
-            // A caller that is gone does not mind.
-            let _ = answer.send(result.clone());
+            reply(answer, result.clone());
         }
     }
 
-    /// Who asked for a list since the last time.
-    pub(crate) fn take_listings(&mut self) -> Vec<Answer<Vec<Name>, AdminError>> {
-        std::mem::take(&mut self.listings)
-    }
-
     /// Permits handed over since the last call.
-    pub(crate) fn take_handed_over(&mut self) -> Vec<(Name, RequestId)> {
+    pub(super) fn take_handed_over(&mut self) -> Vec<(Name, RequestId)> {
         std::mem::take(&mut self.handed_over)
     }
 
     #[cfg(test)]
     pub(super) fn session_id(&self) -> &crate::protocol::SessionId {
-        &self.config.session
+        &self.context.config.session
     }
 
-    /// Whether nothing is asked for, held, given back or planned.
+    /// Whether nothing is asked for, held, released or planned.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.lanes.is_empty() && self.timers.next().is_none()
+        self.semaphores.is_empty() && self.context.timers.next().is_none()
     }
 
-    /// When to call [`Engine::on_time`] next.
-    pub(crate) fn next_time(&self) -> Option<Moment> {
-        self.timers.next()
+    /// The next time at which [`Engine::on_time`] is to be called.
+    pub(super) fn next_time(&self) -> Option<Moment> {
+        self.context.timers.next()
     }
 
-    pub(crate) fn on_message(&mut self, message: Message, now: Moment) {
+    /// A semaphore that the session knows, which will be looked at afterwards.
+    fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Context)> {
+        let semaphore = self.semaphores.get_mut(name)?;
+        mark_dirty(&mut self.dirty, name, semaphore);
+        Some((semaphore, &mut self.context))
+    }
+
+    /// A semaphore that the session knows from now on.
+    fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Context) {
+        let semaphore =
+            self.semaphores.entry(name.clone()).or_insert_with(|| SemaphoreSession::new(name.clone()));
+        mark_dirty(&mut self.dirty, name, semaphore);
+        (semaphore, &mut self.context)
+    }
+
+    /// Takes a message of a caller. A list of semaphores is the driver's to make.
+    pub(super) fn on_message(&mut self, message: Message, now: Moment) {
         match message {
-            Message::Acquire(ask) => self.acquire(*ask, now),
-            Message::Cancel { semaphore, request } => self.withdraw(&semaphore, &request, now),
-            Message::Release { semaphore, leaving } => self.release(&semaphore, leaving, now),
+            Message::Acquire(_, answer) if self.closing.is_some() => {
+                reply(answer, Err(AcquireError::Closed));
+            }
+            Message::Acquire(spec, answer) => {
+                let (semaphore, context) = self.semaphore(&spec.semaphore);
+                semaphore.acquire(*spec, answer, now, context);
+            }
+            Message::Cancel { semaphore, request } => {
+                if let Some((semaphore, context)) = self.known(&semaphore) {
+                    semaphore.cancel(&request, now, context);
+                }
+            }
+            Message::Release { semaphore, release } => {
+                let (semaphore, context) = self.semaphore(&semaphore);
+                semaphore.release(release, context, now);
+            }
             Message::HandOver { semaphore, request } => {
-                self.remove(&semaphore, &request);
+                if let Some((semaphore, context)) = self.known(&semaphore) {
+                    semaphore.hand_over(&request, now, context);
+                }
                 self.handed_over.push((semaphore, request));
             }
             Message::Renew { semaphore, request, answer } => {
-                let lane = self.lanes.get(&semaphore);
-                match lane.and_then(|lane| Some((lane.entries.get(&request)?.renewal(), lane.fallback()))) {
+                let known = self.semaphores.get(&semaphore);
+                match known.and_then(|semaphore| semaphore.renewal_of(&request)) {
                     Some((renewal, fallback)) => {
-                        self.run(Errand::renew(semaphore, renewal, fallback, answer), now)
+                        self.run(SingleCall::renew(semaphore, renewal, fallback, answer, now));
                     }
-                    // The engine forgets a permit only when it is lost, and the permit knows why.
+                    // The engine forgets a permit only when it is lost, and the permit has the reason.
                     None => drop(answer),
                 }
             }
-            Message::Adopt { handle, request, answer } => {
-                self.run(Errand::adopt(*handle, request, answer), now)
+            Message::Adopt { semaphore, adopt, answer } => {
+                self.run(SingleCall::adopt(semaphore, adopt, answer, now));
             }
             Message::Admin { semaphore, operation, answer } => {
-                self.run(Errand::admin(semaphore, operation, answer), now);
+                self.run(SingleCall::admin(semaphore, operation, answer, now));
             }
-            Message::List { answer } => self.listings.push(answer),
+            Message::List { answer } => reply(answer, Err(AdminError::Closed)),
             Message::Close { answer } => self.close(Some(answer), now),
         }
     }
 
-    pub(crate) fn on_signal(&mut self, signal: StoreEvent, now: Moment) {
-        match signal {
-            StoreEvent::Event(event) => self.on_event(event, now),
-            StoreEvent::Down(reason) => {
+    pub(super) fn on_event(&mut self, event: StoreEvent, now: Moment) {
+        match event {
+            StoreEvent::Event(event) => self.on_pushed(event, now),
+            StoreEvent::Down(error) => {
                 self.connected = false;
-                self.troubled = true;
-                note_trouble(&mut self.down, reason, now);
+                self.has_outage = true;
+                Outage::record(&mut self.down, error, now);
             }
             StoreEvent::Up => {
                 self.connected = true;
-                self.errands.retry_now();
-                for (name, lane) in &mut self.lanes {
-                    lane.renew_due = true;
-                    lane.retry_at = None;
-                    lane.failures = 0;
-                    mark_dirty(&mut self.dirty, name, lane);
+                self.single_calls.retry_now();
+                for (name, semaphore) in &mut self.semaphores {
+                    semaphore.on_reconnected();
+                    mark_dirty(&mut self.dirty, name, semaphore);
                 }
             }
         }
     }
 
-    fn on_event(&mut self, event: Event, now: Moment) {
-        let Event { semaphore, holder, request, kind: news, .. } = event;
-        let entry = self.lanes.get(&semaphore).and_then(|lane| lane.entries.get(&request));
-        // A message of another session is none of this one's, whatever brought it here: to release what it grants
-        // would take it from its holder.
-        if !self.config.session.has_made(&request) || entry.is_some_and(|entry| entry.ask.holder != holder) {
+    fn on_pushed(&mut self, event: Event, now: Moment) {
+        // A push for another session is none of this one's, however it came here: to release what it grants would take
+        // it from its holder.
+        if !self.context.config.session.has_made(&event.request) {
             return;
         }
-        match (news, entry.map(|entry| &entry.stage)) {
-            (EventKind::Granted(grant), Some(_))
-                if entry.is_some_and(|entry| grant.token <= entry.told_us) => {}
-            (EventKind::Granted(grant), Some(Stage::Pending | Stage::Waiting))
-            | (EventKind::Granted(grant), Some(Stage::Asked { cancelled: false })) => {
-                self.grant(&semaphore, &request, grant, now);
-            }
-            // Known from a renewal already; or cancelled, and released when the call in flight returns.
-            (EventKind::Granted(_), Some(_)) => {}
-            (EventKind::Granted(_), None) => {
-                // A grant for nobody. If its release is on its way, this changes nothing.
-                let lease = self.config.lease;
-                let leaving = Leaving { holder, request, lease, sent_before: true, answer: None };
-                self.release(&semaphore, leaving, now);
-            }
-            (EventKind::Revoked(reason), Some(Stage::Held(core))) => {
-                core.lose(Lost::Revoked { reason });
-                self.remove(&semaphore, &request);
-            }
-            (EventKind::Revoked(reason), Some(Stage::Waiting))
-                if entry.is_some_and(|entry| !entry.maybe_known) =>
-            {
-                if let Some(entry) = self.remove(&semaphore, &request) {
-                    answer(entry.ask, Err(AcquireError::Revoked { reason }));
-                }
-            }
-            // A call that is in flight, or was not answered, finds nothing in the store and is granted.
-            (EventKind::Revoked(reason), Some(_)) => {
-                self.fail(&semaphore, &request, AcquireError::Revoked { reason }, now);
-            }
-            (EventKind::Refused, Some(Stage::Waiting | Stage::Asked { cancelled: false })) => {
-                // The message does not say what the limit has become. Asked again, the store does.
-                if let Some(lane) = self.touch(&semaphore) {
-                    lane.queue(&request);
-                }
-            }
-            (EventKind::Refused, Some(_)) | (EventKind::Revoked(_) | EventKind::Refused, None) => {}
-        }
+        let name = event.semaphore.clone();
+        let (semaphore, context) = self.semaphore(&name);
+        semaphore.on_event(event, now, context);
     }
 
-    fn acquire(&mut self, ask: Ask, now: Moment) {
+    fn run(&mut self, call: SingleCall) {
         if self.closing.is_some() {
-            return answer(ask, Err(AcquireError::Closed));
+            return call.fail_closed();
         }
-        let (semaphore, request, wait) = (ask.semaphore.clone(), ask.request.clone(), ask.wait);
-        self.insert_asked(ask, now);
-        let alarm = match wait {
-            Wait::AtMost(limit) => {
-                Some(self.timers.set(now + limit, Alarm::Entry(semaphore.clone(), request.clone())))
+        self.single_calls.add(call);
+    }
+
+    /// The calls to make now.
+    pub(super) fn calls(&mut self, now: Moment) -> Vec<Call> {
+        let mut calls = Vec::new();
+        self.seek_companions(now);
+        for name in std::mem::take(&mut self.dirty) {
+            let Some(semaphore) = self.semaphores.get_mut(&name) else { continue };
+            if semaphore.is_empty() {
+                semaphore.remove_timer(&mut self.context);
+                self.semaphores.remove(&name);
+            } else {
+                calls.extend(semaphore.calls(self.connected, now, &mut self.context));
             }
-            Wait::No | Wait::Forever => None,
-        };
-        let Some(lane) = self.touch(&semaphore) else { return };
-        if let Some(entry) = lane.entries.get_mut(&request) {
-            entry.alarm = alarm;
         }
-        lane.queue(&request);
-    }
-
-    /// Makes an entry, as if it had been asked for at `asked_at`.
-    pub(super) fn insert_asked(&mut self, ask: Ask, asked_at: Moment) {
-        self.asked += 1;
-        let (semaphore, request) = (ask.semaphore.clone(), ask.request.clone());
-        let entry = Entry {
-            ask,
-            order: self.asked,
-            created: asked_at,
-            stage: Stage::Asked { cancelled: false },
-            maybe_known: false,
-            extended: asked_at,
-            told_us: 0,
-            alarm: None,
-        };
-        let lane = self.lanes.entry(semaphore).or_default();
-        let lease = entry.ask.lease;
-        lane.shortest = Some(lane.shortest.map_or(lease, |shortest| shortest.min(lease)));
-        lane.entries.insert(request, entry);
-    }
-
-    /// The caller does not wait any more: whatever stage it is in, nothing stays behind.
-    fn withdraw(&mut self, semaphore: &Name, request: &RequestId, now: Moment) {
-        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
-        let Some(entry) = lane.entries.get_mut(request) else { return };
-        match &mut entry.stage {
-            // Its outcome is not known yet.
-            Stage::Asked { cancelled } => {
-                *cancelled = true;
-                let alarm = entry.alarm.take();
-                self.timers.remove(alarm);
+        if self.connected {
+            for call in self.single_calls.take_ready(now) {
+                self.adopting += usize::from(call.is_adoption());
+                calls.push(Call {
+                    command: self.context.command(&call.semaphore, call.declaration, call.operation.clone()),
+                    timeout: call_timeout(self.context.config.lease),
+                    replicas: 0,
+                    sent_at: now,
+                    kind: CallKind::Single(Box::new(call)),
+                });
             }
-            Stage::Pending | Stage::Waiting | Stage::Unconfirmed(_) => {
-                let known = entry.maybe_known || !matches!(entry.stage, Stage::Pending);
-                if let Some(entry) = self.remove(semaphore, request)
-                    && known
-                {
-                    self.release(semaphore, entry.leaving(), now);
-                }
-            }
-            // The permit is on its way to the caller: dropped there, it is released.
-            Stage::Held(_) => {}
+            let timers = &mut self.context.timers;
+            timers.remove(self.single_calls_timer.take());
+            self.single_calls_timer =
+                self.single_calls.next_time().map(|at| timers.set(at, Timer::SingleCalls));
         }
+        let has_any = !self.semaphores.is_empty() || !self.single_calls.is_empty();
+        if self.has_outage && has_any && self.timeouts_timer.is_none() {
+            self.timeouts_timer = Some(self.context.timers.set(now + TIMEOUTS_EVERY, Timer::Timeouts));
+        }
+        self.finish_closing(false);
+        calls
     }
 
-    /// Queues a release.
-    pub(super) fn release(&mut self, semaphore: &Name, leaving: Leaving, now: Moment) {
-        if let Some(entry) = self.remove(semaphore, &leaving.request)
-            && let Stage::Held(core) = entry.stage
-        {
-            core.end();
-        }
-        let lane = self.lanes.entry(semaphore.clone()).or_default();
-        lane.leave(now, leaving);
-        mark_dirty(&mut self.dirty, semaphore, lane);
-    }
-
-    /// Takes an entry out, with its alarm.
-    pub(super) fn remove(&mut self, semaphore: &Name, request: &RequestId) -> Option<Entry> {
-        let lane = self.lanes.get_mut(semaphore)?;
-        let entry = lane.take(request)?;
-        self.timers.remove(entry.alarm);
-        // An empty lane is removed when it is looked at.
-        mark_dirty(&mut self.dirty, semaphore, lane);
-        Some(entry)
-    }
-
-    /// The store has granted it. Where replicas have to confirm it, they are asked.
-    pub(super) fn grant(&mut self, semaphore: &Name, request: &RequestId, grant: Grant, now: Moment) {
-        if self.config.replicas == 0 {
-            return self.hand_out(semaphore, request, grant, now);
-        }
-        let Some(lane) = self.touch(semaphore) else { return };
-        let Some(entry) = lane.entries.get_mut(request) else { return };
-        lane.pending.remove(&entry.order);
-        entry.stage = Stage::Unconfirmed(grant);
-        lane.unconfirmed.push(request.clone());
-        self.plan_renewal(semaphore, request);
-    }
-
-    /// Hands it to the caller, if by our own clock it is still good.
-    pub(super) fn hand_out(&mut self, semaphore: &Name, request: &RequestId, grant: Grant, now: Moment) {
-        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
-        let Some(entry) = lane.entries.get_mut(request) else { return };
-        lane.pending.remove(&entry.order);
-        let lease = entry.ask.lease;
-        let deadline = entry.extended + lease.saturating_sub(margin(lease));
-        if deadline <= now {
-            // The news took longer than the lease. A renewal tells whether it is still ours.
-            entry.stage = Stage::Waiting;
-            lane.renew_due = true;
-            return mark_dirty(&mut self.dirty, semaphore, lane);
-        }
-        let ask = &entry.ask;
-        let (holder, weight) = (ask.holder.clone(), ask.weight);
-        let core =
-            PermitState::new(semaphore.clone(), holder, request.clone(), weight, lease, grant, deadline);
-        emit!(
-            DEBUG,
-            [semaphore = semaphore.clone(), holder = core.holder.clone(), token = grant.token, slot = grant.slot],
-            %semaphore,
-            %holder,
-            token,
-            slot,
-            "granted"
-        );
-        let core = std::sync::Arc::new(core);
-        entry.stage = Stage::Held(core.clone());
-        self.timers.remove(entry.alarm.take());
-        entry.alarm = Some(self.timers.set(deadline, Alarm::Entry(semaphore.clone(), request.clone())));
-        let (unanswered, _) = oneshot::channel();
-        let sender = std::mem::replace(&mut entry.ask.answer, unanswered);
-        self.plan_renewal(semaphore, request);
-        match self.session.upgrade() {
-            // If the caller is gone, what comes back is dropped here, and that releases it.
-            Some(shared) => drop(sender.send(Ok(Held::new(core, Session::from(shared))))),
-            None => self.withdraw_held(semaphore, request, now),
-        }
-    }
-
-    /// Takes out what the store has granted, and gives it back.
-    pub(super) fn withdraw_held(&mut self, semaphore: &Name, request: &RequestId, now: Moment) {
-        if let Some(entry) = self.remove(semaphore, request) {
-            self.release(semaphore, entry.leaving(), now);
-        }
-    }
-
-    /// Sees to it that the lane is renewed within a third of this entry's lease.
-    pub(super) fn plan_renewal(&mut self, semaphore: &Name, request: &RequestId) {
-        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
-        let Some(entry) = lane.entries.get(request) else { return };
-        if entry.is_renewed() {
-            lane.renewed_at.get_or_insert(entry.extended);
-            let at = entry.extended + spread(entry.ask.lease / 3);
-            lane.renew_at = Some(lane.renew_at.map_or(at, |planned| planned.min(at)));
-            mark_dirty(&mut self.dirty, semaphore, lane);
-        }
-    }
-
-    /// Before a lane is renewed: has those renewed with it whose last renewal would be too long ago the next time. A lane
-    /// whose own turn comes before then is left alone, so that the lanes of a session are not all renewed at once.
-    pub(super) fn seek_companions(&mut self, now: Moment) {
+    /// Before a semaphore is renewed: has those renewed with it whose last renewal would be too long ago the next time.
+    /// A semaphore whose own turn comes before then is left alone, so that those of a session are not all renewed at
+    /// once.
+    fn seek_companions(&mut self, now: Moment) {
         let soon = |at: Moment| now < at + COMPANIONS_SOUGHT_EVERY;
-        if !self.connected || self.companions_sought.is_some_and(soon) {
+        if !self.connected || self.companions_sought_at.is_some_and(soon) {
             return;
         }
-        let due = |name: &Name| self.lanes.get(name).filter(|lane| lane.renew_due && lane.retry_at.is_none());
-        let Some(interval) = self.dirty.iter().filter_map(due).filter_map(Lane::renewal_interval).min()
-        else {
-            return;
-        };
-        self.companions_sought = Some(now);
+        let due = self.dirty.iter().filter_map(|name| self.semaphores.get(name)?.due_interval());
+        let Some(interval) = due.min() else { return };
+        self.companions_sought_at = Some(now);
         let next_sought = now + interval + COMPANIONS_SOUGHT_EVERY;
-        for (name, lane) in &mut self.lanes {
-            let too_late = lane.renewed_at.is_some_and(|at| at + COMPANIONS_EVERY < next_sought);
-            if too_late && lane.renew_at.is_some_and(|at| at > next_sought) {
-                lane.renew_due = true;
-                mark_dirty(&mut self.dirty, name, lane);
+        for (name, semaphore) in &mut self.semaphores {
+            if semaphore.renew_unless_before(next_sought) {
+                mark_dirty(&mut self.dirty, name, semaphore);
             }
         }
     }
 
-    pub(super) fn refuse_heavy(&mut self, semaphore: &Name, request: &RequestId) {
-        let limit = self.lanes.get(semaphore).and_then(|lane| lane.limit).unwrap_or_default();
-        if let Some(entry) = self.remove(semaphore, request) {
-            let weight = entry.ask.weight;
-            answer(entry.ask, Err(AcquireError::ExceedsLimit { weight, limit }));
+    /// A call has returned.
+    pub(super) fn on_return(&mut self, call: Call, result: Result<Executed, StoreError>, now: Moment) {
+        let Call { command, sent_at, kind, .. } = call;
+        let name = command.semaphore;
+        match &result {
+            Ok(executed) => {
+                self.down = None;
+                if let Some((semaphore, _)) = self.known(&name) {
+                    semaphore.note_reply(&executed.reply, now);
+                }
+            }
+            Err(error) if error.is_temporary() => {
+                self.has_outage = true;
+                if let Some((semaphore, _)) = self.known(&name) {
+                    semaphore.note_outage(error, now);
+                }
+            }
+            Err(_) => {}
+        }
+        match kind {
+            CallKind::Single(single) => {
+                self.adopting -= usize::from(single.is_adoption());
+                match result {
+                    Ok(Executed { reply, .. }) => self.on_single_reply(*single, reply, sent_at, now),
+                    Err(error) => self.on_single_failure(*single, error, now),
+                }
+            }
+            kind => {
+                if let Some((semaphore, context)) = self.known(&name) {
+                    semaphore.on_return(kind, sent_at, result, now, context);
+                }
+            }
         }
     }
 
-    pub(super) fn run(&mut self, errand: Errand, now: Moment) {
+    fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
+        match (call.reply_to, replied) {
+            (ReplyTo::Admin(answer), replied) => reply(answer, Ok(replied)),
+            (
+                ReplyTo::Renew(renewal, answer),
+                Reply { answers: Answers::Renew(mut outcomes), now_us, .. },
+            ) => {
+                let Some(outcome) = outcomes.pop() else { return };
+                let retry_later = outcome == RenewOutcome::RetryLater;
+                let times = ReplyTimes { sent_at, server_us: now_us };
+                let Some((semaphore, context)) = self.known(&call.semaphore) else { return };
+                if semaphore.on_single_renewal(&renewal.request, outcome, times, now, context) {
+                    reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) });
+                }
+                // Otherwise the permit is lost, and has the reason.
+            }
+            (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
+                let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at, now);
+                // A caller that has dropped its receiver drops the permit, which releases it.
+                reply(answer, adopted);
+            }
+            (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
+                reply(answer, Err(AdoptError::Gone));
+            }
+            (ReplyTo::Renew(_, answer), _) => reply(answer, Err(RenewError::Store(mismatched_reply()))),
+            (ReplyTo::Adopt(_, answer), _) => reply(answer, Err(AdoptError::Store(mismatched_reply()))),
+        }
+    }
+
+    fn on_adopted(
+        &mut self,
+        name: &Name,
+        adopt: AdoptRequest,
+        sent_at: Moment,
+        now: Moment,
+    ) -> Result<PermitGuard, AdoptError> {
         if self.closing.is_some() {
-            return errand.fail_closed();
+            self.release_adopted(name, adopt, now);
+            return Err(AdoptError::Closed);
         }
-        self.errands.add(errand, now);
+        let (semaphore, context) = self.semaphore(name);
+        semaphore.adopt(adopt, sent_at, now, context)
     }
 
-    /// Gives everything back, answers everybody, and ends when the store has been told or timeout is over.
-    pub(crate) fn close(&mut self, answer_to: Option<oneshot::Sender<Result<(), CloseError>>>, now: Moment) {
+    /// Releases an adopted permit, since a closing session does not renew.
+    fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest, now: Moment) {
+        let (semaphore, context) = self.semaphore(name);
+        let release = PendingRelease {
+            request: ReleaseRequest { holder: adopt.holder, request: adopt.new_request },
+            lease: Duration::from_millis(adopt.lease_ms),
+            sent_before: true,
+            answer: None,
+        };
+        semaphore.release(release, context, now);
+    }
+
+    fn on_single_failure(&mut self, call: SingleCall, error: StoreError, now: Moment) {
+        if self.closing.is_some() {
+            if let ReplyTo::Adopt(adopt, _) = &call.reply_to
+                && error.is_outcome_unknown()
+            {
+                // The adoption may have succeeded.
+                self.release_adopted(&call.semaphore, (**adopt).clone(), now);
+            }
+            return call.fail_closed();
+        }
+        if error.is_temporary() && !call.is_renewal() {
+            self.single_calls.retry(call, error, now);
+        } else {
+            call.fail(error);
+        }
+    }
+
+    pub(super) fn on_time(&mut self, now: Moment) {
+        while let Some(timer) = self.context.timers.due(now) {
+            match timer {
+                Timer::Semaphore(name) => {
+                    if let Some((semaphore, _)) = self.known(&name) {
+                        semaphore.on_time(now);
+                    }
+                }
+                Timer::Acquisition(name, request) => {
+                    if let Some((semaphore, context)) = self.known(&name) {
+                        semaphore.on_acquisition_time(&request, now, context);
+                    }
+                }
+                Timer::Timeouts => self.fail_timed_out(now),
+                Timer::SingleCalls => self.single_calls_timer = None,
+                Timer::Close => self.finish_closing(true),
+            }
+        }
+    }
+
+    /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for it too
+    /// long.
+    fn fail_timed_out(&mut self, now: Moment) {
+        self.timeouts_timer = None;
+        self.has_outage = self.down.is_some() || self.single_calls.has_outage();
+        for (name, semaphore) in &mut self.semaphores {
+            self.has_outage |= semaphore.outage().is_some();
+            semaphore.fail_timed_out(&self.down, now, &mut self.context);
+            mark_dirty(&mut self.dirty, name, semaphore);
+        }
+        self.single_calls.fail_timed_out(&self.down, self.context.config.store_timeout, now);
+    }
+
+    /// Releases everything, replies to all callers, and ends when the store has confirmed it or [`CLOSE_TIMEOUT`] has
+    /// passed.
+    pub(super) fn close(&mut self, answer: Option<Answer<(), CloseError>>, now: Moment) {
         let first = self.closing.is_none();
-        self.closing.get_or_insert_default().extend(answer_to);
+        self.closing.get_or_insert_default().extend(answer);
         if !first {
             return;
         }
-        self.timers.set(now + CLOSE_TIMEOUT, Alarm::Close);
-        self.errands.close();
-        let all: Vec<(Name, RequestId)> = self
-            .lanes
-            .iter()
-            .flat_map(|(name, lane)| lane.entries.keys().map(|request| (name.clone(), request.clone())))
-            .collect();
-        for (semaphore, request) in all {
-            if let Some(Stage::Held(core)) = self.stage(&semaphore, &request) {
-                core.lose(Lost::Closed);
-                self.withdraw_held(&semaphore, &request, now);
-            } else {
-                self.fail(&semaphore, &request, AcquireError::Closed, now);
-            }
+        self.context.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
+        self.single_calls.close();
+        for (name, semaphore) in &mut self.semaphores {
+            semaphore.close(now, &mut self.context);
+            mark_dirty(&mut self.dirty, name, semaphore);
         }
         self.finish_closing(false);
     }
 
-    /// Ends every permit and answers every caller, because the session's thread has panicked. Nothing is given back:
+    fn finish_closing(&mut self, timed_out: bool) {
+        if self.closing.is_none() || self.closed.is_some() {
+            return;
+        }
+        let unreturned = self.semaphores.values().map(SemaphoreSession::unreturned).sum::<usize>();
+        let left = unreturned + self.adopting;
+        if left > 0 && !timed_out {
+            return;
+        }
+        self.closed = Some(if left == 0 {
+            Ok(())
+        } else {
+            let outages = self.semaphores.values().filter_map(|semaphore| semaphore.outage().as_ref());
+            let oldest = self.down.iter().chain(outages).min_by_key(|outage| outage.since);
+            let source = oldest.map_or_else(
+                || StoreError::NoAnswer { reason: format!("not within {CLOSE_TIMEOUT:?}") },
+                |outage| outage.error.clone(),
+            );
+            Err(CloseError::NotGivenBack { permits: left, source })
+        });
+    }
+
+    /// Ends every permit and replies to every caller, because the session's thread has panicked. Nothing is released:
     /// what the store has ends with its lease.
-    pub(crate) fn abandon(&mut self) {
-        if let Some(shared) = self.session.upgrade() {
+    pub(super) fn abandon(&mut self) {
+        if let Some(shared) = self.context.session.upgrade() {
             shared.note_failure();
         }
-        for (_, lane) in std::mem::take(&mut self.lanes) {
-            for (_, entry) in lane.entries {
-                match entry.stage {
-                    Stage::Held(core) => core.lose(Lost::SessionFailed),
-                    _ => answer(entry.ask, Err(AcquireError::SessionFailed)),
-                }
-            }
+        for (_, semaphore) in std::mem::take(&mut self.semaphores) {
+            semaphore.abandon();
         }
-        // The rest is answered by the channels closing.
-    }
-
-    fn stage(&self, semaphore: &Name, request: &RequestId) -> Option<&Stage> {
-        Some(&self.lanes.get(semaphore)?.entries.get(request)?.stage)
-    }
-
-    /// Answers a caller who still waits, and withdraws for it.
-    pub(super) fn fail(&mut self, semaphore: &Name, request: &RequestId, error: AcquireError, now: Moment) {
-        let entry = self.lanes.get_mut(semaphore).and_then(|lane| lane.entries.get_mut(request));
-        if let Some(entry) = entry {
-            let (unanswered, _) = oneshot::channel();
-            let sender = std::mem::replace(&mut entry.ask.answer, unanswered);
-            // A caller that is gone does not mind.
-            let _ = sender.send(Err(error));
-            self.withdraw(semaphore, request, now);
-        }
-    }
-
-    pub(super) fn finish_closing(&mut self, out_of_timeout: bool) {
-        if self.closing.is_none() || self.finished {
-            return;
-        }
-        let in_lanes = self.lanes.values().map(|lane| lane.leaving.len() + lane.entries.len());
-        let left = in_lanes.sum::<usize>() + self.adopting;
-        if left > 0 && !out_of_timeout {
-            return;
-        }
-        self.finished = true;
-        let reason = || StoreError::NoAnswer { reason: format!("not within {CLOSE_TIMEOUT:?}") };
-        let in_trouble = self.down.iter().chain(self.lanes.values().filter_map(|lane| lane.trouble.as_ref()));
-        let source =
-            in_trouble.min_by_key(|(since, _)| *since).map_or_else(reason, |(_, error)| error.clone());
-        let result = if left == 0 { Ok(()) } else { Err(CloseError::NotGivenBack { permits: left, source }) };
-        self.closed = Some(result);
-    }
-
-    pub(crate) fn on_time(&mut self, now: Moment) {
-        while let Some(alarm) = self.timers.due(now) {
-            match alarm {
-                Alarm::Lane(name) => {
-                    if let Some(lane) = self.lanes.get_mut(&name) {
-                        lane.alarm = None;
-                        let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
-                        lane.renew_due |= due(&mut lane.renew_at);
-                        lane.recheck_due |= due(&mut lane.recheck_at);
-                        due(&mut lane.retry_at);
-                        mark_dirty(&mut self.dirty, &name, lane);
-                    }
-                }
-                Alarm::Entry(name, request) => self.on_entry_time(&name, &request, now),
-                Alarm::Sweep => self.sweep(now),
-                Alarm::Errand => self.errand_alarm = None,
-                Alarm::Close => self.finish_closing(true),
-            }
-        }
-    }
-
-    fn on_entry_time(&mut self, semaphore: &Name, request: &RequestId, now: Moment) {
-        let Some(lane) = self.lanes.get_mut(semaphore) else { return };
-        let Some(entry) = lane.entries.get_mut(request) else { return };
-        entry.alarm = None;
-        match &entry.stage {
-            Stage::Held(core) => match core.deadline(now) {
-                // Extended since the alarm was set.
-                Some(deadline) => {
-                    let alarm = Alarm::Entry(semaphore.clone(), request.clone());
-                    entry.alarm = Some(self.timers.set(deadline, alarm));
-                }
-                // Lost. The permit releases when it is dropped, for then the work has stopped.
-                None => drop(self.remove(semaphore, request)),
-            },
-            _ => {
-                if let Wait::AtMost(waited) = entry.ask.wait {
-                    self.fail(semaphore, request, AcquireError::TimedOut { waited }, now);
-                }
-            }
-        }
-    }
-
-    /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for it
-    /// too long.
-    fn sweep(&mut self, now: Moment) {
-        self.sweep_alarm = None;
-        self.troubled = self.down.is_some() || self.errands.in_trouble();
-        let timeout = self.config.store_timeout;
-        let mut timed_out_entries = Vec::new();
-        for (name, lane) in &mut self.lanes {
-            self.troubled |= lane.trouble.is_some();
-            let Some((since, error)) = earlier(&self.down, &lane.trouble) else { continue };
-            let timed_out = |entry: &Entry| {
-                !matches!(entry.stage, Stage::Held(_) | Stage::Asked { cancelled: true })
-                    && now >= since.max(entry.created) + timeout
-            };
-            for (request, _) in lane.entries.iter().filter(|(_, entry)| timed_out(entry)) {
-                timed_out_entries.push((name.clone(), request.clone(), error.clone()));
-            }
-            let leaving = &mut lane.leaving;
-            lane.releases.retain_mut(|(until, item)| {
-                let stays = now < *until;
-                if !stays {
-                    leaving.remove(&item.request);
-                    if let Some(answer) = item.answer.take() {
-                        let _ = answer.send(Err(ReleaseError::Store(error.clone())));
-                    }
-                }
-                stays
-            });
-            mark_dirty(&mut self.dirty, name, lane);
-        }
-        for (name, request, error) in timed_out_entries {
-            self.fail(&name, &request, AcquireError::Store(error), now);
-        }
-        self.errands.sweep(now, &self.down, timeout);
-    }
-
-    /// Takes a lane for a while, knowing that it will be looked at afterwards.
-    pub(super) fn touch(&mut self, semaphore: &Name) -> Option<&mut Lane> {
-        let lane = self.lanes.get_mut(semaphore)?;
-        mark_dirty(&mut self.dirty, semaphore, lane);
-        Some(lane)
+        // The other callers are answered by their channels closing.
     }
 }
 
-/// Since when calls have failed in a way that may pass, with none in between that succeeded; and the last reason.
-pub(super) type Trouble = (Moment, StoreError);
-
-pub(super) fn note_trouble(trouble: &mut Option<Trouble>, error: StoreError, now: Moment) {
-    let since = trouble.take().map_or(now, |(since, _)| since);
-    *trouble = Some((since, error));
-}
-
-/// The trouble that has lasted longer, if there is any.
-pub(super) fn earlier(one: &Option<Trouble>, other: &Option<Trouble>) -> Option<Trouble> {
-    one.iter().chain(other).min_by_key(|(since, _)| *since).cloned()
-}
-
-/// Answers a caller. One that is gone does not mind.
-pub(super) fn answer(ask: Ask, result: Result<Held, AcquireError>) {
-    let _ = ask.answer.send(result);
-}
-
-/// How much before the end of its lease a permit counts as lost, because clocks differ in rate and timers are late:
-/// 1 % of the lease, however long, and at least 5 ms.
-pub(super) fn margin(lease: Duration) -> Duration {
-    (lease / 100).max(Duration::from_millis(5))
-}
-
-pub(super) fn spread(interval: Duration) -> Duration {
-    interval.mul_f64(1.0 - RENEWAL_SPREAD * fastrand::f64())
-}
-
-fn mark_dirty(dirty: &mut Vec<Name>, name: &Name, lane: &mut Lane) {
-    if !std::mem::replace(&mut lane.dirty, true) {
+fn mark_dirty(dirty: &mut Vec<Name>, name: &Name, semaphore: &mut SemaphoreSession) {
+    if !std::mem::replace(&mut semaphore.dirty, true) {
         dirty.push(name.clone());
     }
-}
-
-/// Notes on the opening that the store has heard its limit.
-pub(super) fn note_declared(entry: &Entry) {
-    entry.ask.opening.declared.store(true, Ordering::Relaxed);
 }

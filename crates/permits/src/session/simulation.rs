@@ -9,15 +9,14 @@ mod bounds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::engine::{Call, Engine};
-use super::held::Held;
-use super::message::{Message, Opening, Wait};
-use super::{Config, Pending, Session, Wanted};
+use super::call::{Call, Executed};
+use super::config::Config;
+use super::engine::Engine;
+use super::inbox::{AcquireSpec, LimitDeclaration, Message, PendingAcquire, PermitGuard, Session, Wait};
 use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
@@ -46,8 +45,8 @@ struct Client {
     engine: Engine,
     session: Session,
     inbox: mpsc::UnboundedReceiver<Message>,
-    pending: Vec<Pending>,
-    held: Vec<Held>,
+    pending: Vec<PendingAcquire>,
+    held: Vec<PermitGuard>,
     frozen: bool,
     /// What came while it was frozen.
     backlog: Vec<Coming>,
@@ -58,12 +57,21 @@ struct Client {
 
 impl Client {
     fn acquire(&mut self, weight: u32, wait: Wait) {
-        let opening =
-            Arc::new(Opening { limit: Some(LIMIT), require: false, declared: AtomicBool::new(false) });
-        let wanted =
-            Wanted { label: Label::default(), holder: None, weight, lease: None, wait, renew: true, opening };
-        let name = Name::new("simulated").expect("valid");
-        self.pending.push(self.session.acquire(name, wanted));
+        let request = self.session.new_request();
+        let mut pending = self.session.acquire(AcquireSpec {
+            semaphore: Name::new("simulated").expect("valid"),
+            holder: self.session.default_holder(&request),
+            request,
+            label: Label::default(),
+            weight,
+            lease: LEASE,
+            wait,
+            auto_renew: true,
+            limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),
+            position: Arc::default(),
+        });
+        pending.send();
+        self.pending.push(pending);
     }
 }
 
@@ -348,14 +356,16 @@ impl World {
         }
         client.engine.on_time(now);
         match coming {
-            Coming::Returns(_, call, result) => client.engine.on_return(call, result, now),
+            Coming::Returns(_, call, result) => {
+                client.engine.on_return(call, result.map(Executed::from), now)
+            }
             Coming::Signals(_, signal) => {
                 match signal {
                     StoreEvent::Up => client.connected = true,
                     StoreEvent::Down(_) => client.connected = false,
                     StoreEvent::Event(_) => {}
                 }
-                client.engine.on_signal(signal, now);
+                client.engine.on_event(signal, now);
             }
             Coming::Thaws(_) => {
                 client.frozen = false;
@@ -379,7 +389,7 @@ impl World {
         for mut pending in std::mem::take(&mut client.pending) {
             match pending.try_take() {
                 Some(Ok(held)) => {
-                    assert!(held.core.deadline(now).is_some(), "P3: reported as held after its deadline");
+                    assert!(held.state.deadline(now).is_some(), "P3: reported as held after its deadline");
                     self.seen.granted += 1;
                     client.held.push(held);
                 }
@@ -442,9 +452,9 @@ impl World {
             let now = self.clock(number);
             let client = &mut self.clients[number];
             let before = client.held.len();
-            client.held.retain(|held| held.core.deadline(now).is_some());
+            client.held.retain(|held| held.state.deadline(now).is_some());
             self.seen.lost += before - client.held.len();
-            units += client.held.iter().map(|held| held.core.weight).sum::<u32>();
+            units += client.held.iter().map(|held| held.state.weight).sum::<u32>();
         }
         units
     }
@@ -667,7 +677,7 @@ fn a_closing_engine_answers_everybody_and_ends() {
         }
         assert_eq!(result, Some(Ok(())), "client {number} closes");
         assert!(world.clients[number].engine.is_finished());
-        assert!(world.clients[number].held.iter().all(|held| held.core.deadline(world.now).is_none()));
+        assert!(world.clients[number].held.iter().all(|held| held.state.deadline(world.now).is_none()));
     }
     let state = world.state.expect("it has just been used");
     assert_eq!((state.held, state.queue.len()), (0, 0));

@@ -1,21 +1,20 @@
 //! The engine, step by step: one session, whose calls a test answers itself, at the times that the test chooses.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::engine::{Call, Engine};
-use super::held::Held;
-use super::message::{Message, Opening, Wait};
-use super::{Config, Pending, Session, Wanted};
+use super::call::Call;
+use super::config::Config;
+use super::engine::Engine;
+use super::inbox::{AcquireSpec, LimitDeclaration, Message, PendingAcquire, PermitGuard, Session, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
-    AcquireOutcome, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name, Operation, Recovery,
-    ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name,
+    Operation, Recovery, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 use crate::store::{StoreError, StoreEvent};
 
@@ -47,7 +46,7 @@ impl Bench {
         let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
-        engine.on_signal(StoreEvent::Up, now);
+        engine.on_event(StoreEvent::Up, now);
         Self { engine, session, inbox, now, recheck_ms: None }
     }
 
@@ -56,22 +55,27 @@ impl Bench {
         self.engine.on_time(self.now);
     }
 
-    fn acquire(&mut self, name: &str, lease: Duration) -> Pending {
+    fn acquire(&mut self, name: &str, lease: Duration) -> PendingAcquire {
         self.acquire_under(name, lease, Some(1))
     }
 
-    fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> Pending {
-        let opening = Opening { limit, require: false, declared: AtomicBool::new(false) };
-        let wanted = Wanted {
+    fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> PendingAcquire {
+        let request = self.session.new_request();
+        let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
+        let mut pending = self.session.acquire(AcquireSpec {
+            semaphore: Name::new(name).expect("valid"),
+            holder: self.session.default_holder(&request),
+            request,
             label: Label::default(),
-            holder: None,
             weight: 1,
-            lease: Some(lease),
+            lease,
             wait: Wait::Forever,
-            renew: true,
-            opening: Arc::new(opening),
-        };
-        self.session.acquire(Name::new(name).expect("valid"), wanted)
+            auto_renew: true,
+            limit: Arc::new(LimitDeclaration::new(declaration)),
+            position: Arc::default(),
+        });
+        pending.send();
+        pending
     }
 
     /// The calls that the engine makes now.
@@ -106,7 +110,7 @@ impl Bench {
             replaced_limit: None,
             answers,
         };
-        self.engine.on_return(call, Ok(reply), self.now);
+        self.engine.on_return(call, Ok(reply.into()), self.now);
     }
 
     #[track_caller]
@@ -119,15 +123,13 @@ impl Bench {
     fn push(&mut self, (name, holder, request): &(Name, Holder, RequestId), news: EventKind) {
         let (semaphore, holder, request) = (name.clone(), holder.clone(), request.clone());
         let session = self.engine.session_id().clone();
-        self.engine.on_signal(
-            StoreEvent::Event(Event { session, semaphore, holder, request, kind: news }),
-            self.now,
-        );
+        self.engine
+            .on_event(StoreEvent::Event(Event { session, semaphore, holder, request, kind: news }), self.now);
     }
 
     /// A permit.
     #[track_caller]
-    fn held(&mut self, name: &str, lease: Duration) -> Held {
+    fn held(&mut self, name: &str, lease: Duration) -> PermitGuard {
         let mut pending = self.acquire(name, lease);
         let call = self.call();
         self.answer(call, granted());
@@ -136,7 +138,7 @@ impl Bench {
 
     /// A place in line.
     #[track_caller]
-    fn waiting(&mut self, name: &str) -> (Pending, (Name, Holder, RequestId)) {
+    fn waiting(&mut self, name: &str) -> (PendingAcquire, (Name, Holder, RequestId)) {
         let pending = self.acquire(name, LEASE);
         let call = self.call();
         let asked = asked(&call);
@@ -159,7 +161,7 @@ fn renewed(renewed: RenewOutcome) -> Answers {
 }
 
 #[track_caller]
-fn taken(pending: &mut Pending) -> Held {
+fn taken(pending: &mut PendingAcquire) -> PermitGuard {
     pending.try_take().expect("it is answered").expect("it is granted")
 }
 
@@ -193,13 +195,13 @@ fn a_permit_is_held_until_1_percent_before_the_end_of_a_lease_that_began_with_th
         bench.pass(late);
         bench.answer(call, granted());
         let held = taken(&mut pending);
-        assert_eq!(held.core.deadline(bench.now), Some(sent + (lease - margin)), "granted, {lease:?}");
+        assert_eq!(held.state.deadline(bench.now), Some(sent + (lease - margin)), "granted, {lease:?}");
         assert!(bench.calls().is_empty(), "it is renewed later");
         bench.pass(lease / 3);
         let (call, sent) = (bench.call(), bench.now);
         bench.pass(late);
         bench.answer(call, renewed(RenewOutcome::Held));
-        assert_eq!(held.core.deadline(bench.now), Some(sent + (lease - margin)), "renewed, {lease:?}");
+        assert_eq!(held.state.deadline(bench.now), Some(sent + (lease - margin)), "renewed, {lease:?}");
     }
 }
 
@@ -264,9 +266,9 @@ fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     bench.push(&asked, EventKind::Revoked("no".into()));
     assert!(matches!(pending.try_take(), Some(Err(AcquireError::Revoked { .. }))));
     let held = bench.held("b", LEASE);
-    let holder = (held.core.semaphore.clone(), held.core.holder.clone(), held.core.request.clone());
+    let holder = (held.state.semaphore.clone(), held.state.holder.clone(), held.state.request.clone());
     bench.push(&holder, EventKind::Revoked("no".into()));
-    assert_eq!(held.core.reason(), Some(Lost::Revoked { reason: "no".into() }));
+    assert_eq!(held.state.reason(), Some(Lost::Revoked { reason: "no".into() }));
     assert!(bench.calls().is_empty());
 }
 
@@ -290,7 +292,7 @@ fn rechecks_at_once_are_bounded() {
         bench.pass(Duration::from_millis(1));
     }
     assert!((32..=150).contains(&calls), "{calls} calls in 10 s");
-    assert!(held.core.deadline(bench.now).is_some());
+    assert!(held.state.deadline(bench.now).is_some());
 }
 
 #[test]
@@ -349,9 +351,9 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
     let mut bench = Bench::new();
     let _held = [bench.held("a", LEASE), bench.held("b", Duration::from_secs(24 * 60 * 60))];
     let (_pending, _) = bench.waiting("c");
-    bench.engine.on_signal(StoreEvent::Down(StoreError::Unreachable { reason: "cut".into() }), bench.now);
+    bench.engine.on_event(StoreEvent::Down(StoreError::Unreachable { reason: "cut".into() }), bench.now);
     assert!(bench.calls().is_empty());
-    bench.engine.on_signal(StoreEvent::Up, bench.now);
+    bench.engine.on_event(StoreEvent::Up, bench.now);
     let calls = bench.calls();
     assert!(calls.iter().all(is_renewal));
     let mut names: Vec<_> = calls.iter().map(|call| call.command.semaphore.as_str().to_owned()).collect();
@@ -399,7 +401,7 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
     bench.pass(Duration::from_secs(1));
     let again = bench.call();
     bench.answer(again, Answers::Release(vec![ReleaseOutcome::Unknown]));
-    assert_eq!(released.try_recv().expect("it is answered"), Ok(()), "the first may have released it");
+    assert_eq!(released.try_take().expect("it is answered"), Ok(()), "the first may have released it");
 }
 
 #[test]
@@ -424,7 +426,10 @@ fn an_adoption_answered_while_closing_is_given_back() {
     let handle: PermitHandle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = oneshot::channel();
     let request = bench.session.new_request();
-    bench.session.send(Message::Adopt { handle: Box::new(handle.clone()), request: request.clone(), answer });
+    let PermitHandle { semaphore, holder, request: old, weight, lease_ms, grant } = handle.clone();
+    let new_request = request.clone();
+    let adopt = Box::new(AdoptRequest { holder, request: old, weight, lease_ms, grant, new_request });
+    bench.session.send(Message::Adopt { semaphore, adopt, answer });
     let call = bench.call();
 
     let (answer, mut closed) = oneshot::channel();
@@ -463,6 +468,6 @@ fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
     let _unanswered = bench.call();
     bench.push(&asked, EventKind::Granted(Grant { token: 3, slot: 0 }));
     let held = taken(&mut pending);
-    let deadline = held.core.deadline(bench.now).expect("it is still good");
+    let deadline = held.state.deadline(bench.now).expect("it is still good");
     assert!(deadline <= renewed_at + LEASE, "the store may have granted it as early as at the renewal");
 }

@@ -1,13 +1,27 @@
-//! The engine's alarms, in order of time.
+//! Timers, in order of time.
 
 use std::collections::BTreeMap;
 
 use crate::clock::Moment;
+use crate::protocol::{Name, RequestId};
 
-/// Names a set alarm, so that it can be taken back.
+/// The timers of the engine.
+pub(super) enum Timer {
+    /// A time in the schedule of a semaphore.
+    Semaphore(Name),
+    /// The end of the wait, or of the lease, of an acquisition.
+    Acquisition(Name, RequestId),
+    /// Check for calls that have timed out.
+    Timeouts,
+    /// A single call may be retried: only to be awake then.
+    SingleCalls,
+    Close,
+}
+
+/// Names a timer, so that it can be removed.
 pub(crate) type Key = (Moment, u64);
 
-/// Alarms by time. One that is not needed any more must be removed, or it stays until its time.
+/// Timers by time. One that is no longer needed must be removed, or it stays until its time.
 pub(crate) struct Timers<T> {
     set: BTreeMap<Key, T>,
     made: u64,
@@ -20,10 +34,10 @@ impl<T> Default for Timers<T> {
 }
 
 impl<T> Timers<T> {
-    pub(crate) fn set(&mut self, at: Moment, alarm: T) -> Key {
+    pub(crate) fn set(&mut self, at: Moment, timer: T) -> Key {
         self.made += 1;
         let key = (at, self.made);
-        self.set.insert(key, alarm);
+        self.set.insert(key, timer);
         key
     }
 
@@ -33,13 +47,13 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Takes the next alarm whose time has come.
+    /// Removes and returns the next timer whose time has come.
     pub(crate) fn due(&mut self, now: Moment) -> Option<T> {
         let entry = self.set.first_entry()?;
         (entry.key().0 <= now).then(|| entry.remove())
     }
 
-    /// When the next one is.
+    /// The time of the next one.
     pub(crate) fn next(&self) -> Option<Moment> {
         self.set.first_key_value().map(|((at, _), _)| *at)
     }

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::LONGEST_SLEEP;
-use super::core::PermitState;
+use super::permit_state::PermitState;
 use super::timers::{Key, Timers};
 use crate::clock::Moment;
 use crate::process::PerProcess;

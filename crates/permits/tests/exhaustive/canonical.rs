@@ -9,10 +9,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use permits::acquisition::Stage;
 use permits::model::{EntryState, State};
 use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
 
-use super::client::{Answer, Call, Client, Kind, Stage};
+use super::client::{Call, Client, Entry, Kind, Outcome, tick};
 use super::scope::Scope;
 use super::world::{TICK_MS, World, owner};
 
@@ -63,7 +64,7 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
         tokens.extend(state.entries.values().filter_map(|entry| place(entry.place)));
     }
     for client in &world.clients {
-        if let Some(Stage::Held { grant, .. }) = client.entry.as_ref().map(|entry| entry.stage) {
+        if let Some((grant, _)) = client.entry.as_ref().and_then(Entry::held) {
             tokens.push(grant.token);
         }
         tokens.extend(client.calls.iter().flatten().flat_map(tokens_of));
@@ -76,9 +77,10 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
 }
 
 fn tokens_of(call: &Call) -> impl Iterator<Item = u64> {
-    let told = match call.answer.as_ref().map(|told| &told.answer) {
+    let told = match call.reply.as_ref().map(|reply| &reply.outcome) {
         Some(
-            Answer::Acquired(AcquireOutcome::Granted(grant)) | Answer::Renewed(RenewOutcome::Granted(grant)),
+            Outcome::Acquired(AcquireOutcome::Granted(grant))
+            | Outcome::Renewed(RenewOutcome::Granted(grant)),
         ) => Some(grant.token),
         _ => None,
     };
@@ -183,7 +185,7 @@ impl Writer<'_> {
             // Whether it is older than what the client was told since.
             let entry = self.world.clients[message.client].entry.as_ref();
             let entry = entry.filter(|entry| entry.request == message.request);
-            self.flag(entry.is_some_and(|entry| message.grant.token <= entry.told_us));
+            self.flag(entry.is_some_and(|entry| message.grant.token <= entry.acquisition.last_answer_us));
             parts.push(std::mem::take(&mut self.bytes));
         }
         parts.sort_unstable();
@@ -238,6 +240,7 @@ impl Writer<'_> {
                 EntryState::Holding(grant) => self.grant(grant),
                 EntryState::Waiting(_) => self.put(u8::MAX),
             }
+            self.flag(self.world.unannounced.contains(&(client, request)));
         }
     }
 
@@ -246,25 +249,27 @@ impl Writer<'_> {
         self.flag(client.entry.is_some());
         if let Some(entry) = &client.entry {
             self.put(client.made - entry.request);
-            self.flag(entry.maybe_known);
-            self.tick(entry.extended);
+            self.flag(entry.acquisition.may_be_stored);
+            self.tick(tick(entry.acquisition.extended_at));
             self.flag(entry.renewed < self.world.now);
-            self.flag(entry.heard == self.world.run);
-            match entry.stage {
-                Stage::Pending => self.put(0),
-                Stage::Asked { cancelled } => self.put(1 + u8::from(cancelled)),
+            self.flag(entry.replied == self.world.run);
+            match entry.stage() {
+                Stage::Unsent => self.put(0),
+                Stage::InFlight { cancelled } => self.put(1 + u8::from(cancelled)),
                 Stage::Waiting => self.put(3),
-                Stage::Held { grant, until } => {
+                Stage::Held(grant) => {
                     self.put(4);
                     self.grant(grant);
-                    self.tick(until);
+                    self.tick(entry.until);
                 }
+                Stage::Unconfirmed(_) | Stage::Ended => unreachable!("not here"),
             }
         }
-        self.put(client.leaving.len());
-        for leaving in &client.leaving {
-            self.put(client.made - leaving.request);
-            self.tick(leaving.until);
+        self.put(client.releases.len());
+        for release in &client.releases {
+            self.put(client.made - release.request);
+            self.tick(release.until);
+            self.flag(release.sent);
         }
         for call in &client.calls {
             self.flag(call.is_some());
@@ -281,23 +286,23 @@ impl Writer<'_> {
         if let Some(grant) = call.grant {
             self.grant(grant);
         }
-        self.flag(call.answer.is_some());
-        let Some(told) = &call.answer else { return };
-        self.flag(told.run == self.world.run);
-        match &told.answer {
-            Answer::Acquired(AcquireOutcome::Granted(grant))
-            | Answer::Renewed(RenewOutcome::Granted(grant)) => {
+        self.flag(call.reply.is_some());
+        let Some(reply) = &call.reply else { return };
+        self.flag(reply.run == self.world.run);
+        match &reply.outcome {
+            Outcome::Acquired(AcquireOutcome::Granted(grant))
+            | Outcome::Renewed(RenewOutcome::Granted(grant)) => {
                 self.put(0);
                 self.grant(*grant);
             }
-            Answer::Acquired(AcquireOutcome::Waiting { .. })
-            | Answer::Renewed(RenewOutcome::Waiting { .. }) => self.put(1),
-            Answer::Acquired(AcquireOutcome::Refused(_)) => self.put(2),
-            Answer::Renewed(RenewOutcome::Held) => self.put(3),
-            Answer::Renewed(RenewOutcome::Lost) => self.put(4),
-            Answer::Renewed(RenewOutcome::RetryLater) => self.put(5),
-            Answer::Renewed(RenewOutcome::ExceedsLimit) => self.put(6),
-            Answer::Released => self.put(7),
+            Outcome::Acquired(AcquireOutcome::Waiting { .. })
+            | Outcome::Renewed(RenewOutcome::Waiting { .. }) => self.put(1),
+            Outcome::Acquired(AcquireOutcome::Refused(_)) => self.put(2),
+            Outcome::Renewed(RenewOutcome::Held) => self.put(3),
+            Outcome::Renewed(RenewOutcome::Lost) => self.put(4),
+            Outcome::Renewed(RenewOutcome::RetryLater) => self.put(5),
+            Outcome::Renewed(RenewOutcome::ExceedsLimit) => self.put(6),
+            Outcome::Released => self.put(7),
         }
     }
 }

@@ -1,12 +1,18 @@
-//! A client as the session engine is one: what it asks for, when it asks again, and until when it believes that
-//! it holds. An abstraction of `src/session`, stage by stage and answer by answer; where the engine picks a
-//! moment, every moment is possible here.
+//! A client: the library's own [`Acquisition`], and the calls, replies and releases around it. What a client decides is
+//! decided there; where the session picks a moment, every moment is possible here.
 
-use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
+use std::time::Duration;
 
-use super::scope::Manners;
+use permits::acquisition::{Acquisition, Effect, Failure, Input, ReplyTimes, Stage, Terms};
+use permits::clock::Moment;
+use permits::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
 
-/// What a call is about. A client has at most one of each kind on its way.
+use super::scope::ClientBehaviour;
+
+/// A client's clock is slow by 1 %, as much as the margin of a lease allows: it shows this for each tick.
+const SHOWN_PER_TICK_US: u64 = super::world::TICK_MS * 990;
+
+/// The operation of a call. A client has at most one call of each kind in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -20,57 +26,67 @@ pub(crate) const KINDS: [Kind; 3] = [Kind::Acquire, Kind::Renew, Kind::Release];
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) request: u8,
-    /// What a renewal says that it holds.
+    /// The grant that a renewal names.
     pub(crate) grant: Option<Grant>,
     pub(crate) sent: u32,
-    /// On its way back.
-    pub(crate) answer: Option<Told>,
+    /// The reply on its way back.
+    pub(crate) reply: Option<Reply>,
 }
 
-/// What the store answered, and when, by its clock, and in which life.
+/// A reply: the outcome, the server's time, and the server's run.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
-    pub(crate) answer: Answer,
+pub(crate) struct Reply {
+    pub(crate) outcome: Outcome,
     pub(crate) now_us: u64,
     pub(crate) run: u32,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Answer {
+pub(crate) enum Outcome {
     Acquired(AcquireOutcome),
     Renewed(RenewOutcome),
     Released,
 }
 
-/// How far an acquisition has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Pending,
-    Asked { cancelled: bool },
-    Waiting,
-    Held { grant: Grant, until: u32 },
-}
-
-/// An acquisition.
+/// An acquisition, and what the session keeps beside it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) request: u8,
-    pub(crate) stage: Stage,
-    pub(crate) maybe_known: bool,
-    /// Just before the request was sent that, as far as is known, last extended it.
-    pub(crate) extended: u32,
+    pub(crate) acquisition: Acquisition,
+    /// The deadline of the permit.
+    pub(crate) until: u32,
     /// When a renewal was last sent.
     pub(crate) renewed: u32,
-    pub(crate) told_us: u64,
-    /// The life of the server in which it last answered about this.
-    pub(crate) heard: u32,
+    /// The run of the server that last replied about it.
+    pub(crate) replied: u32,
 }
 
-/// What is to be released, and until when that is tried.
+impl Entry {
+    pub(crate) fn stage(&self) -> Stage {
+        self.acquisition.stage
+    }
+
+    /// What the client believes to hold, and until when.
+    pub(crate) fn held(&self) -> Option<(Grant, u32)> {
+        match self.stage() {
+            Stage::Held(grant) => Some((grant, self.until)),
+            _ => None,
+        }
+    }
+
+    /// Whether the session renews it.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.acquisition.needs_renewal(true)
+    }
+}
+
+/// A release to send, until a moment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leaving {
+pub(crate) struct Release {
     pub(crate) request: u8,
     pub(crate) until: u32,
+    /// It is in flight.
+    pub(crate) sent: bool,
 }
 
 /// See the module.
@@ -81,16 +97,33 @@ pub(crate) struct Client {
     /// Requests up to this one are of a session that has crashed.
     pub(crate) crashed: u8,
     pub(crate) entry: Option<Entry>,
-    pub(crate) leaving: Vec<Leaving>,
+    pub(crate) releases: Vec<Release>,
     pub(crate) calls: [Option<Call>; KINDS.len()],
 }
 
-/// What all clients know of the world.
+/// The circumstances of all clients.
 #[derive(Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct Circumstances {
     pub(crate) now: u32,
     pub(crate) lease: u32,
-    pub(crate) manners: Manners,
+    pub(crate) behaviour: ClientBehaviour,
+}
+
+impl Circumstances {
+    fn terms(&self) -> Terms {
+        let lease = Duration::from_millis(u64::from(self.lease) * super::world::TICK_MS);
+        Terms { lease, replicated: false }
+    }
+}
+
+/// The client's clock at a tick.
+fn moment(tick: u32) -> Moment {
+    Moment::from_micros(u64::from(tick) * SHOWN_PER_TICK_US)
+}
+
+/// The first tick at which the client's clock has reached `moment`.
+pub(crate) fn tick(moment: Moment) -> u32 {
+    u32::try_from(moment.as_micros().div_ceil(SHOWN_PER_TICK_US)).expect("ticks are few")
 }
 
 impl Client {
@@ -98,209 +131,156 @@ impl Client {
         self.calls[kind as usize].as_ref()
     }
 
-    /// Whether it has nothing on its way, and has sent what it would have by now.
+    /// Whether it has nothing on its way, and has sent what was due by now.
     pub(crate) fn is_punctual(&self, now: u32) -> bool {
-        let stands = self.entry.as_ref().is_none_or(|entry| match entry.stage {
-            Stage::Pending | Stage::Asked { .. } => false,
-            Stage::Waiting | Stage::Held { .. } => entry.renewed == now,
-        });
-        stands && self.leaving.is_empty() && self.calls.iter().all(Option::is_none)
+        let punctual = self.entry.as_ref().is_none_or(|entry| entry.is_renewed() && entry.renewed == now);
+        punctual && self.releases.is_empty() && self.calls.iter().all(Option::is_none)
     }
 
     fn send(&mut self, kind: Kind, request: u8, grant: Option<Grant>, now: u32) {
-        self.calls[kind as usize] = Some(Call { request, grant, sent: now, answer: None });
+        self.calls[kind as usize] = Some(Call { request, grant, sent: now, reply: None });
     }
 
-    pub(crate) fn acquire(&mut self, known: Known) {
+    /// Steps an acquisition and carries out the effect.
+    fn step(&mut self, request: u8, input: Input, known: Circumstances) {
+        let Some(entry) = self.entry.as_mut().filter(|entry| entry.request == request) else {
+            let effect = Acquisition::ended().step(input, &known.terms(), moment(known.now));
+            if effect == (Effect::End { release: true }) {
+                self.queue_release(request, known);
+            }
+            return;
+        };
+        match entry.acquisition.step(input, &known.terms(), moment(known.now)) {
+            Effect::Deliver { until, .. } => entry.until = tick(until),
+            Effect::Extend { until } => entry.until = entry.until.max(tick(until)),
+            Effect::Lose { .. } => {
+                // Its holder stops, and drops the permit.
+                self.entry = None;
+                self.queue_release(request, known);
+            }
+            Effect::End { release } => {
+                self.entry = None;
+                if release {
+                    self.queue_release(request, known);
+                }
+            }
+            Effect::Confirm => unreachable!("there are no replicas to ask"),
+            // These are about when to send, and every moment is possible.
+            Effect::None
+            | Effect::Send
+            | Effect::Wait { .. }
+            | Effect::Renew
+            | Effect::MarkUnsure
+            | Effect::RenewSoon => {}
+        }
+    }
+
+    pub(crate) fn acquire(&mut self, known: Circumstances) {
         self.made += 1;
         self.entry = Some(Entry {
             request: self.made,
-            stage: Stage::Pending,
-            maybe_known: false,
-            extended: known.now,
+            acquisition: Acquisition::new(moment(known.now)),
+            until: 0,
             renewed: known.now,
-            told_us: 0,
-            heard: 0,
+            replied: 0,
         });
-        self.ask(known);
+        self.send_acquire(known);
     }
 
-    /// Sends what is pending.
-    pub(crate) fn ask(&mut self, known: Known) {
-        let Some(entry) = &mut self.entry else { return };
-        entry.stage = Stage::Asked { cancelled: false };
-        if !entry.maybe_known {
-            entry.extended = known.now;
-        }
-        let request = entry.request;
+    /// Sends the unsent request.
+    pub(crate) fn send_acquire(&mut self, known: Circumstances) {
+        let Some(request) = self.entry.as_ref().map(|entry| entry.request) else { return };
+        self.step(request, Input::Sent, known);
         self.send(Kind::Acquire, request, None, known.now);
     }
 
-    pub(crate) fn renew(&mut self, known: Known) {
+    pub(crate) fn renew(&mut self, known: Circumstances) {
         let Some(entry) = &mut self.entry else { return };
-        let grant = if let Stage::Held { grant, .. } = entry.stage { Some(grant) } else { None };
         entry.renewed = known.now;
-        let request = entry.request;
+        let (request, grant) = (entry.request, entry.acquisition.grant());
         self.send(Kind::Renew, request, grant, known.now);
     }
 
-    /// Lets go of what it holds.
-    pub(crate) fn release(&mut self, known: Known) {
-        if let Some(entry) = self.entry.take() {
-            self.leave(entry.request, known);
-            if self.call(Kind::Release).is_none() {
-                self.send_release(known);
-            }
+    /// The holder releases its permit.
+    pub(crate) fn release(&mut self, known: Circumstances) {
+        let Some(request) = self.entry.as_ref().map(|entry| entry.request) else { return };
+        self.step(request, Input::Released, known);
+        if self.call(Kind::Release).is_none() {
+            self.send_release(known);
         }
     }
 
-    pub(crate) fn send_release(&mut self, known: Known) {
-        if let Some(leaving) = self.leaving.first() {
-            self.send(Kind::Release, leaving.request, None, known.now);
+    pub(crate) fn send_release(&mut self, known: Circumstances) {
+        if let Some(release) = self.releases.iter_mut().find(|release| !release.sent) {
+            release.sent = true;
+            let request = release.request;
+            self.send(Kind::Release, request, None, known.now);
         }
     }
 
-    fn leave(&mut self, request: u8, known: Known) {
-        if !self.leaving.iter().any(|leaving| leaving.request == request) {
-            self.leaving.push(Leaving { request, until: known.now + known.lease });
+    fn queue_release(&mut self, request: u8, known: Circumstances) {
+        if !self.releases.iter().any(|release| release.request == request && !release.sent) {
+            self.releases.push(Release { request, until: known.now + known.lease, sent: false });
         }
     }
 
-    /// The caller does not wait any more.
-    pub(crate) fn cancel(&mut self, known: Known) {
-        let Some(entry) = &mut self.entry else { return };
-        match entry.stage {
-            Stage::Asked { .. } => entry.stage = Stage::Asked { cancelled: true },
-            Stage::Pending if !entry.maybe_known => self.entry = None,
-            Stage::Pending | Stage::Waiting => {
-                let request = entry.request;
-                self.entry = None;
-                self.leave(request, known);
-            }
-            Stage::Held { .. } => {}
-        }
+    /// The caller no longer waits.
+    pub(crate) fn cancel(&mut self, known: Circumstances) {
+        let Some(request) = self.entry.as_ref().map(|entry| entry.request) else { return };
+        self.step(request, Input::Withdrawn, known);
     }
 
-    /// Time has passed. What has reached its deadline is lost, and released when its work has stopped.
-    pub(crate) fn pass(&mut self, known: Known) {
-        if let Some(entry) = &self.entry
-            && matches!(entry.stage, Stage::Held { until, .. } if until <= known.now)
+    /// Time has passed. A permit whose deadline has come is lost, and released when its holder has stopped.
+    pub(crate) fn pass(&mut self, known: Circumstances) {
+        if let Some((request, (_, until))) =
+            self.entry.as_ref().and_then(|entry| Some((entry.request, entry.held()?)))
+            && until <= known.now
         {
-            let request = entry.request;
-            self.entry = None;
-            self.leave(request, known);
+            self.step(request, Input::Expired, known);
+            self.queue_release(request, known);
         }
-        let sent = self.call(Kind::Release).map(|call| call.request);
-        self.leaving.retain(|leaving| known.now < leaving.until || sent == Some(leaving.request));
+        self.releases.retain(|release| known.now < release.until || release.sent);
     }
 
-    /// A message that a request was granted.
-    pub(crate) fn hear(&mut self, request: u8, grant: Grant, known: Known) {
-        match self.entry.as_ref().filter(|entry| entry.request == request) {
-            None => self.leave(request, known),
-            Some(entry) if grant.token <= entry.told_us => {}
-            Some(Entry { stage: Stage::Held { .. } | Stage::Asked { cancelled: true }, .. }) => {}
-            Some(_) => self.hand_out(grant, known),
-        }
+    /// A push of a grant arrives.
+    pub(crate) fn on_push(&mut self, request: u8, grant: Grant, known: Circumstances) {
+        self.step(request, Input::Pushed(EventKind::Granted(grant)), known);
     }
 
-    fn hand_out(&mut self, grant: Grant, known: Known) {
-        let Some(entry) = &mut self.entry else { return };
-        let from = match known.manners {
-            Manners::DatesFromReply => known.now,
-            Manners::Sound | Manners::ForgetsLateCalls => entry.extended,
-        };
-        let until = from + known.lease;
-        entry.stage = if until <= known.now { Stage::Waiting } else { Stage::Held { grant, until } };
-    }
-
-    /// A call has come back.
-    pub(crate) fn on_return(&mut self, kind: Kind, known: Known) {
-        let Some(Call { request, sent, answer: Some(told), .. }) = self.calls[kind as usize].take() else {
+    /// A call returns.
+    pub(crate) fn on_return(&mut self, kind: Kind, known: Circumstances) {
+        let Some(Call { request, sent, reply: Some(reply), .. }) = self.calls[kind as usize].take() else {
             return;
         };
-        match told.answer {
-            Answer::Acquired(ref acquired) => self.on_acquired(request, acquired, sent, &told, known),
-            Answer::Renewed(ref renewed) => self.on_renewed(request, renewed, sent, &told, known),
-            Answer::Released => self.leaving.retain(|leaving| leaving.request != request),
+        let sent = if known.behaviour == ClientBehaviour::DatesFromReply { known.now } else { sent };
+        let times = ReplyTimes { sent_at: moment(sent), server_us: reply.now_us };
+        if let Some(entry) = self.entry.as_mut().filter(|entry| entry.request == request) {
+            entry.replied = reply.run;
+            if kind == Kind::Acquire {
+                let forgets = known.behaviour == ClientBehaviour::ForgetsLateCalls;
+                entry.acquisition.may_be_stored &= !forgets;
+            }
+        }
+        match reply.outcome {
+            Outcome::Acquired(outcome) => self.step(request, Input::Acquired(outcome, times), known),
+            Outcome::Renewed(outcome) => self.step(request, Input::Renewed(outcome, times), known),
+            Outcome::Released => self.releases.retain(|release| !release.sent),
         }
     }
 
-    fn entry_of(&mut self, request: u8) -> Option<&mut Entry> {
-        self.entry.as_mut().filter(|entry| entry.request == request)
-    }
-
-    fn on_acquired(&mut self, request: u8, acquired: &AcquireOutcome, sent: u32, told: &Told, known: Known) {
-        let Some(entry) = self.entry_of(request) else { return };
-        entry.maybe_known &= known.manners != Manners::ForgetsLateCalls;
-        entry.heard = told.run;
-        match (entry.stage, acquired) {
-            (Stage::Held { .. } | Stage::Pending | Stage::Waiting, _) => {}
-            (Stage::Asked { .. }, AcquireOutcome::Refused(_)) => self.entry = None,
-            (Stage::Asked { cancelled: true }, _) => {
-                self.entry = None;
-                self.leave(request, known);
+    /// A call is given up: its outcome is not known, and a later call has to find it out.
+    pub(crate) fn on_failure(&mut self, kind: Kind, known: Circumstances) {
+        let Some(Call { request, .. }) = self.calls[kind as usize].take() else { return };
+        match kind {
+            Kind::Acquire => {
+                let failure = Failure { temporary: true, outcome_unknown: true };
+                self.step(request, Input::AcquireFailed(failure), known);
             }
-            (Stage::Asked { cancelled: false }, AcquireOutcome::Granted(grant)) => {
-                entry.extended = sent;
-                self.hand_out(*grant, known);
+            Kind::Renew => self.step(request, Input::RenewFailed, known),
+            Kind::Release => {
+                self.releases.retain(|release| !release.sent || known.now < release.until);
+                self.releases.iter_mut().for_each(|release| release.sent = false);
             }
-            (Stage::Asked { cancelled: false }, AcquireOutcome::Waiting { .. }) => {
-                entry.extended = sent;
-                entry.told_us = told.now_us;
-                entry.stage = Stage::Waiting;
-            }
-        }
-    }
-
-    fn on_renewed(&mut self, request: u8, renewed: &RenewOutcome, sent: u32, told: &Told, known: Known) {
-        let Some(entry) = self.entry_of(request) else { return };
-        entry.heard = told.run;
-        match (&mut entry.stage, renewed) {
-            (Stage::Held { until, .. }, RenewOutcome::Held | RenewOutcome::Granted(_)) => {
-                *until = (*until).max(sent + known.lease);
-                entry.extended = sent;
-            }
-            (Stage::Held { .. }, RenewOutcome::RetryLater | RenewOutcome::Waiting { .. }) => {}
-            (Stage::Held { .. }, RenewOutcome::Lost | RenewOutcome::ExceedsLimit) => {
-                self.entry = None;
-                self.leave(request, known);
-            }
-            (Stage::Waiting, RenewOutcome::Granted(grant)) => {
-                entry.extended = sent;
-                self.hand_out(*grant, known);
-            }
-            (Stage::Waiting, RenewOutcome::Waiting { .. }) => {
-                entry.extended = sent;
-                entry.told_us = told.now_us;
-            }
-            (Stage::Waiting, RenewOutcome::ExceedsLimit) => self.entry = None,
-            (Stage::Waiting, RenewOutcome::Held | RenewOutcome::Lost | RenewOutcome::RetryLater) => {
-                entry.told_us = told.now_us;
-                entry.stage = Stage::Pending;
-            }
-            (Stage::Pending | Stage::Asked { .. }, _) => {}
-        }
-    }
-
-    /// A call's outcome is not known and will not be: a later one has to tell.
-    pub(crate) fn on_failure(&mut self, kind: Kind, known: Known) {
-        let Some(call) = self.calls[kind as usize].take() else { return };
-        if kind == Kind::Release {
-            self.leaving.retain(|leaving| leaving.request != call.request || known.now < leaving.until);
-        }
-        if kind != Kind::Acquire {
-            return;
-        }
-        let Some(entry) = self.entry_of(call.request) else { return };
-        entry.maybe_known = true;
-        match entry.stage {
-            Stage::Asked { cancelled: false } => entry.stage = Stage::Pending,
-            Stage::Asked { cancelled: true } => {
-                self.entry = None;
-                self.leave(call.request, known);
-            }
-            Stage::Pending | Stage::Waiting | Stage::Held { .. } => {}
         }
     }
 }

@@ -4,7 +4,9 @@
 //! Shown by one way on from each state, which is fair to everybody: replies and messages arrive, the store
 //! executes what comes, clients send what is due, holders release; time passes when there is nothing else to do.
 
-use super::client::{Client, KINDS, Kind, Stage};
+use permits::acquisition::Stage;
+
+use super::client::{Client, Entry, KINDS, Kind};
 use super::scope::Scope;
 use super::steps::Action;
 use super::world::World;
@@ -23,7 +25,7 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
         world.clients.iter().zip(heavy).map(|(client, heavy)| heavy || !waits(client)).collect();
     while world.now < until {
         for (served, client) in served.iter_mut().zip(&world.clients) {
-            *served |= matches!(stage(client), Some(Stage::Held { .. }));
+            *served |= matches!(stage(client), Some(Stage::Held(_)));
         }
         let action = next(&world);
         if action == Action::Tick && is_at_rest(&world) {
@@ -35,11 +37,11 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
 }
 
 fn stage(client: &Client) -> Option<Stage> {
-    client.entry.as_ref().map(|entry| entry.stage)
+    client.entry.as_ref().map(Entry::stage)
 }
 
 fn waits(client: &Client) -> bool {
-    !matches!(stage(client), None | Some(Stage::Asked { cancelled: true } | Stage::Held { .. }))
+    !matches!(stage(client), None | Some(Stage::InFlight { cancelled: true } | Stage::Held(_)))
 }
 
 fn is_at_rest(world: &World) -> bool {
@@ -63,18 +65,18 @@ fn next(world: &World) -> Action {
     let of_client = |(number, client): (usize, &Client)| {
         for kind in KINDS {
             match client.call(kind) {
-                Some(call) if call.answer.is_some() => return Some(Action::Return(number, kind)),
+                Some(call) if call.reply.is_some() => return Some(Action::Return(number, kind)),
                 Some(_) => return Some(Action::Execute(number, kind)),
                 None => {}
             }
         }
         match &client.entry {
-            Some(entry) if entry.stage == Stage::Pending => return Some(Action::Ask(number)),
-            Some(entry) if matches!(entry.stage, Stage::Held { .. }) => return Some(Action::Release(number)),
+            Some(entry) if entry.stage() == Stage::Unsent => return Some(Action::Ask(number)),
+            Some(entry) if entry.held().is_some() => return Some(Action::Release(number)),
             Some(entry) if entry.renewed < world.now => return Some(Action::Renew(number)),
             _ => {}
         }
-        let is_left = !client.leaving.is_empty() && client.call(Kind::Release).is_none();
+        let is_left = !client.releases.is_empty() && client.call(Kind::Release).is_none();
         is_left.then_some(Action::SendRelease(number))
     };
     world.clients.iter().enumerate().find_map(of_client).unwrap_or(Action::Tick)

@@ -81,6 +81,7 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<11>,
         holds::<12>,
         holds::<13>,
+        holds::<14>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

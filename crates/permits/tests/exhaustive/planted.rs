@@ -3,7 +3,7 @@
 use permits::protocol::Recovery;
 
 use super::client::Kind;
-use super::scope::{Budget, Manners, Memory, NOTHING, Scope, Store};
+use super::scope::{Budget, ClientBehaviour, Memory, NOTHING, Scope, Store};
 use super::steps::Action;
 use super::world::World;
 use super::{breaks, defects, properties};
@@ -39,7 +39,7 @@ fn a_restart_without_a_window_is_seen() {
 
 #[test]
 fn a_client_that_dates_from_the_reply_is_seen() {
-    let scope = Scope { manners: Manners::DatesFromReply, ..planted(permits::model::apply) };
+    let scope = Scope { behaviour: ClientBehaviour::DatesFromReply, ..planted(permits::model::apply) };
     breaks("P2", scope.clone());
     breaks("P3", scope);
 }
@@ -173,7 +173,7 @@ fn a_client_that_forgets_late_calls_is_seen() {
     let budget = Budget { delays: 9, ..scope.budget };
     let sound = Scope { budget, ..scope };
     assert_eq!(format!("{:?}", taken(&sound, way).broken), "{}");
-    let unsound = Scope { manners: Manners::ForgetsLateCalls, ..sound };
+    let unsound = Scope { behaviour: ClientBehaviour::ForgetsLateCalls, ..sound };
     assert_eq!(format!("{:?}", taken(&unsound, way).broken), r#"{"P3"}"#);
 }
 

@@ -10,12 +10,12 @@ use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation};
 use permits_testkit::history::checks::{CHECKS, conserved};
 use permits_testkit::history::step::{Fresh, Step};
 
-use super::client::Stage;
+use super::client::{Call, Entry};
 use super::scope::{Memory, Scope};
-use super::world::{TICK_MS, World};
+use super::world::{TICK_MS, World, owner};
 
 /// The properties of the clients and of histories; before them come those of [`CHECKS`].
-const OURS: [&str; 5] = ["P2", "P3", "P4", "P5, one effect", "slots"];
+const OURS: [&str; 6] = ["P2", "P3", "P4", "P5, one effect", "P9, released", "slots"];
 
 /// How many there are.
 pub(crate) const COUNT: usize = CHECKS.len() + OURS.len();
@@ -126,18 +126,16 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     broken.add_unless("P2", believed(world, scope) <= allowed(world, scope));
     let excused = excused(world, scope);
     broken.add_unless("P3", excused || (0..world.clients.len()).all(|client| stops_early(world, client)));
+    broken.add_unless("P9, released", world.forgot.is_some() || nothing_is_leaked(world));
     broken.add_unless("slots", excused || slots_are_distinct(world));
     world.broken = broken.judged(scope);
 }
 
 /// The units of all who believe that they hold.
 pub(crate) fn believed(world: &World, scope: &Scope) -> u32 {
-    let holds = |stage| matches!(stage, Stage::Held { .. });
     let clients = world.clients.iter().zip(scope.weights);
-    clients
-        .filter(|(client, _)| client.entry.as_ref().is_some_and(|entry| holds(entry.stage)))
-        .map(|(_, w)| w)
-        .sum()
+    let holds = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.held().is_some());
+    clients.filter(|(client, _)| holds(&client.entry)).map(|(_, weight)| weight).sum()
 }
 
 /// P2: the limit; the higher one, where an operator has lowered it. What a server that forgets by other ways
@@ -160,18 +158,36 @@ fn stops_early(world: &World, number: usize) -> bool {
     let (Some(state), Some(entry)) = (world.state.as_ref(), &world.clients[number].entry) else {
         return true;
     };
-    let Stage::Held { grant, until } = entry.stage else { return true };
+    let Some((grant, until)) = entry.held() else { return true };
     let ours = state.entries.values().find(|entry| entry.place == EntryState::Holding(grant));
     let until_ms = world.now_ms() + u64::from(until - world.now) * TICK_MS;
     ours.is_none_or(|entry| until_ms <= entry.deadline.unsigned_abs())
 }
 
+/// P9: what the store holds, a client holds or releases, or is about to be notified of.
+fn nothing_is_leaked(world: &World) -> bool {
+    let Some(state) = world.state.as_ref() else { return true };
+    state.entries.iter().all(|(holder, entry)| {
+        let (number, request) = owner(holder);
+        let client = &world.clients[number];
+        let is_live = matches!(entry.place, EntryState::Holding(_))
+            && entry.deadline.unsigned_abs() > world.now_ms()
+            && request > client.crashed;
+        let of_call = |call: &Call| call.request == request;
+        !is_live
+            || client.entry.as_ref().is_some_and(|entry| entry.request == request)
+            || client.releases.iter().any(|release| release.request == request)
+            || client.calls.iter().flatten().any(of_call)
+            || world.late.iter().any(|late| late.client == number && of_call(&late.call))
+            || world.messages.iter().any(|message| (message.client, message.request) == (number, request))
+            || world.unannounced.contains(&(number, request))
+    })
+}
+
 /// No two that believe they hold have the same slot.
 fn slots_are_distinct(world: &World) -> bool {
-    let stages = world.clients.iter().filter_map(|client| Some(client.entry.as_ref()?.stage));
-    let mut slots: Vec<u32> = stages
-        .filter_map(|stage| if let Stage::Held { grant, .. } = stage { Some(grant.slot) } else { None })
-        .collect();
+    let held = world.clients.iter().filter_map(|client| client.entry.as_ref()?.held());
+    let mut slots: Vec<u32> = held.map(|(grant, _)| grant.slot).collect();
     slots.sort_unstable();
     slots.windows(2).all(|pair| pair[0] != pair[1])
 }

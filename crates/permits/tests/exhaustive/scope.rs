@@ -43,9 +43,9 @@ pub(crate) enum Memory {
     Flushed,
 }
 
-/// How a client differs from what a session does.
+/// How a client differs from the library's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manners {
+pub(crate) enum ClientBehaviour {
     Sound,
     /// Dates what it holds from the reply, not from the request.
     DatesFromReply,
@@ -74,7 +74,7 @@ pub(crate) struct Scope {
     pub(crate) only: Option<&'static str>,
     /// What flushes and failovers may break is not counted while they may.
     pub(crate) excused: bool,
-    pub(crate) manners: Manners,
+    pub(crate) behaviour: ClientBehaviour,
     pub(crate) store: Store,
 }
 
@@ -96,7 +96,7 @@ impl Scope {
             budget: Budget { acquisitions: 3, ..NOTHING },
             only: None,
             excused: true,
-            manners: Manners::Sound,
+            behaviour: ClientBehaviour::Sound,
             store: permits::model::apply,
         }
     }

@@ -68,6 +68,11 @@ fn whatever_is_lost_or_late_everything_holds() {
 }
 
 #[test]
+fn late_calls_break_nothing() {
+    holds_in(Scope { budget: two(2), ..Scope::small("late") }, 1);
+}
+
+#[test]
 fn whoever_crashes_or_gives_up_everything_holds() {
     holds_in(crashes(two(0)), 1);
 }

@@ -1,7 +1,9 @@
 //! Which steps can be taken in a state of the world. What nobody does out of turn is a delay, and counted: a tick
 //! while something is on its way, or while a client has not sent what it would have.
 
-use super::client::{Client, KINDS, Kind, Stage};
+use permits::acquisition::Stage;
+
+use super::client::{Client, Entry, KINDS, Kind};
 use super::scope::{Memory, Scope};
 use super::world::World;
 
@@ -68,38 +70,38 @@ impl World {
     fn actions_of(&self, number: usize, client: &Client, actions: &mut Vec<Action>) {
         for kind in KINDS {
             let Some(call) = client.call(kind) else { continue };
-            if call.answer.is_some() {
+            if call.reply.is_some() {
                 actions.push(Action::Return(number, kind));
             } else {
                 actions.push(Action::Execute(number, kind));
             }
             if self.left.losses > 0 {
                 actions.push(Action::Lose(number, kind));
-                if call.answer.is_none() {
+                if call.reply.is_none() {
                     actions.push(Action::GiveUp(number, kind));
                 }
             }
         }
-        let stage = client.entry.as_ref().map(|entry| entry.stage);
+        let stage = client.entry.as_ref().map(Entry::stage);
         let acquires = client.call(Kind::Acquire).is_none();
         match stage {
             None if acquires && self.left.acquisitions > 0 => actions.push(Action::Acquire(number)),
-            Some(Stage::Pending) if acquires => actions.push(Action::Ask(number)),
-            Some(Stage::Held { .. }) => actions.push(Action::Release(number)),
+            Some(Stage::Unsent) if acquires => actions.push(Action::Ask(number)),
+            Some(Stage::Held(_)) => actions.push(Action::Release(number)),
             _ => {}
         }
         if let Some(entry) = &client.entry
-            && matches!(entry.stage, Stage::Waiting | Stage::Held { .. })
+            && entry.is_renewed()
             && client.call(Kind::Renew).is_none()
             && entry.renewed < self.now
         {
             actions.push(Action::Renew(number));
         }
-        let gives_up = !matches!(stage, None | Some(Stage::Held { .. } | Stage::Asked { cancelled: true }));
+        let gives_up = !matches!(stage, None | Some(Stage::Held(_) | Stage::InFlight { cancelled: true }));
         if gives_up && self.left.cancels > 0 {
             actions.push(Action::Cancel(number));
         }
-        if client.call(Kind::Release).is_none() && !client.leaving.is_empty() {
+        if client.call(Kind::Release).is_none() && !client.releases.is_empty() {
             actions.push(Action::SendRelease(number));
         }
         if self.left.crashes > 0 && client.made > client.crashed {
@@ -121,10 +123,9 @@ impl World {
             return true;
         }
         let is_heard = |client: &Client| {
-            let returned = client.calls.iter().flatten().filter_map(|call| call.answer.as_ref());
-            let stands = |stage| matches!(stage, Stage::Waiting | Stage::Held { .. });
-            returned.into_iter().all(|told| told.run == self.run)
-                && client.entry.as_ref().is_none_or(|entry| entry.heard == self.run || !stands(entry.stage))
+            let returned = client.calls.iter().flatten().filter_map(|call| call.reply.as_ref());
+            returned.into_iter().all(|reply| reply.run == self.run)
+                && client.entry.as_ref().is_none_or(|entry| entry.replied == self.run || !entry.is_renewed())
         };
         self.clients.iter().all(is_heard) && self.messages.iter().all(|message| message.run == self.run)
     }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{
-    AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label, LimitChange, Name,
-    Operation, ReleaseRequest, RenewRequest, RequestId, SessionId,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label,
+    LimitChange, Name, Operation, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, SessionId,
 };
 use permits_testkit::history::step::Step;
 
 use super::canonical;
-use super::client::{Answer, Call, Client, KINDS, Kind, Known, Told};
+use super::client::{Call, Circumstances, Client, KINDS, Kind, Outcome, Reply};
 use super::properties::{self, Broken};
 use super::scope::{Budget, ENDLESS, Memory, Scope};
 use super::steps::Action;
@@ -64,6 +64,9 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) late: Vec<Late>,
     pub(crate) messages: Vec<Message>,
+    /// Requests that the store holds without their session ever being notified: the push was lost, or a call that the
+    /// client had given up was granted.
+    pub(crate) unannounced: Vec<(usize, u8)>,
     pub(crate) left: Budget,
     pub(crate) limit: u32,
     /// The highest token ever granted.
@@ -86,6 +89,7 @@ impl World {
             clients: vec![Client::default(); scope.weights.len()],
             late: Vec::new(),
             messages: Vec::new(),
+            unannounced: Vec::new(),
             left: scope.budget,
             limit: scope.limit,
             last_token: 0,
@@ -105,12 +109,18 @@ impl World {
         self.now_ms() * 1000 + u64::from(self.commands)
     }
 
-    fn known(&self, scope: &Scope) -> Known {
-        Known { now: self.now, lease: scope.lease, manners: scope.manners }
+    fn known(&self, scope: &Scope) -> Circumstances {
+        Circumstances { now: self.now, lease: scope.lease, behaviour: scope.behaviour }
     }
 
     /// After a step: what is judged of every state, and which states it is the same as.
     fn settle(&mut self, scope: &Scope) {
+        let stored = self.state.as_ref().as_ref().map(|state| &state.entries);
+        self.unannounced.retain(|(client, request)| {
+            stored.is_some_and(|entries| entries.contains_key(&holder(*client, *request)))
+        });
+        self.unannounced.sort_unstable();
+        self.unannounced.dedup();
         properties::judge_world(self, scope);
         self.key = canonical::key(self, scope);
     }
@@ -131,7 +141,7 @@ impl World {
                 self.left.acquisitions -= 1;
                 self.clients[client].acquire(known);
             }
-            Action::Ask(client) => self.clients[client].ask(known),
+            Action::Ask(client) => self.clients[client].send_acquire(known),
             Action::Renew(client) => self.clients[client].renew(known),
             Action::Release(client) => self.clients[client].release(known),
             Action::SendRelease(client) => self.clients[client].send_release(known),
@@ -142,15 +152,23 @@ impl World {
             Action::Crash(client) => self.crash(client),
             Action::Execute(client, kind) => {
                 let call = self.clients[client].call(kind).expect("it is on its way").clone();
-                let (answer, now_us) = self.execute(scope, client, kind, &call);
-                let told = Told { answer, now_us, run: self.run };
+                let (outcome, now_us) = self.execute(scope, client, kind, &call);
+                let reply = Reply { outcome, now_us, run: self.run };
                 if let Some(call) = &mut self.clients[client].calls[kind as usize] {
-                    call.answer = Some(told);
+                    call.reply = Some(reply);
                 }
             }
             Action::ExecuteLate(number) => {
                 let Late { client, kind, call } = self.late.remove(number);
-                self.execute(scope, client, kind, &call);
+                let (outcome, _) = self.execute(scope, client, kind, &call);
+                let granted = matches!(
+                    outcome,
+                    Outcome::Acquired(AcquireOutcome::Granted(_))
+                        | Outcome::Renewed(RenewOutcome::Held | RenewOutcome::Granted(_))
+                );
+                if granted {
+                    self.unannounced.push((client, call.request));
+                }
             }
             Action::Return(client, kind) => self.clients[client].on_return(kind, known),
             Action::Lose(client, kind) => {
@@ -165,11 +183,12 @@ impl World {
             }
             Action::Hear(number) => {
                 let Message { client, request, grant, .. } = self.messages.remove(number);
-                self.clients[client].hear(request, grant, known);
+                self.clients[client].on_push(request, grant, known);
             }
             Action::LoseMessage(number) => {
                 self.left.losses -= 1;
-                self.messages.remove(number);
+                let Message { client, request, .. } = self.messages.remove(number);
+                self.unannounced.push((client, request));
             }
             Action::Tick => {
                 if self.left.delays != ENDLESS && !self.is_punctual() {
@@ -197,7 +216,7 @@ impl World {
         let calls = std::mem::take(&mut client.calls);
         *client = Client { made, crashed: made, ..Client::default() };
         for (kind, call) in KINDS.into_iter().zip(calls) {
-            if let Some(call) = call.filter(|call| call.answer.is_none()) {
+            if let Some(call) = call.filter(|call| call.reply.is_none()) {
                 self.late.push(Late { client: number, kind, call });
             }
         }
@@ -234,7 +253,7 @@ impl World {
         let known = self.known(scope);
         for client in &mut self.clients {
             for kind in KINDS {
-                if client.call(kind).is_some_and(|call| call.answer.is_none()) {
+                if client.call(kind).is_some_and(|call| call.reply.is_none()) {
                     client.on_failure(kind, known);
                 }
             }
@@ -242,7 +261,7 @@ impl World {
     }
 
     /// The store executes a call.
-    fn execute(&mut self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> (Answer, u64) {
+    fn execute(&mut self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> (Outcome, u64) {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
         let (weight, lease_ms) = (scope.weights[client], u64::from(scope.lease) * TICK_MS);
         let fallback = Declaration::Fallback(scope.limit);
@@ -264,13 +283,13 @@ impl World {
             }
         };
         let (answers, now_us) = self.send(scope, client, declaration, operation);
-        let answer = match answers {
-            Answers::Acquire(mut answers) => Answer::Acquired(answers.remove(0)),
-            Answers::Renew(mut answers) => Answer::Renewed(answers.remove(0)),
-            Answers::Release(_) => Answer::Released,
+        let outcome = match answers {
+            Answers::Acquire(mut answers) => Outcome::Acquired(answers.remove(0)),
+            Answers::Renew(mut answers) => Outcome::Renewed(answers.remove(0)),
+            Answers::Release(_) => Outcome::Released,
             other => panic!("{other:?}"),
         };
-        (answer, now_us)
+        (outcome, now_us)
     }
 
     /// Sends a command to the store, and judges what it does.
@@ -314,6 +333,7 @@ impl World {
                 && request > self.clients[client].crashed
             {
                 self.messages.retain(|message| (message.client, message.request) != (client, request));
+                self.unannounced.retain(|unannounced| *unannounced != (client, request));
                 self.messages.push(Message { client, request, grant, run: self.run });
             }
         }

@@ -13,6 +13,7 @@ use super::{errors, keys, scripts};
 use crate::events::emit;
 use crate::protocol::SessionId;
 use crate::store::{StoreError, StoreEvents, StoreOptions};
+use crate::timing;
 
 /// The first and the last delay between two attempts to connect. The last one is shorter for short leases:
 /// a recovery window lasts a renewal interval, and a holder must be back well within it.
@@ -48,9 +49,9 @@ impl Plan {
             prefix: opening.prefix.clone(),
             session: opening.session.clone(),
             signals,
-            backoff_max: (lease / 30).clamp(2 * BACKOFF.0, BACKOFF.1),
-            ping_every: (lease / 3).clamp(Duration::from_millis(250), Duration::from_secs(5)),
-            ping_timeout: (lease / 6).clamp(Duration::from_millis(250), Duration::from_secs(2)),
+            backoff_max: timing::reconnect_pause_max(lease),
+            ping_every: timing::ping_every(lease),
+            ping_timeout: timing::ping_timeout(lease),
         }
     }
 

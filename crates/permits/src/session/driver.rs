@@ -1,4 +1,4 @@
-//! The session's thread: opens the store, and feeds the engine until it is finished.
+//! The session's thread: opens the store, and drives the engine until it is finished.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -10,26 +10,28 @@ use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 
-use super::engine::{Call, Engine, Purpose};
-use super::message::{Answer, Message};
-use super::{Config, LONGEST_SLEEP, Session};
+use super::LONGEST_SLEEP;
+use super::call::{Call, Executed};
+use super::config::Config;
+use super::engine::Engine;
+use super::inbox::{Answer, Message, Session, reply};
 use crate::clock::Moment;
 use crate::error::{AdminError, ConnectError, Ended};
 use crate::events;
-use crate::protocol::{Name, Reply};
+use crate::protocol::Name;
 use crate::store::{self, EVENT_BUFFER, Store, StoreError, StoreEvent};
 
-/// How long one step of a list may take, and when to try again if it fails in a way that may pass.
+/// The timeout of one step of a list, and the pause before a retry.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
-const LIST_AGAIN: Duration = Duration::from_millis(100);
+const LIST_RETRY: Duration = Duration::from_millis(100);
 
-/// How long a session that has ended waits for what its runtime still does on other threads.
+/// The time that a session that has ended waits for tasks of its runtime on other threads.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most messages taken before the calls that they lead to are made.
 const MESSAGES_AT_ONCE: usize = 1024;
 
-type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = (Call, Result<Reply, StoreError>)> + Send>>>;
+type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = (Call, Result<Executed, StoreError>)> + Send>>>;
 
 /// Starts a session. The answer comes when the store is open, or cannot be opened.
 pub(crate) fn start(
@@ -79,43 +81,42 @@ async fn run(
     prefix: String,
     mut opened: oneshot::Sender<Result<Session, ConnectError>>,
 ) -> Option<Engine> {
-    let (signals_in, signals) = mpsc::channel(EVENT_BUFFER);
-    let opening = store::StoreOptions {
+    let (events_in, events) = mpsc::channel(EVENT_BUFFER);
+    let options = store::StoreOptions {
         session: config.session.clone(),
         prefix,
         lease: config.lease,
-        events: signals_in,
+        events: events_in,
     };
     let opening = tokio::select! {
-        opening = store::open(&address, opening, config.store_timeout) => opening,
+        opening = store::open(&address, options, config.store_timeout) => opening,
         // The caller has given up.
         () = opened.closed() => return None,
     };
     let store = match opening {
         Ok(store) => store,
         Err(error) => {
-            // Whoever asked may be gone.
-            let _ = opened.send(Err(ConnectError::Store(error)));
+            reply(opened, Err(ConnectError::Store(error)));
             return None;
         }
     };
     let (session, messages) = Session::new(config.clone());
     let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
     opened.send(Ok(session)).ok()?;
-    serve(&mut engine, store, messages, signals).await;
+    serve(&mut engine, store, messages, events).await;
     Some(engine)
 }
 
-/// Feeds the engine until it is finished. A panic ends every permit and answers every caller.
+/// Drives the engine until it is finished. A panic ends every permit and answers every caller.
 async fn serve(
     engine: &mut Engine,
     store: Arc<dyn Store>,
     mut messages: mpsc::UnboundedReceiver<Message>,
-    signals: mpsc::Receiver<StoreEvent>,
+    events: mpsc::Receiver<StoreEvent>,
 ) {
-    let fed = AssertUnwindSafe(feed(engine, store, &mut messages, signals)).catch_unwind().await;
+    let looped = AssertUnwindSafe(run_loop(engine, &store, &mut messages, events)).catch_unwind().await;
     messages.close();
-    let ended = match fed {
+    let ended = match looped {
         Ok(()) => Ended::Closed,
         Err(_) => {
             engine.abandon();
@@ -127,22 +128,22 @@ async fn serve(
     }
 }
 
-async fn feed(
+async fn run_loop(
     engine: &mut Engine,
-    store: Arc<dyn Store>,
+    store: &Arc<dyn Store>,
     messages: &mut mpsc::UnboundedReceiver<Message>,
-    mut signals: mpsc::Receiver<StoreEvent>,
+    mut events: mpsc::Receiver<StoreEvent>,
 ) {
     let mut in_flight = InFlight::new();
     let mut open = true;
-    let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+    let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     while !engine.is_finished() {
         let sleep = engine.next_time().map(|at| at.since(Moment::now()).min(LONGEST_SLEEP));
         if let Some(sleep) = sleep {
             let at = tokio::time::Instant::now() + sleep;
             // Too early does no harm, and is cheaper than to set it for every message.
-            if alarm.is_elapsed() || at < alarm.deadline() {
-                alarm.as_mut().reset(at);
+            if timer.is_elapsed() || at < timer.deadline() {
+                timer.as_mut().reset(at);
             }
         }
         tokio::select! {
@@ -152,31 +153,28 @@ async fn feed(
                 engine.on_time(now);
                 engine.on_return(call, result, now);
             }
-            Some(signal) = signals.recv() => {
+            Some(event) = events.recv() => {
                 let now = Moment::now();
                 engine.on_time(now);
-                engine.on_signal(signal, now);
+                engine.on_event(event, now);
             }
             message = messages.recv(), if open => {
                 let now = Moment::now();
                 engine.on_time(now);
                 match message {
-                    Some(message) => engine.on_message(message, now),
-                    // Nobody has a client or a permit any more.
+                    Some(message) => on_message(engine, store, message, now),
+                    // The last client and the last permit were dropped.
                     None => {
                         open = false;
                         engine.close(None, now);
                     }
                 }
             }
-            () = &mut alarm, if sleep.is_some() => {
+            () = &mut timer, if sleep.is_some() => {
                 engine.on_time(Moment::now());
             }
         }
-        take_waiting(engine, messages);
-        for answer in engine.take_listings() {
-            tokio::spawn(list(store.clone(), answer, engine.store_timeout()));
-        }
+        drain_inbox(engine, store, messages);
         for (semaphore, request) in engine.take_handed_over() {
             store.forget(&semaphore, &request);
         }
@@ -186,42 +184,44 @@ async fn feed(
     }
 }
 
-async fn execute(store: Arc<dyn Store>, mut call: Call) -> (Call, Result<Reply, StoreError>) {
-    let result = match &mut call.purpose {
-        Purpose::Confirm { replicas, .. } => {
-            let confirmed = store.confirm(&call.command, *replicas, call.timeout).await;
-            confirmed.map(|(reply, confirmed)| {
-                *replicas = confirmed;
-                reply
-            })
+fn on_message(engine: &mut Engine, store: &Arc<dyn Store>, message: Message, now: Moment) {
+    match message {
+        Message::List { answer } => drop(tokio::spawn(list(store.clone(), answer, engine.store_timeout()))),
+        message => engine.on_message(message, now),
+    }
+}
+
+/// Takes the messages that have arrived meanwhile, so that their requests go out in one call.
+fn drain_inbox(engine: &mut Engine, store: &Arc<dyn Store>, messages: &mut mpsc::UnboundedReceiver<Message>) {
+    let now = Moment::now();
+    for _ in 0..MESSAGES_AT_ONCE {
+        match messages.try_recv() {
+            Ok(message) => on_message(engine, store, message, now),
+            Err(_) => return,
         }
-        _ => store.execute(&call.command, call.timeout).await,
+    }
+}
+
+async fn execute(store: Arc<dyn Store>, call: Call) -> (Call, Result<Executed, StoreError>) {
+    let result = if call.replicas > 0 {
+        let confirmed = store.confirm(&call.command, call.replicas, call.timeout).await;
+        confirmed.map(|(reply, confirmed)| Executed { reply, confirmed })
+    } else {
+        store.execute(&call.command, call.timeout).await.map(Executed::from)
     };
     (call, result)
 }
 
-/// Lists the semaphores. While the store cannot be reached it is tried again, for as long as `timeout` lasts.
+/// Lists the semaphores. While the store cannot be reached, the call is retried until `timeout` has passed.
 async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, timeout: Duration) {
     let deadline = Moment::now() + timeout;
     let result = loop {
         match store.list(LIST_TIMEOUT).await {
             Err(error) if error.is_temporary() && Moment::now() < deadline && !answer.is_closed() => {
-                tokio::time::sleep(LIST_AGAIN).await;
+                tokio::time::sleep(LIST_RETRY).await;
             }
             result => break result,
         }
     };
-    // Whoever asked may be gone.
-    let _ = answer.send(result.map_err(AdminError::Store));
-}
-
-/// Takes what has arrived meanwhile, so that it goes out in one call.
-fn take_waiting(engine: &mut Engine, messages: &mut mpsc::UnboundedReceiver<Message>) {
-    let now = Moment::now();
-    for _ in 0..MESSAGES_AT_ONCE {
-        match messages.try_recv() {
-            Ok(message) => engine.on_message(message, now),
-            Err(_) => return,
-        }
-    }
+    reply(answer, result.map_err(AdminError::Store));
 }

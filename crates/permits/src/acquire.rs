@@ -1,0 +1,80 @@
+//! [`Acquire`]: an acquisition in progress.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use crate::error::AcquireError;
+use crate::permit::Permit;
+use crate::session::inbox::PendingAcquire;
+
+/// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
+///
+/// The request is sent when the future is first polled. While it waits, [`Acquire::position`] says how many requests are
+/// before it. It is `Unpin` and `'static`: it can be stored in a struct and polled by reference.
+///
+/// # Cancel safety
+/// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let mut acquire = client.semaphore("exports", 4).acquire();
+/// let permit = loop {
+///     tokio::select! {
+///         permit = &mut acquire => break permit?,
+///         () = tokio::time::sleep(Duration::from_secs(1)) => {
+///             println!("{:?} before {}", acquire.position(), acquire.holder());
+///         }
+///     }
+/// };
+/// # permit.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquire {
+    /// Without one: the error of the options, until it was returned.
+    progress: Result<PendingAcquire, Option<AcquireError>>,
+}
+
+impl Acquire {
+    pub(crate) fn new(started: Result<PendingAcquire, AcquireError>) -> Self {
+        Self { progress: started.map_err(Some) }
+    }
+
+    /// The number of requests that stood before this one in line, at the last reply of the store: when it was queued,
+    /// and at each renewal since, a third of its lease apart. `None` until it is queued.
+    pub fn position(&self) -> Option<u64> {
+        self.progress.as_ref().ok()?.position()
+    }
+
+    /// The holder: the one that the options name, or the unique one that the client has made. Empty if the options are
+    /// not valid.
+    pub fn holder(&self) -> &str {
+        self.progress.as_ref().map_or("", |pending| pending.holder().as_str())
+    }
+
+    pub(crate) fn wait(self) -> Result<Permit, AcquireError> {
+        match self.progress {
+            Ok(pending) => pending.wait().map(Permit::new),
+            Err(error) => Err(error.expect("polled after completion")),
+        }
+    }
+}
+
+impl Future for Acquire {
+    type Output = Result<Permit, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.progress {
+            Ok(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
+            Err(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),
+        }
+    }
+}

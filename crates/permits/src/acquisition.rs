@@ -1,0 +1,364 @@
+//! The client's half of the protocol: what a session does about one acquisition.
+//!
+//! The twin of [`model`](crate::model): a pure value and one `match` of its stage and an input, which returns an
+//! effect. No clock, no I/O, no channel. The session's engine drives it and carries the effects out; the exhaustive
+//! check explores the very same code; and a reader learns here what a client does.
+//!
+//! ```text
+//!            sent                    granted                        delivered
+//! Unsent ───────────▶ InFlight ─────────────────▶ Unconfirmed ─────────────────▶ Held ──▶ Ended
+//!    ▲                  │   │                          ▲                           ▲
+//!    │ failed, or lost  │   │ queued                   │ granted, with replicas    │ granted, without
+//!    └──────────────────┘   └──────▶ Waiting ──────────┴───────────────────────────┘
+//! ```
+//!
+//! - **One stage.** An acquisition is in one [`Stage`]. While a call about it is in flight and its outcome is not known,
+//!   it is not released; cancelled then, it is released as soon as the outcome is known.
+//! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that last
+//!   extended it, plus the lease, minus a margin. Never from a reply or a push.
+//! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on, the store
+//!   may have the acquisition at any time, and a later call does not date it.
+//! - **Late pushes.** A push of a grant is older than a reply that said "waiting" or "unknown" if its token is not above
+//!   the server's time of that reply, and is ignored then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
+use crate::timing::held_until;
+
+/// One acquisition, from the call to the release.
+#[derive(Debug, Clone)]
+pub struct Acquisition {
+    /// How far it is.
+    pub stage: Stage,
+    /// The moment before the request was sent that, as far as is known, last extended the lease.
+    pub extended_at: Moment,
+    /// The server's time, in microseconds, of the last reply that reported the request as waiting or unknown.
+    pub last_answer_us: u64,
+    /// An earlier call was sent and not answered: it may arrive at any time, also after a later one.
+    pub may_be_stored: bool,
+}
+
+/// How far an acquisition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// To be sent, for the first time or again.
+    Unsent,
+    /// Sent, in a call that has not returned.
+    InFlight {
+        /// The caller no longer waits.
+        cancelled: bool,
+    },
+    /// In the queue.
+    Waiting,
+    /// Granted; the replicas are being asked whether they have the grant.
+    Unconfirmed(Grant),
+    /// Granted, and delivered to the caller.
+    Held(Grant),
+    /// Released, refused, failed or lost. The store may have it for a moment longer; a grant that arrives now is
+    /// released.
+    Ended,
+}
+
+/// The terms under which a session acquires.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// How long a grant or a place in the queue stands without renewal.
+    pub lease: Duration,
+    /// Replicas have to confirm a grant before it is delivered.
+    pub replicated: bool,
+}
+
+/// The times of a reply: when its request was sent, by the session's clock, and when it was made, by the server's.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplyTimes {
+    /// The moment before the request was sent.
+    pub sent_at: Moment,
+    /// The server's time, in microseconds.
+    pub server_us: u64,
+}
+
+/// What happens to an acquisition.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// The call that asks for it is being sent.
+    Sent,
+    /// The call has returned.
+    Acquired(AcquireOutcome, ReplyTimes),
+    /// The call has failed.
+    AcquireFailed(Failure),
+    /// A renewal has returned.
+    Renewed(RenewOutcome, ReplyTimes),
+    /// A renewal has failed.
+    RenewFailed,
+    /// The store has pushed an event.
+    Pushed(EventKind),
+    /// The replicas have answered: whether enough of them have the grant.
+    Confirmed {
+        /// As many as the session asks for.
+        enough: bool,
+    },
+    /// The call that asks the replicas has failed.
+    ConfirmFailed(Failure),
+    /// The permit of another session, adopted under this request.
+    Adopted(Grant),
+    /// The caller no longer waits: it has given up, or was answered with an error.
+    Withdrawn,
+    /// The caller has released or dropped the permit.
+    Released,
+    /// Another process takes the permit over.
+    HandedOver,
+    /// The deadline has passed without an extension.
+    Expired,
+}
+
+/// How a call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// A retry can help.
+    pub temporary: bool,
+    /// The store may have executed the call, or may execute it later.
+    pub outcome_unknown: bool,
+}
+
+/// What the owner of an acquisition is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// Send the request, for the first time or again.
+    Send,
+    /// Renew it in time: it waits, with this many waiters before it.
+    Wait {
+        /// How many waiters stand before it.
+        position: u64,
+    },
+    /// Renew it now: whether the session holds it is not known.
+    Renew,
+    /// Ask the replicas for the grant, and renew it in time meanwhile.
+    Confirm,
+    /// Deliver the permit to the caller, who holds it until `until`.
+    Deliver {
+        /// The grant.
+        grant: Grant,
+        /// The deadline.
+        until: Moment,
+    },
+    /// Extend the permit's deadline.
+    Extend {
+        /// The deadline.
+        until: Moment,
+    },
+    /// Mark the permit as unsure.
+    MarkUnsure,
+    /// Mark the permit as unsure, and renew it soon: the store forgot it and cannot put it back yet.
+    RenewSoon,
+    /// End the permit as lost, and forget the acquisition.
+    Lose {
+        /// The reason of an operator who revoked it; `None` if the store no longer has it.
+        revoked: Option<Arc<str>>,
+    },
+    /// Answer the caller, if it still waits, and forget the acquisition.
+    End {
+        /// Release it first: the store may have it.
+        release: bool,
+    },
+}
+
+impl Acquisition {
+    /// One that is to be sent.
+    pub fn new(now: Moment) -> Self {
+        Self { stage: Stage::Unsent, extended_at: now, last_answer_us: 0, may_be_stored: false }
+    }
+
+    /// One that the session does not know, or no longer knows.
+    pub fn ended() -> Self {
+        Self { stage: Stage::Ended, ..Self::new(Moment::from_micros(0)) }
+    }
+
+    /// Takes an input and returns the effect. `now` is the session's clock.
+    pub fn step(&mut self, input: Input, terms: &Terms, now: Moment) -> Effect {
+        match (self.stage, input) {
+            (Stage::Unsent, Input::Sent) => {
+                self.stage = Stage::InFlight { cancelled: false };
+                if !self.may_be_stored {
+                    // Otherwise an earlier call may be the one that counts.
+                    self.extended_at = now;
+                }
+                Effect::None
+            }
+
+            (Stage::InFlight { .. }, Input::Acquired(AcquireOutcome::Refused(_), _)) => self.end(false),
+            (Stage::InFlight { cancelled: true }, Input::Acquired(..)) => self.end(true),
+            (Stage::InFlight { .. }, Input::Acquired(AcquireOutcome::Granted(grant), times)) => {
+                self.extended_at = times.sent_at;
+                self.granted(grant, terms, now)
+            }
+            (Stage::InFlight { .. }, Input::Acquired(AcquireOutcome::Waiting { position }, times)) => {
+                self.stage = Stage::Waiting;
+                self.waiting(position, times)
+            }
+            (Stage::InFlight { cancelled }, Input::AcquireFailed(failure)) => {
+                self.may_be_stored |= failure.outcome_unknown;
+                if failure.temporary && !cancelled { self.resend() } else { self.end(self.may_be_stored) }
+            }
+            (_, Input::AcquireFailed(failure)) => {
+                // A push arrived before the call failed.
+                self.may_be_stored |= failure.outcome_unknown;
+                Effect::None
+            }
+            (Stage::InFlight { .. }, Input::Adopted(grant)) => self.deliver(grant, terms, now),
+
+            (Stage::Waiting, Input::Renewed(RenewOutcome::Granted(grant), times)) => {
+                self.extended_at = times.sent_at;
+                self.granted(grant, terms, now)
+            }
+            (Stage::Waiting, Input::Renewed(RenewOutcome::Waiting { position }, times)) => {
+                self.waiting(position, times)
+            }
+            (Stage::Waiting, Input::Renewed(RenewOutcome::ExceedsLimit, _)) => self.end(false),
+            // Its place in the queue is lost. It goes to the back.
+            (Stage::Waiting, Input::Renewed(_, times)) => self.lost_place(times),
+
+            (Stage::Unconfirmed(_), Input::Renewed(RenewOutcome::Held | RenewOutcome::Granted(_), times)) => {
+                self.extended_at = times.sent_at;
+                Effect::None
+            }
+            // The store has lost the grant before the caller had it.
+            (Stage::Unconfirmed(_), Input::Renewed(_, times)) => self.lost_place(times),
+            (Stage::Unconfirmed(grant), Input::Confirmed { enough: true }) => self.deliver(grant, terms, now),
+            (Stage::Unconfirmed(_), Input::ConfirmFailed(Failure { temporary: true, .. })) => Effect::Confirm,
+            (Stage::Unconfirmed(_), Input::Confirmed { .. } | Input::ConfirmFailed(_)) => self.end(true),
+
+            (Stage::Held(_), Input::Renewed(RenewOutcome::Held | RenewOutcome::Granted(_), times)) => {
+                self.extended_at = times.sent_at;
+                Effect::Extend { until: held_until(times.sent_at, terms.lease) }
+            }
+            (Stage::Held(_), Input::Renewed(RenewOutcome::RetryLater, _)) => Effect::RenewSoon,
+            // The push of the grant was faster than this reply, which is from before it.
+            (Stage::Held(_), Input::Renewed(RenewOutcome::Waiting { .. }, _)) => Effect::None,
+            (Stage::Held(_), Input::Renewed(RenewOutcome::Lost | RenewOutcome::ExceedsLimit, _)) => {
+                self.lose(None)
+            }
+            (Stage::Held(_), Input::RenewFailed) => Effect::MarkUnsure,
+            // The permit is released when the caller drops it, because only then has its work stopped.
+            (Stage::Held(_), Input::Expired | Input::HandedOver) => self.end(false),
+
+            (
+                Stage::Unsent | Stage::InFlight { cancelled: false } | Stage::Waiting,
+                Input::Pushed(EventKind::Granted(grant)),
+            ) if grant.token > self.last_answer_us => self.granted(grant, terms, now),
+            // No caller waits for it. If its release is on its way, another one changes nothing.
+            (
+                Stage::Ended,
+                Input::Pushed(EventKind::Granted(_))
+                | Input::Acquired(AcquireOutcome::Granted(_) | AcquireOutcome::Waiting { .. }, _),
+            ) => self.end(true),
+            (Stage::Held(_), Input::Pushed(EventKind::Revoked(reason))) => self.lose(Some(reason)),
+            (Stage::Waiting, Input::Pushed(EventKind::Revoked(_))) if !self.may_be_stored => self.end(false),
+            // A call that is in flight, or was not answered, finds nothing in the store and is granted.
+            (_, Input::Pushed(EventKind::Revoked(_))) => self.withdraw(),
+            // The push does not say what the limit has become. The reply to another request does.
+            (Stage::Waiting | Stage::InFlight { cancelled: false }, Input::Pushed(EventKind::Refused)) => {
+                self.resend()
+            }
+
+            (_, Input::Withdrawn) => self.withdraw(),
+            (_, Input::Released) => self.end(true),
+
+            // Replies and pushes about a stage that the acquisition has left.
+            (
+                _,
+                Input::Sent
+                | Input::Acquired(..)
+                | Input::Renewed(..)
+                | Input::RenewFailed
+                | Input::Pushed(EventKind::Granted(_) | EventKind::Refused)
+                | Input::Confirmed { .. }
+                | Input::ConfirmFailed(_)
+                | Input::Adopted(_)
+                | Input::HandedOver
+                | Input::Expired,
+            ) => Effect::None,
+        }
+    }
+
+    /// Whether it needs renewal. A permit that is held does if the caller has asked for that by `renew`.
+    pub fn needs_renewal(&self, renew: bool) -> bool {
+        match self.stage {
+            Stage::Waiting | Stage::Unconfirmed(_) => true,
+            Stage::Held(_) => renew,
+            Stage::Unsent | Stage::InFlight { .. } | Stage::Ended => false,
+        }
+    }
+
+    /// The grant that a renewal is to name, so that a store that forgot it can put it back.
+    pub fn grant(&self) -> Option<Grant> {
+        match self.stage {
+            Stage::Unconfirmed(grant) | Stage::Held(grant) => Some(grant),
+            _ => None,
+        }
+    }
+
+    fn granted(&mut self, grant: Grant, terms: &Terms, now: Moment) -> Effect {
+        if terms.replicated {
+            self.stage = Stage::Unconfirmed(grant);
+            return Effect::Confirm;
+        }
+        self.deliver(grant, terms, now)
+    }
+
+    /// Delivers the grant, if by the session's own clock it is still good. Otherwise a renewal has to say whether the
+    /// session holds it.
+    fn deliver(&mut self, grant: Grant, terms: &Terms, now: Moment) -> Effect {
+        let until = held_until(self.extended_at, terms.lease);
+        if until <= now {
+            self.stage = Stage::Waiting;
+            return Effect::Renew;
+        }
+        self.stage = Stage::Held(grant);
+        Effect::Deliver { grant, until }
+    }
+
+    fn waiting(&mut self, position: u64, times: ReplyTimes) -> Effect {
+        self.extended_at = times.sent_at;
+        self.last_answer_us = times.server_us;
+        Effect::Wait { position }
+    }
+
+    fn lost_place(&mut self, times: ReplyTimes) -> Effect {
+        self.last_answer_us = times.server_us;
+        self.resend()
+    }
+
+    fn resend(&mut self) -> Effect {
+        self.stage = Stage::Unsent;
+        Effect::Send
+    }
+
+    fn withdraw(&mut self) -> Effect {
+        match self.stage {
+            // The outcome of the call in flight decides.
+            Stage::InFlight { .. } => {
+                self.stage = Stage::InFlight { cancelled: true };
+                Effect::None
+            }
+            Stage::Unsent => self.end(self.may_be_stored),
+            Stage::Waiting | Stage::Unconfirmed(_) => self.end(true),
+            // The permit is on its way to the caller. Dropped there, it is released.
+            Stage::Held(_) | Stage::Ended => Effect::None,
+        }
+    }
+
+    fn lose(&mut self, revoked: Option<Arc<str>>) -> Effect {
+        self.stage = Stage::Ended;
+        Effect::Lose { revoked }
+    }
+
+    fn end(&mut self, release: bool) -> Effect {
+        self.stage = Stage::Ended;
+        Effect::End { release }
+    }
+}

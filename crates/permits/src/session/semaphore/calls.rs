@@ -1,0 +1,220 @@
+//! The calls to make about a semaphore.
+//!
+//! **Natural batching.** At most two calls to acquire and two to release are in flight. Requests that arrive meanwhile
+//! go out together in the next call; nothing is delayed to make a batch.
+
+use std::time::Duration;
+
+use super::{Context, Entry, SemaphoreSession, millis};
+use crate::acquisition::{Input, Stage, Terms};
+use crate::clock::Moment;
+use crate::protocol::{
+    AcquireRequest, Command, Declaration, MAX_BATCH, Operation, ReleaseRequest, RenewRequest, RequestId,
+};
+use crate::session::call::{Call, CallKind};
+use crate::session::inbox::{PendingRelease, Wait};
+use crate::session::timers::Timer;
+use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
+
+/// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed out, and
+/// the requests that follow from them are gathered. A third gains nothing (docs/performance.md).
+const CALLS_AT_ONCE: usize = 2;
+
+impl SemaphoreSession {
+    /// The calls to make now.
+    pub(in crate::session) fn calls(
+        &mut self,
+        connected: bool,
+        now: Moment,
+        context: &mut Context,
+    ) -> Vec<Call> {
+        self.dirty = false;
+        let mut calls = Vec::new();
+        if connected && self.schedule.retry_at.is_none() {
+            // Releases before acquisitions: a holder that returns at once finds its units free.
+            if self.in_flight.releasing < CALLS_AT_ONCE && !self.releases.is_empty() {
+                let releases = self.next_releases();
+                let requests = releases.iter().map(|(_, release)| release.request.clone()).collect();
+                self.in_flight.releasing += 1;
+                calls.push((Declaration::Stored, Operation::Release(requests), CallKind::Release(releases)));
+            }
+            if self.in_flight.renewing == 0 && (self.schedule.renew_due || self.schedule.recheck_due) {
+                self.renewal_calls(now, &mut calls);
+            }
+            if self.in_flight.confirming == 0 && !self.unconfirmed.is_empty() {
+                let items = self.next_confirmations();
+                if !items.is_empty() {
+                    self.in_flight.confirming += 1;
+                    let requests = items.iter().map(|renew| renew.request.clone()).collect();
+                    calls.push((self.fallback(), Operation::Renew(items), CallKind::Confirm(requests)));
+                }
+            }
+            if self.in_flight.acquiring < CALLS_AT_ONCE
+                && let Some((declaration, batch)) = self.next_acquisitions(now)
+            {
+                self.in_flight.acquiring += 1;
+                let request = |request: &AcquireRequest| ReleaseRequest {
+                    holder: request.holder.clone(),
+                    request: request.request.clone(),
+                };
+                let requests = batch.iter().map(request).collect();
+                let queue_max = context.config.queue_max;
+                let operation = Operation::Acquire { queue_max, requests: batch };
+                calls.push((declaration, operation, CallKind::Acquire(requests)));
+            }
+        }
+        if !connected && self.schedule.renew_due {
+            // A renewal that cannot be sent has failed.
+            for permit in self.renewed().filter_map(|entry| entry.permit.as_ref()) {
+                permit.mark_unsure();
+            }
+        }
+        self.set_timer(context);
+        let timeout = call_timeout(self.shortest_lease.unwrap_or(context.config.lease));
+        calls
+            .into_iter()
+            .map(|(declaration, operation, kind)| Call {
+                command: context.command(&self.name, declaration, operation),
+                timeout,
+                replicas: if matches!(kind, CallKind::Confirm(_)) { context.config.replicas } else { 0 },
+                sent_at: now,
+                kind,
+            })
+            .collect()
+    }
+
+    /// Removes the timer of a semaphore that is no longer needed.
+    pub(in crate::session) fn remove_timer(&mut self, context: &mut Context) {
+        context.timers.remove(self.timer.take());
+    }
+
+    fn set_timer(&mut self, context: &mut Context) {
+        let next = self.schedule.next();
+        if self.timer.map(|(at, _)| at) != next {
+            self.remove_timer(context);
+            self.timer = next.map(|at| context.timers.set(at, Timer::Semaphore(self.name.clone())));
+        }
+    }
+
+    /// Makes calls for the renewal of everything, in parts; or of one waiter, which lets time take effect.
+    fn renewal_calls(&mut self, now: Moment, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
+        let mut items: Vec<RenewRequest> = if self.schedule.renew_due {
+            self.renewed().map(Entry::to_renewal).collect()
+        } else {
+            self.first_waiter().map(Entry::to_renewal).into_iter().collect()
+        };
+        if self.schedule.renew_due {
+            let interval = self.renewal_interval();
+            self.schedule.renew_at = interval.map(|interval| now + spread(interval));
+            self.schedule.renewed_at = interval.map(|_| now);
+        }
+        // Without anything to renew, too, a recheck finishes the work that the store left.
+        let recheck = std::mem::take(&mut self.schedule.recheck_due);
+        self.schedule.renew_due = false;
+        let declaration = self.fallback();
+        while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
+            let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
+            let requests = part.iter().map(|renew| renew.request.clone()).collect();
+            self.in_flight.renewing += 1;
+            calls.push((declaration, Operation::Renew(part), CallKind::Renew(requests)));
+        }
+    }
+
+    /// The next acquisitions to send: as many as go into one call, which has one declaration.
+    fn next_acquisitions(&mut self, now: Moment) -> Option<(Declaration, Vec<AcquireRequest>)> {
+        let mut batch: Option<(Declaration, Vec<AcquireRequest>)> = None;
+        let fallback = self.fallback();
+        while let Some(first) = self.unsent.first_entry() {
+            let entry = self.acquisitions.get_mut(first.get()).expect("unsent acquisitions have entries");
+            // A waiter that the store has forgotten brings the limit under which it was queued.
+            let was_queued = entry.acquisition.last_answer_us > 0 && entry.spec.limit.limit().is_none();
+            let declaration = if was_queued { fallback } else { entry.spec.limit.next() };
+            let (declared, requests) = batch.get_or_insert((declaration, Vec::new()));
+            if *declared != declaration || requests.len() == MAX_BATCH {
+                break;
+            }
+            first.remove();
+            let spec = &entry.spec;
+            let terms = Terms { lease: spec.lease, replicated: false };
+            entry.acquisition.step(Input::Sent, &terms, now);
+            requests.push(AcquireRequest {
+                holder: spec.holder.clone(),
+                request: spec.request.clone(),
+                weight: spec.weight,
+                lease_ms: millis(spec.lease),
+                wait: spec.wait != Wait::No,
+                label: spec.label.clone(),
+            });
+        }
+        batch
+    }
+
+    /// The next grants to ask the replicas about.
+    fn next_confirmations(&mut self) -> Vec<RenewRequest> {
+        let count = self.unconfirmed.len().min(MAX_BATCH);
+        let granted = |request: RequestId| {
+            let entry = self.acquisitions.get(&request)?;
+            matches!(entry.acquisition.stage, Stage::Unconfirmed(_)).then(|| entry.to_renewal())
+        };
+        self.unconfirmed.drain(..count).filter_map(granted).collect()
+    }
+
+    fn next_releases(&mut self) -> Vec<(Moment, PendingRelease)> {
+        let count = self.releases.len().min(MAX_BATCH);
+        let batch: Vec<_> = self.releases.drain(..count).collect();
+        for (_, release) in &batch {
+            self.queued_releases.remove(&release.request.request);
+        }
+        self.in_flight.releases += batch.len();
+        batch
+    }
+
+    fn renewed(&self) -> impl Iterator<Item = &Entry> {
+        self.acquisitions.values().filter(|entry| entry.needs_renewal())
+    }
+
+    /// The interval between two renewals: that of the shortest lease among the acquisitions that need renewal.
+    fn renewal_interval(&self) -> Option<Duration> {
+        self.renewed().map(|entry| renew_every(entry.spec.lease)).min()
+    }
+
+    /// One waiter to renew, so that the store lets time take effect and says when to ask again.
+    fn first_waiter(&self) -> Option<&Entry> {
+        let waiters = self.acquisitions.values().filter(|entry| entry.acquisition.stage == Stage::Waiting);
+        waiters.min_by_key(|entry| entry.arrival)
+    }
+
+    /// The renewal interval, if a renewal of everything goes out with the next calls.
+    pub(in crate::session) fn due_interval(&self) -> Option<Duration> {
+        let due = self.schedule.renew_due && self.schedule.retry_at.is_none();
+        due.then(|| self.renewal_interval())?
+    }
+
+    /// Renews everything now if at `later` the last renewal would be too long ago, and the planned one is not before
+    /// then.
+    pub(in crate::session) fn renew_unless_before(&mut self, later: Moment) -> bool {
+        let too_late = self.schedule.renewed_at.is_some_and(|at| at + COMPANIONS_EVERY < later);
+        let renews = too_late && self.schedule.renew_at.is_some_and(|at| at > later);
+        self.schedule.renew_due |= renews;
+        renews
+    }
+}
+
+impl Context {
+    /// A command of this session.
+    pub(in crate::session) fn command(
+        &self,
+        semaphore: &crate::protocol::Name,
+        declaration: Declaration,
+        operation: Operation,
+    ) -> Command {
+        Command {
+            semaphore: semaphore.clone(),
+            session: self.config.session.clone(),
+            lease_ms: millis(self.config.lease),
+            recovery: self.config.recovery,
+            declaration,
+            operation,
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! One semaphore's part of a session: the acquisitions that it is about, what is sent about them, and the effects of
+//! what comes back.
+//!
+//! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls` makes batches of
+//! what is to be sent, `replies` hands the replies to the acquisitions.
+
+mod calls;
+mod replies;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::config::Config;
+use super::inbox::{AcquireSpec, Answer, PendingRelease, PermitGuard, Session, Shared, Wait, reply};
+use super::outage::Outage;
+use super::permit_state::PermitState;
+use super::timers::{self, Timer, Timers};
+use super::{Map, Set};
+use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
+use crate::clock::Moment;
+use crate::error::{AcquireError, AdoptError, Lost, ReleaseError};
+use crate::events::emit;
+use crate::protocol::{
+    AdoptRequest, Declaration, Event, EventKind, Grant, Label, Name, ReleaseRequest, RenewRequest, RequestId,
+};
+use crate::session::inbox::{LimitDeclaration, Position};
+use crate::store::StoreError;
+use crate::timing::{renew_every, retry_reclaim_after, spread};
+
+/// What all semaphores of a session share.
+pub(super) struct Context {
+    pub(super) config: Config,
+    /// Weak: the session ends when no client and no permit of it is left.
+    pub(super) session: Weak<Shared>,
+    pub(super) timers: Timers<Timer>,
+    /// The number of acquisitions that have arrived.
+    pub(super) arrivals: u64,
+}
+
+/// A semaphore of a session. It exists as long as there is something in it.
+pub(super) struct SemaphoreSession {
+    name: Name,
+    acquisitions: Map<RequestId, Entry>,
+    /// Acquisitions to send, in the order of their arrival.
+    unsent: BTreeMap<u64, RequestId>,
+    /// Grants that the replicas are to be asked about.
+    unconfirmed: Vec<RequestId>,
+    /// Releases to send, oldest first, each with the moment after which it is no longer sent.
+    releases: VecDeque<(Moment, PendingRelease)>,
+    /// The requests of the releases to send. One that is in flight may be queued again: a call that was sent earlier can
+    /// be executed later.
+    queued_releases: Set<RequestId>,
+    in_flight: InFlight,
+    schedule: Schedule,
+    /// Calls that failed in a row.
+    failures: u32,
+    outage: Option<Outage>,
+    /// The timer of the earliest time in the schedule.
+    timer: Option<timers::Key>,
+    /// The engine has it in its list of semaphores to look at.
+    pub(super) dirty: bool,
+    /// The shortest lease that anything in it has had.
+    shortest_lease: Option<Duration>,
+    /// The limit, as the last reply reported it.
+    limit: Option<u32>,
+    /// The limit that the last warning was about.
+    warned_limit: Option<u32>,
+}
+
+/// Calls in flight.
+#[derive(Default)]
+struct InFlight {
+    acquiring: usize,
+    releasing: usize,
+    /// The releases in those calls.
+    releases: usize,
+    renewing: usize,
+    confirming: usize,
+}
+
+/// When to do what.
+#[derive(Default)]
+struct Schedule {
+    /// Renew everything with the next calls.
+    renew_due: bool,
+    renew_at: Option<Moment>,
+    /// The last renewal of everything; at first, the extension of the first acquisition that needs renewal.
+    renewed_at: Option<Moment>,
+    /// Renew one waiter with the next calls, so that the store lets time take effect.
+    recheck_due: bool,
+    recheck_at: Option<Moment>,
+    /// Replies in a row that asked for a recheck at once.
+    rechecked_at_once: u32,
+    /// After a failure: send nothing before.
+    retry_at: Option<Moment>,
+}
+
+impl Schedule {
+    fn renew_by(&mut self, at: Moment) {
+        self.renew_at = Some(self.renew_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    fn recheck_by(&mut self, at: Moment) {
+        self.recheck_at = Some(self.recheck_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    /// The next time at which something is to be done, if nothing happens before.
+    fn next(&self) -> Option<Moment> {
+        [self.renew_at, self.recheck_at, self.retry_at].into_iter().flatten().min()
+    }
+}
+
+/// One acquisition, and what belongs to it outside of its decisions.
+struct Entry {
+    spec: AcquireSpec,
+    acquisition: Acquisition,
+    /// The caller, until it is answered.
+    answer: Option<Answer<PermitGuard, AcquireError>>,
+    /// The permit, once it was delivered.
+    permit: Option<Arc<PermitState>>,
+    /// Its place among `unsent`, also when it comes back there.
+    arrival: u64,
+    arrived_at: Moment,
+    /// The timer of the end of its wait, or of its lease.
+    timer: Option<timers::Key>,
+}
+
+impl Entry {
+    fn needs_renewal(&self) -> bool {
+        self.acquisition.needs_renewal(self.spec.auto_renew)
+    }
+
+    fn answer(&mut self, result: Result<PermitGuard, AcquireError>) {
+        if let Some(answer) = self.answer.take() {
+            reply(answer, result);
+        }
+    }
+
+    fn to_renewal(&self) -> RenewRequest {
+        RenewRequest {
+            holder: self.spec.holder.clone(),
+            request: self.spec.request.clone(),
+            weight: self.spec.weight,
+            lease_ms: millis(self.spec.lease),
+            grant: self.acquisition.grant(),
+            label: self.spec.label.clone(),
+        }
+    }
+
+    fn to_release(&self) -> PendingRelease {
+        PendingRelease {
+            request: ReleaseRequest { holder: self.spec.holder.clone(), request: self.spec.request.clone() },
+            lease: self.spec.lease,
+            sent_before: self.acquisition.may_be_stored,
+            answer: None,
+        }
+    }
+}
+
+impl SemaphoreSession {
+    pub(super) fn new(name: Name) -> Self {
+        Self {
+            name,
+            acquisitions: Map::default(),
+            unsent: BTreeMap::new(),
+            unconfirmed: Vec::new(),
+            releases: VecDeque::new(),
+            queued_releases: Set::default(),
+            in_flight: InFlight::default(),
+            schedule: Schedule::default(),
+            failures: 0,
+            outage: None,
+            timer: None,
+            dirty: false,
+            shortest_lease: None,
+            limit: None,
+            warned_limit: None,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let InFlight { acquiring, releasing, renewing, confirming, .. } = self.in_flight;
+        self.unreturned() == 0 && acquiring + releasing + renewing + confirming == 0
+    }
+
+    /// The number of permits, places in the queue and requests for them that are not given back.
+    pub(super) fn unreturned(&self) -> usize {
+        self.acquisitions.len() + self.releases.len() + self.in_flight.releases
+    }
+
+    pub(super) fn outage(&self) -> &Option<Outage> {
+        &self.outage
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        spec: AcquireSpec,
+        answer: Answer<PermitGuard, AcquireError>,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        let request = spec.request.clone();
+        let timer = match spec.wait {
+            Wait::AtMost(limit) => {
+                let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                Some(context.timers.set(now + limit, timer))
+            }
+            Wait::No | Wait::Forever => None,
+        };
+        let arrival = self.insert(spec, Acquisition::new(now), Some(answer), now, context);
+        if let Some(entry) = self.acquisitions.get_mut(&request) {
+            entry.timer = timer;
+        }
+        self.unsent.insert(arrival, request);
+    }
+
+    fn insert(
+        &mut self,
+        spec: AcquireSpec,
+        acquisition: Acquisition,
+        answer: Option<Answer<PermitGuard, AcquireError>>,
+        now: Moment,
+        context: &mut Context,
+    ) -> u64 {
+        context.arrivals += 1;
+        let arrival = context.arrivals;
+        let lease = spec.lease;
+        self.shortest_lease = Some(self.shortest_lease.map_or(lease, |shortest| shortest.min(lease)));
+        let entry = Entry { acquisition, answer, permit: None, arrival, arrived_at: now, timer: None, spec };
+        self.acquisitions.insert(entry.spec.request.clone(), entry);
+        arrival
+    }
+
+    /// Takes a permit in that another process acquired, and that the store has given to `adopt.new_request` in reply to a
+    /// call sent at `sent_at`.
+    pub(super) fn adopt(
+        &mut self,
+        adopt: AdoptRequest,
+        sent_at: Moment,
+        now: Moment,
+        context: &mut Context,
+    ) -> Result<PermitGuard, AdoptError> {
+        let AdoptRequest { holder, weight, lease_ms, grant, new_request: request, .. } = adopt;
+        let spec = AcquireSpec {
+            semaphore: self.name.clone(),
+            holder,
+            request: request.clone(),
+            label: Label::default(),
+            weight,
+            lease: Duration::from_millis(lease_ms),
+            wait: Wait::No,
+            auto_renew: true,
+            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
+            position: Arc::new(Position::default()),
+        };
+        let acquisition =
+            Acquisition { stage: Stage::InFlight { cancelled: false }, ..Acquisition::new(sent_at) };
+        let (answer, mut receiver) = tokio::sync::oneshot::channel();
+        self.insert(spec, acquisition, Some(answer), now, context);
+        self.step(&request, Input::Adopted(grant), None, now, context);
+        match receiver.try_recv() {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => {
+                // The reply took longer than the lease.
+                self.forget(&request, context);
+                Err(AdoptError::Gone)
+            }
+        }
+    }
+
+    /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller that still
+    /// waits.
+    fn step(
+        &mut self,
+        request: &RequestId,
+        input: Input,
+        error: Option<AcquireError>,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        let Some(entry) = self.acquisitions.get_mut(request) else { return };
+        let terms = Terms { lease: entry.spec.lease, replicated: context.config.replicas > 0 };
+        let effect = entry.acquisition.step(input, &terms, now);
+        if entry.acquisition.stage != Stage::Unsent {
+            self.unsent.remove(&entry.arrival);
+        }
+        match effect {
+            Effect::None => {}
+            Effect::Send => drop(self.unsent.insert(entry.arrival, request.clone())),
+            Effect::Wait { position } => {
+                entry.spec.position.set(position);
+                self.plan_renewal(request);
+            }
+            Effect::Renew => self.schedule.renew_due = true,
+            Effect::Confirm => {
+                self.unconfirmed.push(request.clone());
+                self.plan_renewal(request);
+            }
+            Effect::Deliver { grant, until } => self.deliver(request, grant, until, now, context),
+            Effect::Extend { until } => {
+                entry.permit.iter().for_each(|permit| permit.extend(until));
+            }
+            Effect::MarkUnsure => entry.permit.iter().for_each(|permit| permit.mark_unsure()),
+            Effect::RenewSoon => {
+                entry.permit.iter().for_each(|permit| permit.mark_unsure());
+                let soon = now + retry_reclaim_after(entry.spec.lease);
+                self.schedule.renew_by(soon);
+            }
+            Effect::Lose { revoked } => {
+                let lost = revoked.map_or(Lost::Gone, |reason| Lost::Revoked { reason });
+                entry.permit.iter().for_each(|permit| permit.lose(lost.clone()));
+                self.forget(request, context);
+            }
+            Effect::End { release } => {
+                let Some(mut entry) = self.forget(request, context) else { return };
+                if let Some(error) = error {
+                    entry.answer(Err(error));
+                }
+                if release {
+                    self.queue_release(entry.to_release(), now);
+                }
+            }
+        }
+    }
+
+    /// Steps an acquisition that has ended: what the store grants it, or queues for it, is released.
+    fn step_unknown(&mut self, request: ReleaseRequest, input: Input, now: Moment, context: &Context) {
+        let lease = context.config.lease;
+        let terms = Terms { lease, replicated: false };
+        if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
+            self.queue_release(PendingRelease { request, lease, sent_before: true, answer: None }, now);
+        }
+    }
+
+    /// Delivers a permit to its caller.
+    fn deliver(
+        &mut self,
+        request: &RequestId,
+        grant: Grant,
+        until: Moment,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        let Some(entry) = self.acquisitions.get_mut(request) else { return };
+        let AcquireSpec { semaphore, holder, weight, lease, .. } = &entry.spec;
+        let permit = PermitState::new(
+            semaphore.clone(),
+            holder.clone(),
+            request.clone(),
+            *weight,
+            *lease,
+            grant,
+            until,
+        );
+        emit!(
+            DEBUG,
+            [semaphore = semaphore.clone(), holder = holder.clone(), token = grant.token, slot = grant.slot],
+            %semaphore,
+            %holder,
+            token,
+            slot,
+            "granted"
+        );
+        let permit = Arc::new(permit);
+        entry.permit = Some(permit.clone());
+        context.timers.remove(entry.timer.take());
+        let timer = Timer::Acquisition(self.name.clone(), request.clone());
+        entry.timer = Some(context.timers.set(until, timer));
+        match context.session.upgrade() {
+            // A caller that has dropped its receiver drops the permit, which releases it.
+            Some(shared) => entry.answer(Ok(PermitGuard::new(permit, Session::from(shared)))),
+            None => return self.step(request, Input::Released, None, now, context),
+        }
+        self.plan_renewal(request);
+    }
+
+    /// Removes an acquisition, with its timer.
+    fn forget(&mut self, request: &RequestId, context: &mut Context) -> Option<Entry> {
+        let entry = self.acquisitions.remove(request)?;
+        self.unsent.remove(&entry.arrival);
+        context.timers.remove(entry.timer);
+        Some(entry)
+    }
+
+    fn queue_release(&mut self, release: PendingRelease, now: Moment) {
+        if self.queued_releases.insert(release.request.request.clone()) {
+            self.releases.push_back((now + release.lease, release));
+        }
+    }
+
+    /// The caller has released or dropped a permit.
+    pub(super) fn release(&mut self, release: PendingRelease, context: &mut Context, now: Moment) {
+        if let Some(entry) = self.forget(&release.request.request, context)
+            && let Some(permit) = entry.permit
+        {
+            permit.end();
+        }
+        self.queue_release(release, now);
+    }
+
+    /// The caller no longer waits: whatever the stage is, nothing stays behind.
+    pub(super) fn cancel(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+        if let Some(entry) = self.acquisitions.get_mut(request)
+            && entry.permit.is_none()
+        {
+            context.timers.remove(entry.timer.take());
+        }
+        self.step(request, Input::Withdrawn, None, now, context);
+    }
+
+    /// Answers a caller that still waits with an error, and cancels for it.
+    fn fail(&mut self, request: &RequestId, error: AcquireError, now: Moment, context: &mut Context) {
+        if let Some(entry) = self.acquisitions.get_mut(request) {
+            entry.answer(Err(error));
+            self.cancel(request, now, context);
+        }
+    }
+
+    pub(super) fn hand_over(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+        self.step(request, Input::HandedOver, None, now, context);
+    }
+
+    /// The renewal of one permit, and the declaration to send with it.
+    pub(super) fn renewal_of(&self, request: &RequestId) -> Option<(RenewRequest, Declaration)> {
+        Some((self.acquisitions.get(request)?.to_renewal(), self.fallback()))
+    }
+
+    /// The store has pushed an event about a request of this session.
+    pub(super) fn on_event(&mut self, event: Event, now: Moment, context: &mut Context) {
+        let Event { holder, request, kind, .. } = event;
+        let Some(entry) = self.acquisitions.get_mut(&request) else {
+            return self.step_unknown(ReleaseRequest { holder, request }, Input::Pushed(kind), now, context);
+        };
+        if entry.spec.holder != holder {
+            // Another holder's: to release what it grants would take it from that holder.
+            return;
+        }
+        if let EventKind::Revoked(reason) = &kind {
+            entry.answer(Err(AcquireError::Revoked { reason: reason.clone() }));
+        }
+        self.step(&request, Input::Pushed(kind), None, now, context);
+    }
+
+    /// The store can be reached again: everything is renewed, and nothing waits for a retry.
+    pub(super) fn on_reconnected(&mut self) {
+        self.schedule.renew_due = true;
+        self.schedule.retry_at = None;
+        self.failures = 0;
+    }
+
+    /// A time of the schedule has come.
+    pub(super) fn on_time(&mut self, now: Moment) {
+        self.timer = None;
+        let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
+        self.schedule.renew_due |= due(&mut self.schedule.renew_at);
+        self.schedule.recheck_due |= due(&mut self.schedule.recheck_at);
+        due(&mut self.schedule.retry_at);
+    }
+
+    /// The wait limit, or the deadline, of an acquisition has come.
+    pub(super) fn on_acquisition_time(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+        let Some(entry) = self.acquisitions.get_mut(request) else { return };
+        entry.timer = None;
+        match &entry.permit {
+            Some(permit) => match permit.deadline(now) {
+                // Extended since the timer was set.
+                Some(deadline) => {
+                    let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                    entry.timer = Some(context.timers.set(deadline, timer));
+                }
+                None => self.step(request, Input::Expired, None, now, context),
+            },
+            None => {
+                if let Wait::AtMost(waited) = entry.spec.wait {
+                    self.fail(request, AcquireError::TimedOut { waited }, now, context);
+                }
+            }
+        }
+    }
+
+    /// Fails what has waited for the store for too long, in this outage or in that of the whole store.
+    pub(super) fn fail_timed_out(&mut self, down: &Option<Outage>, now: Moment, context: &mut Context) {
+        let timeout = context.config.store_timeout;
+        let Some(Outage { since, error }) = Outage::older(down, &self.outage).cloned() else { return };
+        let timed_out = |entry: &Entry| {
+            !matches!(entry.acquisition.stage, Stage::Held(_) | Stage::InFlight { cancelled: true })
+                && now >= since.max(entry.arrived_at) + timeout
+        };
+        let timed_out = self.acquisitions.iter().filter(|(_, entry)| timed_out(entry));
+        let requests: Vec<RequestId> = timed_out.map(|(request, _)| request.clone()).collect();
+        for request in requests {
+            self.fail(&request, AcquireError::Store(error.clone()), now, context);
+        }
+        let queued = &mut self.queued_releases;
+        self.releases.retain_mut(|(until, release)| {
+            let stays = now < *until;
+            if !stays {
+                queued.remove(&release.request.request);
+                if let Some(answer) = release.answer.take() {
+                    reply(answer, Err(ReleaseError::Store(error.clone())));
+                }
+            }
+            stays
+        });
+    }
+
+    /// The session closes: permits are lost, callers are answered, and everything is released.
+    pub(super) fn close(&mut self, now: Moment, context: &mut Context) {
+        let requests: Vec<RequestId> = self.acquisitions.keys().cloned().collect();
+        for request in requests {
+            match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
+                Some(permit) => {
+                    permit.lose(Lost::Closed);
+                    self.step(&request, Input::Released, None, now, context);
+                }
+                None => self.fail(&request, AcquireError::Closed, now, context),
+            }
+        }
+    }
+
+    /// The session's thread has panicked: permits are lost and callers are answered. Nothing is released; what the store
+    /// has ends with its lease.
+    pub(super) fn abandon(self) {
+        for (_, mut entry) in self.acquisitions {
+            match &entry.permit {
+                Some(permit) => permit.lose(Lost::SessionFailed),
+                None => entry.answer(Err(AcquireError::SessionFailed)),
+            }
+        }
+        // The releases are answered by their channels closing.
+    }
+
+    /// Plans a renewal within a third of this acquisition's lease, if it needs renewal.
+    fn plan_renewal(&mut self, request: &RequestId) {
+        let Some(entry) = self.acquisitions.get(request) else { return };
+        if entry.needs_renewal() {
+            let extended_at = entry.acquisition.extended_at;
+            self.schedule.renewed_at.get_or_insert(extended_at);
+            self.schedule.renew_by(extended_at + spread(renew_every(entry.spec.lease)));
+        }
+    }
+
+    /// What calls that are not about the limit say of it.
+    fn fallback(&self) -> Declaration {
+        self.limit.map_or(Declaration::Stored, Declaration::Fallback)
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The error for a reply that does not match its request.
+pub(super) fn mismatched_reply() -> StoreError {
+    StoreError::Malformed { reason: "a reply to another request".into() }
+}

@@ -1,0 +1,304 @@
+//! The replies to the calls about a semaphore.
+
+use std::time::Duration;
+
+use super::{Context, SemaphoreSession, mismatched_reply};
+use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
+use crate::clock::Moment;
+use crate::error::{AcquireError, Lost, ReleaseError};
+use crate::events::emit;
+use crate::protocol::{
+    AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, RequestId,
+};
+use crate::session::call::{CallKind, Executed};
+use crate::session::inbox::{PendingRelease, reply};
+use crate::session::outage::Outage;
+use crate::store::StoreError;
+use crate::timing::BACKOFF;
+
+/// A recheck comes later than the time that it waits for by up to this: of many sessions that wait, one comes first and
+/// does the work for all.
+const RECHECK_JITTER_MS: u64 = 20;
+
+/// The number of rechecks that may follow one another at once, and the pause before each that comes after them.
+const RECHECKS_AT_ONCE: u32 = 32;
+const RECHECK_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a reply says beside the answers to acquisitions.
+#[derive(Clone, Copy)]
+struct Circumstances {
+    limit: u32,
+    pinned: bool,
+    recovering: Duration,
+}
+
+impl SemaphoreSession {
+    /// A call about this semaphore has returned.
+    pub(in crate::session) fn on_return(
+        &mut self,
+        kind: CallKind,
+        sent_at: Moment,
+        result: Result<Executed, StoreError>,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        match &kind {
+            CallKind::Acquire(_) => self.in_flight.acquiring -= 1,
+            CallKind::Release(releases) => {
+                self.in_flight.releasing -= 1;
+                self.in_flight.releases -= releases.len();
+            }
+            CallKind::Renew(_) => self.in_flight.renewing -= 1,
+            CallKind::Confirm(_) => self.in_flight.confirming -= 1,
+            CallKind::Single(_) => {}
+        }
+        let Executed { reply, confirmed } = match result {
+            Ok(executed) => executed,
+            Err(error) => return self.on_failure(kind, &error, now, context),
+        };
+        let times = ReplyTimes { sent_at, server_us: reply.now_us };
+        let circumstances = Circumstances {
+            limit: reply.limit,
+            pinned: reply.pinned,
+            recovering: Duration::from_millis(reply.recovering_ms),
+        };
+        match (kind, reply.answers) {
+            (CallKind::Acquire(requests), Answers::Acquire(outcomes)) => {
+                for (request, outcome) in requests.into_iter().zip(outcomes) {
+                    self.on_acquired(request, outcome, circumstances, times, now, context);
+                }
+            }
+            (CallKind::Release(releases), Answers::Release(outcomes)) => {
+                for ((_, release), outcome) in releases.into_iter().zip(outcomes) {
+                    on_released(release, outcome);
+                }
+            }
+            (CallKind::Renew(requests), Answers::Renew(outcomes)) => {
+                for (request, outcome) in requests.iter().zip(outcomes) {
+                    self.on_renewed(request, outcome, times, now, context);
+                }
+            }
+            (CallKind::Confirm(requests), Answers::Renew(outcomes)) => {
+                let wanted = context.config.replicas;
+                for (request, outcome) in requests.iter().zip(outcomes) {
+                    self.on_renewed(request, outcome, times, now, context);
+                    let error = AcquireError::NotReplicated { confirmed, wanted };
+                    let input = Input::Confirmed { enough: confirmed >= wanted };
+                    self.step(request, input, Some(error), now, context);
+                }
+            }
+            (kind, _) => self.on_failure(kind, &mismatched_reply(), now, context),
+        }
+    }
+
+    /// Notes what a reply to any call about this semaphore says of it.
+    pub(in crate::session) fn note_reply(&mut self, reply: &Reply, now: Moment) {
+        self.failures = 0;
+        self.outage = None;
+        if reply.limit > 0 {
+            self.limit = Some(reply.limit);
+        }
+        if let Some(from) = reply.replaced_limit {
+            emit!(
+                WARN,
+                [semaphore = self.name.clone(), to = reply.limit],
+                %semaphore,
+                from,
+                to,
+                "the limit declared here has replaced the stored one"
+            );
+        }
+        match reply.recheck_ms {
+            // The store has more to reap than fits into a call.
+            Some(0) if self.schedule.rechecked_at_once < RECHECKS_AT_ONCE => {
+                self.schedule.rechecked_at_once += 1;
+                self.schedule.recheck_due = true;
+            }
+            // Or its state is damaged.
+            Some(0) => self.schedule.recheck_by(now + RECHECK_PAUSE),
+            Some(milliseconds) => {
+                self.schedule.rechecked_at_once = 0;
+                let delay = Duration::from_millis(milliseconds + fastrand::u64(1..=RECHECK_JITTER_MS));
+                self.schedule.recheck_at = Some(now + delay);
+            }
+            None => self.schedule.rechecked_at_once = 0,
+        }
+    }
+
+    /// Notes that a call about this semaphore has failed in a way that may pass.
+    pub(in crate::session) fn note_outage(&mut self, error: &StoreError, now: Moment) {
+        Outage::record(&mut self.outage, error.clone(), now);
+    }
+
+    fn on_acquired(
+        &mut self,
+        ReleaseRequest { holder, request }: ReleaseRequest,
+        outcome: AcquireOutcome,
+        circumstances: Circumstances,
+        times: ReplyTimes,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        let refusal = match outcome {
+            AcquireOutcome::Refused(refusal) => Some(refusal),
+            AcquireOutcome::Granted(_) | AcquireOutcome::Waiting { .. } => None,
+        };
+        if refusal.is_none() || circumstances.pinned {
+            self.warn_of_limit(&request, circumstances.limit);
+        }
+        let input = Input::Acquired(outcome, times);
+        let Some(entry) = self.acquisitions.get(&request) else {
+            return self.step_unknown(ReleaseRequest { holder, request }, input, now, context);
+        };
+        if refusal.is_none() {
+            // A refused request changes nothing, so its declaration does not count.
+            entry.spec.limit.note_sent();
+        }
+        let error = refusal.map(|refusal| self.refusal(refusal, &request, circumstances, context));
+        self.step(&request, input, error.flatten(), now, context);
+    }
+
+    fn refusal(
+        &self,
+        refusal: Refusal,
+        request: &RequestId,
+        circumstances: Circumstances,
+        context: &Context,
+    ) -> Option<AcquireError> {
+        let Circumstances { limit, pinned, recovering } = circumstances;
+        let spec = &self.acquisitions.get(request)?.spec;
+        let semaphore = self.name.to_string();
+        Some(match refusal {
+            Refusal::NoPermits => AcquireError::NoPermits,
+            Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
+            Refusal::ExceedsLimit => {
+                let weight = spec.weight;
+                // The limit may be the declared one, which a refusal does not store.
+                let declared = spec.limit.limit().filter(|declared| !pinned && weight > *declared);
+                AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(limit) }
+            }
+            Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
+            Refusal::QueueFull => AcquireError::QueueFull { max: context.config.queue_max },
+            Refusal::NoLimit => AcquireError::NoLimit { semaphore },
+            Refusal::LimitMismatch => {
+                let required = spec.limit.limit().unwrap_or_default();
+                AcquireError::LimitMismatch { semaphore, required, stored: limit }
+            }
+        })
+    }
+
+    /// Warns, once for each limit, that the limit in force is not the one that this program declared.
+    fn warn_of_limit(&mut self, request: &RequestId, limit: u32) {
+        let declared = self.acquisitions.get(request).and_then(|entry| entry.spec.limit.limit());
+        if let Some(declared) = declared
+            && declared != limit
+            && limit != 0
+            && self.warned_limit.replace(limit) != Some(limit)
+        {
+            emit!(
+                WARN,
+                [semaphore = self.name.clone()],
+                %semaphore,
+                declared,
+                limit,
+                "another limit is in force than the one declared"
+            );
+        }
+    }
+
+    fn on_renewed(
+        &mut self,
+        request: &RequestId,
+        outcome: RenewOutcome,
+        times: ReplyTimes,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        let Some(entry) = self.acquisitions.get(request) else { return };
+        let (weight, limit) = (entry.spec.weight, self.limit.unwrap_or_default());
+        let error = AcquireError::ExceedsLimit { weight, limit };
+        self.step(request, Input::Renewed(outcome, times), Some(error), now, context);
+    }
+
+    /// The reply to a renewal that the caller asked for. Returns whether the permit is still held.
+    pub(in crate::session) fn on_single_renewal(
+        &mut self,
+        request: &RequestId,
+        outcome: RenewOutcome,
+        times: ReplyTimes,
+        now: Moment,
+        context: &mut Context,
+    ) -> bool {
+        self.on_renewed(request, outcome, times, now, context);
+        let entry = self.acquisitions.get(request);
+        entry.is_some_and(|entry| matches!(entry.acquisition.stage, Stage::Held(_)))
+    }
+
+    fn on_failure(&mut self, kind: CallKind, error: &StoreError, now: Moment, context: &mut Context) {
+        if matches!(kind, CallKind::Single(_)) {
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.schedule.retry_at = Some(now + BACKOFF.pause(self.failures));
+        let failure =
+            Failure { temporary: error.is_temporary(), outcome_unknown: error.is_outcome_unknown() };
+        let failed = || Some(AcquireError::Store(error.clone()));
+        match kind {
+            CallKind::Acquire(requests) => {
+                for ReleaseRequest { request, .. } in requests {
+                    self.step(&request, Input::AcquireFailed(failure), failed(), now, context);
+                }
+            }
+            CallKind::Release(releases) => self.on_release_failed(releases, error, now),
+            CallKind::Renew(requests) => {
+                self.schedule.renew_due = true;
+                for request in requests {
+                    self.step(&request, Input::RenewFailed, None, now, context);
+                }
+            }
+            CallKind::Confirm(requests) => {
+                for request in requests {
+                    self.step(&request, Input::ConfirmFailed(failure), failed(), now, context);
+                }
+            }
+            CallKind::Single(_) => {}
+        }
+    }
+
+    fn on_release_failed(
+        &mut self,
+        releases: Vec<(Moment, PendingRelease)>,
+        error: &StoreError,
+        now: Moment,
+    ) {
+        // Back to the front, in their order.
+        for (until, mut release) in releases.into_iter().rev() {
+            release.sent_before |= error.is_outcome_unknown();
+            if error.is_temporary() && now < until {
+                self.queued_releases.insert(release.request.request.clone());
+                self.releases.push_front((until, release));
+                continue;
+            }
+            match release.answer {
+                Some(answer) => reply(answer, Err(ReleaseError::Store(error.clone()))),
+                None => {
+                    emit!(
+                        WARN,
+                        [semaphore = self.name.clone(), holder = release.request.holder, error = error.clone()],
+                        %semaphore,
+                        %holder,
+                        %error,
+                        "not released: it ends with its lease"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn on_released(release: PendingRelease, outcome: ReleaseOutcome) {
+    if let Some(answer) = release.answer {
+        let gone = outcome == ReleaseOutcome::Unknown && !release.sent_before;
+        reply(answer, if gone { Err(ReleaseError::Lost(Lost::Gone)) } else { Ok(()) });
+    }
+}

@@ -1,0 +1,161 @@
+//! Calls that are not batched: operations on a semaphore itself, a renewal that the caller asked for, an adoption.
+//!
+//! Each has a caller of its own. While the store cannot be reached they are retried until the store timeout, except a
+//! renewal: the permit has a deadline of its own.
+
+use std::time::Duration;
+
+use super::inbox::{Answer, PermitGuard, reply};
+use super::outage::Outage;
+use crate::clock::Moment;
+use crate::error::{AdminError, AdoptError, RenewError};
+use crate::protocol::{AdoptRequest, Declaration, Name, Operation, RenewRequest, Reply};
+use crate::store::StoreError;
+use crate::timing::BACKOFF;
+
+/// A call, and its caller.
+pub(super) struct SingleCall {
+    pub(super) semaphore: Name,
+    pub(super) declaration: Declaration,
+    pub(super) operation: Operation,
+    pub(super) reply_to: ReplyTo,
+    created_at: Moment,
+    failures: u32,
+    retry_at: Option<Moment>,
+    outage: Option<Outage>,
+}
+
+/// The caller that waits for the reply.
+pub(super) enum ReplyTo {
+    Admin(Answer<Reply, AdminError>),
+    Renew(RenewRequest, Answer<(), RenewError>),
+    Adopt(Box<AdoptRequest>, Answer<PermitGuard, AdoptError>),
+}
+
+impl SingleCall {
+    fn new(
+        semaphore: Name,
+        declaration: Declaration,
+        operation: Operation,
+        reply_to: ReplyTo,
+        now: Moment,
+    ) -> Self {
+        let (failures, retry_at, outage) = (0, None, None);
+        Self { semaphore, declaration, operation, reply_to, created_at: now, failures, retry_at, outage }
+    }
+
+    pub(super) fn admin(
+        semaphore: Name,
+        operation: Operation,
+        answer: Answer<Reply, AdminError>,
+        now: Moment,
+    ) -> Self {
+        Self::new(semaphore, Declaration::Stored, operation, ReplyTo::Admin(answer), now)
+    }
+
+    pub(super) fn renew(
+        semaphore: Name,
+        renewal: RenewRequest,
+        fallback: Declaration,
+        answer: Answer<(), RenewError>,
+        now: Moment,
+    ) -> Self {
+        let operation = Operation::Renew(vec![renewal.clone()]);
+        Self::new(semaphore, fallback, operation, ReplyTo::Renew(renewal, answer), now)
+    }
+
+    pub(super) fn adopt(
+        semaphore: Name,
+        adopt: Box<AdoptRequest>,
+        answer: Answer<PermitGuard, AdoptError>,
+        now: Moment,
+    ) -> Self {
+        let operation = Operation::Adopt((*adopt).clone());
+        Self::new(semaphore, Declaration::Stored, operation, ReplyTo::Adopt(adopt, answer), now)
+    }
+
+    pub(super) fn is_adoption(&self) -> bool {
+        matches!(self.reply_to, ReplyTo::Adopt(..))
+    }
+
+    pub(super) fn is_renewal(&self) -> bool {
+        matches!(self.reply_to, ReplyTo::Renew(..))
+    }
+
+    /// Replies with an error of the store.
+    pub(super) fn fail(self, error: StoreError) {
+        match self.reply_to {
+            ReplyTo::Admin(answer) => reply(answer, Err(AdminError::Store(error))),
+            ReplyTo::Renew(_, answer) => reply(answer, Err(RenewError::Store(error))),
+            ReplyTo::Adopt(_, answer) => reply(answer, Err(AdoptError::Store(error))),
+        }
+    }
+
+    pub(super) fn fail_closed(self) {
+        match self.reply_to {
+            ReplyTo::Admin(answer) => reply(answer, Err(AdminError::Closed)),
+            // The permit was lost by the closing, and has the reason.
+            ReplyTo::Renew(_, answer) => drop(answer),
+            ReplyTo::Adopt(_, answer) => reply(answer, Err(AdoptError::Closed)),
+        }
+    }
+}
+
+/// The single calls to make, for the first time or again.
+#[derive(Default)]
+pub(super) struct SingleCalls {
+    waiting: Vec<SingleCall>,
+}
+
+impl SingleCalls {
+    pub(super) fn add(&mut self, call: SingleCall) {
+        self.waiting.push(call);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes a call back that failed in a way that may pass.
+    pub(super) fn retry(&mut self, mut call: SingleCall, error: StoreError, now: Moment) {
+        Outage::record(&mut call.outage, error, now);
+        call.failures = call.failures.saturating_add(1);
+        call.retry_at = Some(now + BACKOFF.pause(call.failures));
+        self.waiting.push(call);
+    }
+
+    pub(super) fn retry_now(&mut self) {
+        for call in &mut self.waiting {
+            call.retry_at = None;
+        }
+    }
+
+    pub(super) fn take_ready(&mut self, now: Moment) -> Vec<SingleCall> {
+        self.waiting.extract_if(.., |call| call.retry_at.is_none_or(|at| at <= now)).collect()
+    }
+
+    pub(super) fn next_time(&self) -> Option<Moment> {
+        self.waiting.iter().filter_map(|call| call.retry_at).min()
+    }
+
+    pub(super) fn has_outage(&self) -> bool {
+        self.waiting.iter().any(|call| call.outage.is_some())
+    }
+
+    /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, out of reach.
+    pub(super) fn fail_timed_out(&mut self, down: &Option<Outage>, timeout: Duration, now: Moment) {
+        for index in (0..self.waiting.len()).rev() {
+            let call = &self.waiting[index];
+            let Some(Outage { since, error }) = Outage::older(down, &call.outage).cloned() else { continue };
+            if call.is_renewal() || now >= since.max(call.created_at) + timeout {
+                self.waiting.remove(index).fail(error);
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        for call in self.waiting.drain(..) {
+            call.fail_closed();
+        }
+    }
+}
