@@ -6,24 +6,24 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Inspection, Semaphore};
 
-use crate::args::{Change, Common, Limit, One, Revoke};
+use crate::args::{Common, Limit, LimitChange, NameArg, Revoke};
 use crate::connect;
 use crate::exit::{self, Failure};
-use crate::status::{LISTED, usage};
+use crate::status::{MAX_LISTED, usage};
 
 /// How many holders and waiters are revoked at once.
-const AT_ONCE: usize = 64;
+const CONCURRENCY: usize = 64;
 
 /// Sets and pins the limit, unpins it, or shows it.
 pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failure> {
     let semaphore = open(common, &options.name).await?;
     match options.limit {
-        Some(Change::To(limit)) => drop(semaphore.set_limit(limit).await?),
-        Some(Change::By(by)) => drop(semaphore.adjust_limit(by).await?),
+        Some(LimitChange::To(limit)) => drop(semaphore.set_limit(limit).await?),
+        Some(LimitChange::By(by)) => drop(semaphore.adjust_limit(by).await?),
         None if options.unpin => drop(semaphore.unpin().await?),
         None => {}
     }
-    confirm(&semaphore, |Inspection { limit, limit_version, pinned, .. }| {
+    print_result(&semaphore, |Inspection { limit, limit_version, pinned, .. }| {
         let limit = limit.map_or_else(|| "no limit is set".to_owned(), |limit| format!("limit {limit}"));
         let pinned = if *pinned { "pinned" } else { "not pinned" };
         format!("{limit}, {pinned} (version {limit_version})")
@@ -32,17 +32,17 @@ pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failur
 }
 
 /// Stops granting.
-pub(crate) async fn pause(common: &Common, options: &One) -> Result<u8, Failure> {
+pub(crate) async fn pause(common: &Common, options: &NameArg) -> Result<u8, Failure> {
     let semaphore = open(common, &options.name).await?;
     semaphore.pause().await?;
-    confirm(&semaphore, |inspection| format!("paused, {}", usage(inspection))).await
+    print_result(&semaphore, |inspection| format!("paused, {}", usage(inspection))).await
 }
 
 /// Grants again.
-pub(crate) async fn resume(common: &Common, options: &One) -> Result<u8, Failure> {
+pub(crate) async fn resume(common: &Common, options: &NameArg) -> Result<u8, Failure> {
     let semaphore = open(common, &options.name).await?;
     semaphore.resume().await?;
-    confirm(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
+    print_result(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
 }
 
 /// Takes permits or places in line away. A script that misspelt the holder must learn it, so it is not enough that no
@@ -53,7 +53,7 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
     let revoked = match holder {
         None => all_revoked(&semaphore, reason).await?,
         Some(beginning) if *partial => {
-            let holder = the_one(&semaphore, beginning).await?;
+            let holder = unique_match(&semaphore, beginning).await?;
             semaphore.revoke(&holder, reason).await?.then_some(holder)
         }
         Some(holder) => semaphore.revoke(holder, reason).await?.then(|| holder.clone()),
@@ -63,13 +63,13 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
             Some(holder) => format!("{name}: {holder:?} neither holds nor waits"),
             None => format!("{name}: there is no holder and no waiter"),
         };
-        return Err(Failure::new(exit::NOT_THERE, none));
+        return Err(Failure::new(exit::NO_MATCH, none));
     };
-    confirm(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
+    print_result(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
 }
 
 /// The one holder or waiter whose name begins so.
-async fn the_one(semaphore: &Semaphore, beginning: &str) -> Result<String, Failure> {
+async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<String, Failure> {
     let Inspection { name, holders, waiters, .. } = semaphore.inspect().await?;
     let names =
         holders.into_iter().map(|info| info.holder).chain(waiters.into_iter().map(|info| info.holder));
@@ -78,7 +78,7 @@ async fn the_one(semaphore: &Semaphore, beginning: &str) -> Result<String, Failu
         (Some(holder), 0) => Ok(holder),
         (None, _) => {
             let message = format!("{name}: no holder or waiter begins with {beginning:?}");
-            Err(Failure::new(exit::NOT_THERE, message))
+            Err(Failure::new(exit::NO_MATCH, message))
         }
         (Some(_), others) => {
             let message = format!(
@@ -96,11 +96,11 @@ async fn the_one(semaphore: &Semaphore, beginning: &str) -> Result<String, Failu
 async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, Failure> {
     let Inspection { held, waiting, .. } = semaphore.inspect_up_to(0).await?;
     let (mut holders, mut waiters) = (0, 0);
-    for _ in 0..=waiting / u64::from(LISTED) {
+    for _ in 0..=waiting / u64::from(MAX_LISTED) {
         let listed = semaphore.inspect().await?.waiters;
         waiters += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
     }
-    for _ in 0..=held / u64::from(LISTED) {
+    for _ in 0..=held / u64::from(MAX_LISTED) {
         let listed = semaphore.inspect().await?.holders;
         holders += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
     }
@@ -118,7 +118,7 @@ async fn revoke_each(
     let revoke = async |name: String| semaphore.revoke(&name, reason).await.map(u64::from);
     stream::iter(names)
         .map(revoke)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENCY)
         .try_fold(0, async |sum, one| Ok(sum + one))
         .await
 }
@@ -128,7 +128,10 @@ async fn open(common: &Common, name: &str) -> Result<Semaphore, Failure> {
 }
 
 /// Prints what `describe` makes of the semaphore as it is now.
-async fn confirm(semaphore: &Semaphore, describe: impl Fn(&Inspection) -> String) -> Result<u8, Failure> {
+async fn print_result(
+    semaphore: &Semaphore,
+    describe: impl Fn(&Inspection) -> String,
+) -> Result<u8, Failure> {
     let inspection = semaphore.inspect_up_to(0).await?;
     Ok(exit::print(format!("{}: {}\n", inspection.name, describe(&inspection))))
 }

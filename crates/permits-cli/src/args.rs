@@ -61,10 +61,10 @@ pub(crate) enum Verb {
     Limit(Limit),
     /// Stop granting; holders keep what they hold
     #[command(after_help = help::PAUSE)]
-    Pause(One),
+    Pause(NameArg),
     /// Grant again, beginning with the head of the line
     #[command(after_help = help::RESUME)]
-    Resume(One),
+    Resume(NameArg),
     /// Take permits or places in line away
     Revoke(Revoke),
     /// Check the store, and say what to do about what is wrong with it
@@ -121,7 +121,7 @@ pub(crate) struct Run {
     /// as long as connected holders need to come back, or for the longest lease
     /// [default: as the URL says, else interval]
     #[arg(long, value_name = "HOW", value_enum)]
-    pub(crate) recovery: Option<Window>,
+    pub(crate) recovery: Option<RecoveryArg>,
 
     /// Say nothing if there is no permit in time
     #[arg(short, long)]
@@ -138,18 +138,18 @@ pub(crate) struct Run {
 
 /// [`Recovery`], as it is written.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Window {
+pub(crate) enum RecoveryArg {
     Off,
     Interval,
     Strict,
 }
 
-impl From<Window> for Recovery {
-    fn from(window: Window) -> Self {
+impl From<RecoveryArg> for Recovery {
+    fn from(window: RecoveryArg) -> Self {
         match window {
-            Window::Off => Self::Off,
-            Window::Interval => Self::Interval,
-            Window::Strict => Self::Strict,
+            RecoveryArg::Off => Self::Off,
+            RecoveryArg::Interval => Self::Interval,
+            RecoveryArg::Strict => Self::Strict,
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) struct Limit {
     /// How many units may be held at once, or with a sign how many more or fewer. No permit is revoked if fewer are
     /// allowed than are held [default: show the limit]
     #[arg(value_name = "N", allow_negative_numbers = true, value_parser = change)]
-    pub(crate) limit: Option<Change>,
+    pub(crate) limit: Option<LimitChange>,
 
     /// Let programs declare the limit again
     #[arg(long, conflicts_with = "limit")]
@@ -206,14 +206,14 @@ pub(crate) struct Limit {
 
 /// What becomes of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum LimitChange {
     To(u32),
     By(i64),
 }
 
 /// What only needs a name.
 #[derive(Debug, clap::Args)]
-pub(crate) struct One {
+pub(crate) struct NameArg {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = name)]
     pub(crate) name: String,
@@ -298,13 +298,13 @@ fn weight(text: &str) -> Result<u32, String> {
     at_least_1(text, InvalidInput::ZeroWeight)
 }
 
-fn change(text: &str) -> Result<Change, String> {
+fn change(text: &str) -> Result<LimitChange, String> {
     if !text.starts_with(['+', '-']) {
-        return limit(text).map(Change::To);
+        return limit(text).map(LimitChange::To);
     }
     let most = i64::from(u32::MAX);
     let by = text.parse().ok().filter(|by| (-most..=most).contains(by));
-    by.map(Change::By).ok_or_else(|| format!("behind a sign it must be a number up to {most}"))
+    by.map(LimitChange::By).ok_or_else(|| format!("behind a sign it must be a number up to {most}"))
 }
 
 fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         let too_long = ["99999999999999999999", "18446744073709551615s", "6000000000000000h"];
         for text in [
             "", "s", "ms", "-1", "+1", "1 s", "1d", "15S", "ten", "1e3", "½s", "1.", "1.s", ".5s", "1.2.3s",
@@ -406,10 +406,10 @@ mod tests {
     #[test]
     fn a_limit_with_a_sign_is_a_difference() {
         for (text, expected) in [
-            ("4", Change::To(4)),
-            ("+2", Change::By(2)),
-            ("-1", Change::By(-1)),
-            ("+4294967295", Change::By(4_294_967_295)),
+            ("4", LimitChange::To(4)),
+            ("+2", LimitChange::By(2)),
+            ("-1", LimitChange::By(-1)),
+            ("+4294967295", LimitChange::By(4_294_967_295)),
         ] {
             assert_eq!(change(text), Ok(expected), "{text}");
         }

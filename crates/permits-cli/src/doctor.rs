@@ -28,48 +28,48 @@ pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Fail
         let rights = rights(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
         return Ok(exit::print(acl(&rights)));
     }
-    let examination = Target::of(common)?.builder.diagnose().await?;
-    let text = if options.json { json(&examination)? } else { for_people(&examination) };
+    let diagnosis = Target::of(common)?.builder.diagnose().await?;
+    let text = if options.json { json(&diagnosis)? } else { human(&diagnosis) };
     match exit::print(&text) {
-        SUCCESS if !examination.is_healthy() => Ok(UNHEALTHY),
+        SUCCESS if !diagnosis.is_healthy() => Ok(UNHEALTHY),
         code => Ok(code),
     }
 }
 
 /// What `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
-struct Json<'a> {
+struct DoctorJson<'a> {
     store: &'a str,
-    findings: Vec<JsonFinding<'a>>,
+    findings: Vec<FindingJson<'a>>,
     healthy: bool,
 }
 
 #[derive(Serialize)]
-struct JsonFinding<'a> {
+struct FindingJson<'a> {
     subject: &'a str,
     severity: String,
     observed: &'a str,
     meaning: &'a str,
 }
 
-impl<'a> From<&'a Finding> for JsonFinding<'a> {
+impl<'a> From<&'a Finding> for FindingJson<'a> {
     fn from(finding: &'a Finding) -> Self {
         let Finding { subject, severity, observed, advice: meaning, .. } = finding;
         Self { subject, severity: severity.to_string(), observed, meaning }
     }
 }
 
-fn json(examination: &Diagnosis) -> Result<String, Failure> {
-    let Diagnosis { store, findings, .. } = examination;
-    let findings = findings.iter().map(JsonFinding::from).collect();
-    let text = serde_json::to_string(&Json { store, findings, healthy: examination.is_healthy() });
+fn json(diagnosis: &Diagnosis) -> Result<String, Failure> {
+    let Diagnosis { store, findings, .. } = diagnosis;
+    let findings = findings.iter().map(FindingJson::from).collect();
+    let text = serde_json::to_string(&DoctorJson { store, findings, healthy: diagnosis.is_healthy() });
     text.map(|text| text + "\n").map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))
 }
 
 /// A line a finding, and below it what it means.
-fn for_people(examination: &Diagnosis) -> String {
+fn human(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
-    for Finding { subject, severity, observed, advice: meaning, .. } in &examination.findings {
+    for Finding { subject, severity, observed, advice: meaning, .. } in &diagnosis.findings {
         let sign = match severity {
             Severity::Fine => "ok",
             Severity::Note => "note",
@@ -82,11 +82,11 @@ fn for_people(examination: &Diagnosis) -> String {
         }
     }
     let count = |severity, what| {
-        let count = examination.findings.iter().filter(|finding| finding.severity == severity).count();
+        let count = diagnosis.findings.iter().filter(|finding| finding.severity == severity).count();
         format!("{count} {what}{}", if count == 1 { "" } else { "s" })
     };
     let (problems, notes) = (count(Severity::Problem, "problem"), count(Severity::Note, "note"));
-    let _ = writeln!(text, "\n{}: {problems}, {notes}", examination.store);
+    let _ = writeln!(text, "\n{}: {problems}, {notes}", diagnosis.store);
     text
 }
 

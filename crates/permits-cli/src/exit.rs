@@ -16,7 +16,7 @@ use crate::report;
 /// All is well.
 pub(crate) const SUCCESS: u8 = 0;
 /// What was to be changed is not there.
-pub(crate) const NOT_THERE: u8 = 1;
+pub(crate) const NO_MATCH: u8 = 1;
 /// The doctor has found a problem.
 pub(crate) const UNHEALTHY: u8 = 1;
 /// The call is wrong, and will be wrong next time.
@@ -35,7 +35,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// The code of what ended by a signal, as a shell gives it.
-pub(crate) fn of_signal(signal: i32) -> u8 {
+pub(crate) fn from_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
@@ -51,7 +51,7 @@ impl Failure {
         Self { code, message: message.into() }
     }
 
-    pub(crate) fn of_system(error: io::Error) -> Self {
+    pub(crate) fn system(error: io::Error) -> Self {
         Self::new(SYSTEM, format!("the system refuses: {error}"))
     }
 }
@@ -102,7 +102,7 @@ impl From<AcquireError> for Failure {
 }
 
 /// Says what the parser has to say: help and version are an answer, everything else is wrong usage.
-pub(crate) fn of_parsing(error: &clap::Error) -> u8 {
+pub(crate) fn from_clap(error: &clap::Error) -> u8 {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
         report::put(&Args::command().after_help(more).render_help().to_string());

@@ -23,7 +23,7 @@ pub(crate) fn man(options: &Man) -> Result<u8, Failure> {
         None => permits,
         Some(verb) => permits.find_subcommand(verb).cloned().ok_or_else(|| no_such_verb(&permits, verb))?,
     };
-    Ok(exit::print(page(command).map_err(Failure::of_system)?))
+    Ok(exit::print(page(command).map_err(Failure::system)?))
 }
 
 fn no_such_verb(permits: &Command, verb: &str) -> Failure {

@@ -12,18 +12,18 @@ use crate::{connect, report, status};
 
 /// How many semaphores are asked about at once: enough that nobody waits for a round trip, and few enough that a
 /// server can serve others in between.
-const AT_ONCE: usize = 64;
+const CONCURRENCY: usize = 64;
 
 /// Shows every semaphore in one line. That there are none is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
     // The counts come without the holders and waiters; the ages in the JSON do not.
-    let mut inspections = inspect_all(&client, if options.json { status::LISTED } else { 0 }).await?;
+    let mut inspections = inspect_all(&client, if options.json { status::MAX_LISTED } else { 0 }).await?;
     if options.busy {
         inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
     }
     if options.json {
-        let all: Vec<Json<'_>> = inspections.iter().map(Json::from).collect();
+        let all: Vec<ListJson<'_>> = inspections.iter().map(ListJson::from).collect();
         return exit::print_json(&all);
     }
     if inspections.is_empty() {
@@ -31,14 +31,14 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
         report::say(if options.busy { "no semaphore is in use" } else { "there are no semaphores" });
         return Ok(exit::SUCCESS);
     }
-    Ok(exit::print(for_people(&inspections)))
+    Ok(exit::print(human(&inspections)))
 }
 
 /// Inspects each semaphore, with at most `listed` holders and waiters.
 async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, AdminError> {
     let names = client.list().await?;
     let inspect = async |name: String| client.open(name).inspect_up_to(listed).await;
-    let inspections = stream::iter(names).map(inspect).buffered(AT_ONCE);
+    let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
     let listed =
         inspections.try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)));
     // A key of somebody else, which looks like one of ours, must not hide all that are.
@@ -60,7 +60,7 @@ fn is_used(inspection: &Inspection) -> bool {
 
 /// What `--json` prints for each. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ListJson<'a> {
     name: &'a str,
     limit: Option<u32>,
     held: u64,
@@ -73,7 +73,7 @@ struct Json<'a> {
     oldest_waiter_age_ms: Option<u64>,
 }
 
-impl<'a> From<&'a Inspection> for Json<'a> {
+impl<'a> From<&'a Inspection> for ListJson<'a> {
     fn from(inspection: &'a Inspection) -> Self {
         let Inspection { ref name, limit, limit_version, held, waiting, paused, pinned, recovering, .. } =
             *inspection;
@@ -93,7 +93,7 @@ impl<'a> From<&'a Inspection> for Json<'a> {
     }
 }
 
-fn for_people(inspections: &[Inspection]) -> String {
+fn human(inspections: &[Inspection]) -> String {
     let row = |inspection: &Inspection| {
         let recovering = status::is_recovering(inspection);
         let flags =

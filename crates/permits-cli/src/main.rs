@@ -37,7 +37,7 @@ use exit::Failure;
 fn main() -> ExitCode {
     if let Err(error) = report::start() {
         // Nothing runs yet that a blocked standard error could harm.
-        eprintln!("permits: {}", Failure::of_system(error).message);
+        eprintln!("permits: {}", Failure::system(error).message);
         return ExitCode::from(exit::SYSTEM);
     }
     let code = code();
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 fn code() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return exit::of_parsing(&error),
+        Err(error) => return exit::from_clap(&error),
     };
     report::install(level(&args));
     match runtime().and_then(|runtime| runtime.block_on(dispatch(args))) {
@@ -76,7 +76,7 @@ fn level(args: &Args) -> LevelFilter {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::of_system)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::system)
 }
 
 async fn dispatch(args: Args) -> Result<u8, Failure> {

@@ -36,7 +36,7 @@ static CHANGED: Condvar = Condvar::new();
 const MAX_QUEUED: usize = 256;
 
 /// The most lines that are kept while lines are held back: the last ones.
-const MAX_HELD_BACK: usize = 20;
+const MAX_BUFFERED: usize = 20;
 
 /// A reader that has taken nothing for this long is not waited for.
 const STUCK: Duration = Duration::from_millis(500);
@@ -60,14 +60,14 @@ struct State {
     /// Pieces written.
     written: u64,
     /// How many columns the status line takes, if there is one.
-    shown: Option<usize>,
-    held_back: Option<HeldBack>,
+    status_width: Option<usize>,
+    buffer: Option<Buffer>,
 }
 
 impl State {
     const fn new() -> Self {
         let queue = VecDeque::new();
-        Self { queue, dropped: 0, writing: false, written: 0, shown: None, held_back: None }
+        Self { queue, dropped: 0, writing: false, written: 0, status_width: None, buffer: None }
     }
 
     fn is_idle(&self) -> bool {
@@ -81,7 +81,7 @@ impl State {
             self.dropped += 1;
             return;
         }
-        let erase = self.shown.take().map(|shown| erasing(shown, columns())).unwrap_or_default();
+        let erase = self.status_width.take().map(|shown| erasing(shown, columns())).unwrap_or_default();
         self.queue.push_back(format!("{erase}{line}"));
         CHANGED.notify_all();
     }
@@ -154,35 +154,32 @@ pub(crate) fn flush() {
 /// Listens to the library.
 pub(crate) fn install(level: LevelFilter) {
     // Fails only if there is one already, and this is called once.
-    let _ = tracing::subscriber::set_global_default(Listener { level });
+    let _ = tracing::subscriber::set_global_default(LogSubscriber { level });
 }
 
 /// From now on nothing is written: lines are kept, because the screen is drawn on the same terminal.
-pub(crate) fn hold_back() {
-    state().held_back = Some(HeldBack::default());
+pub(crate) fn start_buffering() {
+    state().buffer = Some(Buffer::default());
     flush();
 }
 
 /// How many lines were held back, and the last of them.
-pub(crate) fn held_back() -> (usize, Option<String>) {
-    state()
-        .held_back
-        .as_ref()
-        .map_or((0, None), |held_back| (held_back.count, held_back.lines.back().cloned()))
+pub(crate) fn buffered() -> (usize, Option<String>) {
+    state().buffer.as_ref().map_or((0, None), |buffer| (buffer.count, buffer.lines.back().cloned()))
 }
 
 /// Lines are written again, first the last ones that were held back.
-pub(crate) fn let_go() {
-    let held_back = state().held_back.take();
-    held_back.into_iter().flat_map(|held_back| held_back.lines).for_each(say);
+pub(crate) fn stop_buffering() {
+    let buffer = state().buffer.take();
+    buffer.into_iter().flat_map(|buffer| buffer.lines).for_each(say);
 }
 
 /// Says one line. What would control the terminal is shown instead, because names and reasons come from others.
 pub(crate) fn say(message: impl fmt::Display) {
     let message = printable(&redacted(&message.to_string()));
     let mut state = state();
-    match &mut state.held_back {
-        Some(held_back) => held_back.add(message),
+    match &mut state.buffer {
+        Some(buffer) => buffer.add(message),
         None => state.add(&format!("permits: {message}\n")),
     }
 }
@@ -191,18 +188,18 @@ pub(crate) fn say(message: impl fmt::Display) {
 /// behind it is left out: the next one is newer.
 pub(crate) fn show(line: &str) {
     // One less than there are: at the end of a full line terminals differ in where the cursor stands.
-    let line = text::cut(&printable(&redacted(&format!("permits: {line}"))), columns() - 1);
+    let line = text::truncate(&printable(&redacted(&format!("permits: {line}"))), columns() - 1);
     let mut state = state();
     if state.is_idle() {
         state.add(&format!("{ERASE}{NO_WRAP}{line}{WRAP}"));
-        state.shown = Some(text::width(&line));
+        state.status_width = Some(text::width(&line));
     }
 }
 
 /// Erases the status line, if there is one.
 pub(crate) fn erase() {
     let mut state = state();
-    if state.shown.is_some() {
+    if state.status_width.is_some() {
         state.add("");
     }
 }
@@ -272,14 +269,14 @@ pub(crate) fn redacted(text: &str) -> String {
 
 /// What was said while lines are held back.
 #[derive(Default)]
-struct HeldBack {
+struct Buffer {
     lines: VecDeque<String>,
     count: usize,
 }
 
-impl HeldBack {
+impl Buffer {
     fn add(&mut self, line: String) {
-        if self.lines.len() == MAX_HELD_BACK {
+        if self.lines.len() == MAX_BUFFERED {
             self.lines.pop_front();
         }
         self.lines.push_back(line);
@@ -288,11 +285,11 @@ impl HeldBack {
 }
 
 /// Turns events of the library into lines.
-struct Listener {
+struct LogSubscriber {
     level: LevelFilter,
 }
 
-impl Subscriber for Listener {
+impl Subscriber for LogSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= self.level && metadata.target().starts_with("permits")
     }
@@ -302,7 +299,7 @@ impl Subscriber for Listener {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
+        let mut line = EventText::default();
         event.record(&mut line);
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
@@ -310,7 +307,7 @@ impl Subscriber for Listener {
             Level::INFO => "info",
             _ => "debug",
         };
-        let Line { message, fields } = line;
+        let EventText { message, fields } = line;
         let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
         say(format_args!("{level}: {message}{fields}"));
     }
@@ -327,12 +324,12 @@ impl Subscriber for Listener {
 
 /// An event as text.
 #[derive(Default)]
-struct Line {
+struct EventText {
     message: String,
     fields: String,
 }
 
-impl Visit for Line {
+impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         // Writing to a string does not fail.
         let _ = if field.name() == "message" {
@@ -365,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_line_is_erased_also_in_a_window_that_has_become_narrower() {
+    fn a_status_line_is_erased_in_a_narrowed_window() {
         for (shown, columns) in [(0, 80), (1, 80), (79, 80), (79, 79)] {
             assert_eq!(erasing(shown, columns), ERASE);
         }

@@ -13,7 +13,7 @@ use crate::table::{Side, table};
 use crate::text::duration;
 
 /// The most holders, and the most waiters, that one inspection lists.
-pub(crate) const LISTED: u32 = 1000;
+pub(crate) const MAX_LISTED: u32 = 1000;
 
 /// Shows one semaphore. One that nobody has used is shown as unused, which is no failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
@@ -23,18 +23,18 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
     if options.json {
         return exit::print_json(&json(&inspection, Target::of(common)?.store));
     }
-    Ok(exit::print(for_people(&inspection)))
+    Ok(exit::print(human(&inspection)))
 }
 
 /// What `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
-struct Json<'a> {
+struct StatusJson<'a> {
     name: &'a str,
     limit: Option<u32>,
     held: u64,
     paused: bool,
-    holders: Vec<JsonHolder<'a>>,
-    waiters: Vec<JsonWaiter<'a>>,
+    holders: Vec<HolderJson<'a>>,
+    waiters: Vec<WaiterJson<'a>>,
     store: String,
     waiting: u64,
     pinned: bool,
@@ -43,7 +43,7 @@ struct Json<'a> {
 }
 
 #[derive(Serialize)]
-struct JsonHolder<'a> {
+struct HolderJson<'a> {
     holder: &'a str,
     weight: u32,
     slot: u32,
@@ -54,7 +54,7 @@ struct JsonHolder<'a> {
 }
 
 #[derive(Serialize)]
-struct JsonWaiter<'a> {
+struct WaiterJson<'a> {
     holder: &'a str,
     weight: u32,
     position: u64,
@@ -62,10 +62,10 @@ struct JsonWaiter<'a> {
     label: Option<&'a str>,
 }
 
-fn json<'a>(inspection: &'a Inspection, store: String) -> Json<'a> {
+fn json<'a>(inspection: &'a Inspection, store: String) -> StatusJson<'a> {
     let Inspection { name, limit, held, paused, holders, waiters, waiting, pinned, limit_version, .. } =
         inspection;
-    let holder = |info: &'a HolderInfo| JsonHolder {
+    let holder = |info: &'a HolderInfo| HolderJson {
         holder: &info.holder,
         weight: info.weight,
         slot: info.slot,
@@ -74,14 +74,14 @@ fn json<'a>(inspection: &'a Inspection, store: String) -> Json<'a> {
         age_ms: milliseconds(info.age),
         label: info.label.as_deref(),
     };
-    let waiter = |info: &'a WaiterInfo| JsonWaiter {
+    let waiter = |info: &'a WaiterInfo| WaiterJson {
         holder: &info.holder,
         weight: info.weight,
         position: info.position,
         age_ms: milliseconds(info.age),
         label: info.label.as_deref(),
     };
-    Json {
+    StatusJson {
         name,
         limit: *limit,
         held: *held,
@@ -115,7 +115,7 @@ pub(crate) fn usage(inspection: &Inspection) -> String {
     }
 }
 
-fn for_people(inspection: &Inspection) -> String {
+fn human(inspection: &Inspection) -> String {
     let Inspection { name, held, waiting, holders, waiters, .. } = inspection;
     let mut text = format!("{name}: {}", usage(inspection));
     if inspection.pinned {

@@ -12,40 +12,40 @@ pub(crate) fn width(text: &str) -> usize {
 
 /// Broken into at most `lines` lines of `columns` columns, between words where there are any. What does not fit
 /// is cut off, which an ellipsis shows.
-pub(crate) fn fold(text: &str, columns: usize, lines: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, columns: usize, lines: usize) -> Vec<String> {
     let whole = Span::raw(text);
     let mut rest: Vec<&str> = whole.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
     // A wide character does not go into a narrow column.
     rest.retain(|symbol| width(symbol) <= columns);
     let mut folded = Vec::new();
     while folded.len() < lines {
-        let fitting = fitting(&rest, columns);
-        if fitting == rest.len() {
+        let prefix_len = prefix_len(&rest, columns);
+        if prefix_len == rest.len() {
             folded.push(rest.concat());
             break;
         }
         if folded.len() + 1 == lines {
-            folded.push(rest[..self::fitting(&rest, columns.saturating_sub(1))].concat() + "…");
+            folded.push(rest[..self::prefix_len(&rest, columns.saturating_sub(1))].concat() + "…");
             break;
         }
         // The space between two lines is in neither.
-        let word = rest[..=fitting].iter().rposition(|symbol| *symbol == " ").filter(|place| *place > 0);
-        folded.push(rest[..word.unwrap_or(fitting)].concat());
-        rest.drain(..word.map_or(fitting, |place| place + 1));
+        let word = rest[..=prefix_len].iter().rposition(|symbol| *symbol == " ").filter(|place| *place > 0);
+        folded.push(rest[..word.unwrap_or(prefix_len)].concat());
+        rest.drain(..word.map_or(prefix_len, |row| row + 1));
     }
     folded
 }
 
 /// How many of these go into so many columns.
-fn fitting(symbols: &[&str], columns: usize) -> usize {
+fn prefix_len(symbols: &[&str], columns: usize) -> usize {
     let mut left = columns;
     let fits = |symbol: &&&str| left.checked_sub(width(symbol)).map(|less| left = less).is_some();
     symbols.iter().take_while(fits).count()
 }
 
 /// In one line.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    fold(text, columns, 1).pop().unwrap_or_default()
+pub(crate) fn truncate(text: &str, columns: usize) -> String {
+    wrap(text, columns, 1).pop().unwrap_or_default()
 }
 
 /// The two units that matter, rounded down.
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_and_an_ellipsis_shows_it() {
+    fn long_texts_are_truncated_with_an_ellipsis() {
         for (text, columns, expected) in [
             ("exports", 7, "exports"),
             ("exports", 6, "expor…"),
@@ -80,21 +80,21 @@ mod tests {
             ("日本語", 1, ""),
             ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…"),
         ] {
-            assert_eq!(cut(text, columns), expected, "{text:?} in {columns}");
+            assert_eq!(truncate(text, columns), expected, "{text:?} in {columns}");
             assert!(width(expected) <= columns);
         }
     }
 
     #[test]
     fn a_text_is_broken_into_lines() {
-        assert_eq!(fold("abcdef", 2, 3), ["ab", "cd", "ef"]);
-        assert_eq!(fold("abcdefg", 2, 3), ["ab", "cd", "e…"]);
-        assert_eq!(fold("a日b", 2, 9), ["a", "日", "b"]);
-        assert_eq!(fold("", 2, 3), [""]);
-        assert_eq!(fold("not in use now", 6, 3), ["not in", "use", "now"]);
-        assert_eq!(fold("not in use now", 6, 2), ["not in", "use n…"]);
-        assert_eq!(fold("to semaphores", 6, 9), ["to", "semaph", "ores"]);
-        assert!(fold("abc", 2, 0).is_empty());
+        assert_eq!(wrap("abcdef", 2, 3), ["ab", "cd", "ef"]);
+        assert_eq!(wrap("abcdefg", 2, 3), ["ab", "cd", "e…"]);
+        assert_eq!(wrap("a日b", 2, 9), ["a", "日", "b"]);
+        assert_eq!(wrap("", 2, 3), [""]);
+        assert_eq!(wrap("not in use now", 6, 3), ["not in", "use", "now"]);
+        assert_eq!(wrap("not in use now", 6, 2), ["not in", "use n…"]);
+        assert_eq!(wrap("to semaphores", 6, 9), ["to", "semaph", "ores"]);
+        assert!(wrap("abc", 2, 0).is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Ended {
     pub(super) fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
-            Self::Signal(signal) => exit::of_signal(signal),
+            Self::Signal(signal) => exit::from_signal(signal),
         }
     }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Ended {
 }
 
 /// What has become of a command.
-pub(super) enum Change {
+pub(super) enum ChildChange {
     /// It has ended, and has been waited for.
     Ended(Ended),
     /// It is stopped, by this signal.
@@ -81,7 +81,7 @@ impl Child {
         let parent = rustix::process::getpid();
         // System calls alone: see there.
         posix::before_exec(&mut command_line, move || {
-            die_with(parent)?;
+            die_with_parent(parent)?;
             posix::inherit_ignored_pipe();
             if let Some(terminal) = &terminal {
                 // Without the foreground the command still runs.
@@ -108,17 +108,17 @@ impl Child {
     ///
     /// Waits for any child: where this process is the first of a container it inherits the orphans, and they
     /// want to be buried.
-    pub(super) fn change(&mut self) -> Option<Change> {
+    pub(super) fn next_change(&mut self) -> Option<ChildChange> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid != self.pid {
                 continue;
             }
             if let Some(signal) = status.stopping_signal() {
-                return Some(Change::Stopped(signal));
+                return Some(ChildChange::Stopped(signal));
             }
             if let Some(ended) = ended(status) {
                 self.ended = Some(ended);
-                return Some(Change::Ended(ended));
+                return Some(ChildChange::Ended(ended));
             }
         }
         None
@@ -130,7 +130,7 @@ impl Child {
     }
 
     /// Whether there is anybody left in the process group.
-    pub(super) fn group_lives(&self) -> bool {
+    pub(super) fn group_is_alive(&self) -> bool {
         // Not allowed to signal them: they live.
         test_kill_process_group(self.pid) != Err(rustix::io::Errno::SRCH)
     }
@@ -141,7 +141,7 @@ fn ended(status: WaitStatus) -> Option<Ended> {
     status.exit_status().map(code).or(status.terminating_signal().map(Ended::Signal))
 }
 
-/// Has the kernel make this process the parent of what the command leaves behind, so that [`Child::change`]
+/// Has the kernel make this process the parent of what the command leaves behind, so that [`Child::next_change`]
 /// buries them: nobody else may, and the dead count as members of their group.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt_orphans() {
@@ -154,7 +154,7 @@ pub(super) fn adopt_orphans() {}
 
 /// Has the kernel kill the calling process when the thread that forked it ends: the main thread of `parent`.
 #[cfg(target_os = "linux")]
-fn die_with(parent: Pid) -> io::Result<()> {
+fn die_with_parent(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // It may have died before that; then no signal will come.
     if rustix::process::getppid() != Some(parent) {
@@ -164,6 +164,6 @@ fn die_with(parent: Pid) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn die_with(_: Pid) -> io::Result<()> {
+fn die_with_parent(_: Pid) -> io::Result<()> {
     Ok(())
 }

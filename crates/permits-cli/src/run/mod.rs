@@ -47,20 +47,20 @@ const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Runs the command. The exit code is the command's, unless something kept it from ending in its own way.
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let began = Instant::now();
-    let mut signals = Signals::listen().map_err(Failure::of_system)?;
+    let mut signals = Signals::listen().map_err(Failure::system)?;
     let mut target = Target::of(common)?;
     if common.verbose > 0 {
         report::say(format_args!("store {}", target.store));
     }
     target.builder = target.builder.lease(options.lease);
-    if let Some(window) = options.recovery {
-        target.builder = target.builder.recovery(window.into());
+    if let Some(recovery) = options.recovery {
+        target.builder = target.builder.recovery(recovery.into());
     }
-    let as_wait = options.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
+    let default_timeout = options.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
     let client = tokio::select! {
         biased;
-        signal = signals.next_ending() => return left(signal),
-        client = target.connect(common.store_timeout.unwrap_or(as_wait)) => client?,
+        signal = signals.next_ending() => return exit_by_signal(signal),
+        client = target.connect(common.store_timeout.unwrap_or(default_timeout)) => client?,
     };
     // One time limit for all that is waited for.
     let wait = options.wait.map(|wait| wait.saturating_sub(began.elapsed()));
@@ -69,7 +69,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
         Err(reason) => {
             close(client, LEAVE_TIMEOUT).await;
             return match reason {
-                NoPermit::Signal(signal) => left(signal),
+                NoPermit::Signal(signal) => exit_by_signal(signal),
                 NoPermit::Failure(failure) if failure.code == exit::NOT_NOW => {
                     let message = if options.quiet { String::new() } else { failure.message };
                     Err(Failure::new(options.conflict_exit_code, message))
@@ -91,7 +91,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     match (lost, ended) {
         _ if was_ended => Ok(exit::LOST),
         (None, Some(ended)) => {
-            supervisor::die_of(interrupt).map_err(Failure::of_system)?;
+            supervisor::die_by(interrupt).map_err(Failure::system)?;
             Ok(ended.code())
         }
         (Some(lost), Some(ended)) => {
@@ -136,7 +136,7 @@ async fn acquire(
         signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
         acquired = semaphore.acquire_with(how) => match acquired {
             Ok(permit) => Ok(permit),
-            Err(error) => Err(NoPermit::Failure(not_acquired(error, options.wait, &semaphore).await)),
+            Err(error) => Err(NoPermit::Failure(refusal(error, options.wait, &semaphore).await)),
         },
         never = waiting::show(&semaphore, &holder, verbose > 0) => match never {},
     };
@@ -159,10 +159,10 @@ fn unique_holder() -> String {
 }
 
 /// A refusal for now says also why: it need not be that others hold permits.
-async fn not_acquired(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
+async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
     let refused = match (&error, wait) {
         (AcquireError::Recovering { remaining }, _) => {
-            let message = format!("no permit now: {}", waiting::held_back(*remaining));
+            let message = format!("no permit now: {}", waiting::recovery_reason(*remaining));
             return Failure::new(exit::NOT_NOW, message);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
@@ -171,7 +171,7 @@ async fn not_acquired(error: AcquireError, wait: Option<Duration>, semaphore: &S
         (AcquireError::NoPermits, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
     };
-    let message = match waiting::in_the_way(semaphore).await {
+    let message = match waiting::blocking_reason(semaphore).await {
         Some(reason) => format!("{refused}: {reason}"),
         None => refused,
     };
@@ -179,12 +179,12 @@ async fn not_acquired(error: AcquireError, wait: Option<Duration>, semaphore: &S
 }
 
 /// A signal ended the waiting.
-fn left(signal: Signal) -> Result<u8, Failure> {
+fn exit_by_signal(signal: Signal) -> Result<u8, Failure> {
     let from_terminal = || Terminal::controlling().is_some_and(|terminal| terminal.is_ours());
     if signal == Signal::INT && from_terminal() {
-        supervisor::die_of(Interrupt::Own).map_err(Failure::of_system)?;
+        supervisor::die_by(Interrupt::Own).map_err(Failure::system)?;
     }
-    Ok(exit::of_signal(signal.as_raw()))
+    Ok(exit::from_signal(signal.as_raw()))
 }
 
 /// What has come of the command.
@@ -203,7 +203,7 @@ async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Re
     if !permit.is_held() {
         return Ok(Finished { ended: None, interrupt: Interrupt::None, was_ended: false });
     }
-    signals.listen_to_child().map_err(Failure::of_system)?;
+    signals.listen_to_child().map_err(Failure::system)?;
     let terminal = Terminal::controlling();
     // One that does not read from the terminal gets it when it asks: it may run beside others that read.
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
@@ -224,9 +224,9 @@ async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Re
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permit).await;
     if let Err(reason) = &watched {
-        supervisor.end_child(reason).await;
+        supervisor.end_command(reason).await;
     }
-    let (ended, interrupt) = supervisor.settle();
+    let (ended, interrupt) = supervisor.finish();
     Ok(Finished { ended, interrupt, was_ended: watched.is_err() })
 }
 

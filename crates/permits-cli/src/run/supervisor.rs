@@ -14,17 +14,17 @@ use permits::{Lost, Permit};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::child::{self, Change, Child, Ended};
+use super::child::{self, Child, ChildChange, Ended};
 use super::posix::ByDefault;
 use super::signals::Signals;
 use super::terminal::Terminal;
 use crate::report;
 
 /// The longest time that a command has to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(5);
+const MAX_GRACE: Duration = Duration::from_secs(5);
 
 /// The part of the lease that is kept for a command to end in, should the permit not be renewed. The rest of it is
-/// what the store may be out of reach. Part of the grace is spent on killing: see [`Supervisor::end_child`].
+/// what the store may be out of reach. Part of the grace is spent on killing: see [`Supervisor::end_command`].
 const GRACE_SHARE: u32 = 5;
 
 /// The part of the grace that is spent before it on a last try to renew the permit.
@@ -37,7 +37,7 @@ const KILL_SHARE: u32 = 8;
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often to look whether the rest of the group has ended. The system does not tell.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How soon this process stops when it has told itself to. It does not where nobody could continue it: as the
 /// first process of a container or of a session.
@@ -51,19 +51,19 @@ pub(super) struct Supervisor {
     /// The command wants the terminal whenever this process could have it.
     wants_terminal: bool,
     /// A SIGTSTP came to this process, and was passed on.
-    asked_to_stop: bool,
+    forwarded_stop: bool,
     /// A SIGINT came to this process, and was passed on.
-    interrupted: bool,
+    forwarded_interrupt: bool,
 }
 
 /// Why a command is ended.
-pub(super) enum Reason {
+pub(super) enum EndReason {
     Lost(Lost),
     /// The permit was not renewed, and this is left of it.
     RunningOut(Duration),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(lost) => lost.fmt(f),
@@ -92,25 +92,25 @@ impl Supervisor {
         terminal: Option<Terminal>,
         wants_terminal: bool,
     ) -> Self {
-        Self { child, signals, terminal, wants_terminal, asked_to_stop: false, interrupted: false }
+        Self { child, signals, terminal, wants_terminal, forwarded_stop: false, forwarded_interrupt: false }
     }
 
     /// Watches over the command until it has ended, or has to be.
-    pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, Reason> {
-        let grace = GRACE.min(permit.lease() / GRACE_SHARE);
+    pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, EndReason> {
+        let grace = MAX_GRACE.min(permit.lease() / GRACE_SHARE);
         let last_try = grace / LAST_TRY_SHARE;
         loop {
             let left = permit.remaining();
             tokio::select! {
                 biased;
-                lost = permit.lost() => return Err(Reason::Lost(lost)),
+                lost = permit.lost() => return Err(EndReason::Lost(lost)),
                 // Each renewal puts it off.
                 () = sleep(left.saturating_sub(grace + last_try)) => {
                     // One is due at once if this process has stood still.
                     let _ = timeout(last_try.min(permit.remaining() / LAST_TRY_SHARE), permit.renew()).await;
                     let left = permit.remaining();
                     if left > Duration::ZERO && left <= grace + last_try {
-                        return Err(Reason::RunningOut(left));
+                        return Err(EndReason::RunningOut(left));
                     }
                 }
                 signal = self.signals.next() => {
@@ -122,32 +122,32 @@ impl Supervisor {
         }
     }
 
-    async fn on_signal(&mut self, signal: Signal, permit: &Permit) -> Result<Option<Ended>, Reason> {
+    async fn on_signal(&mut self, signal: Signal, permit: &Permit) -> Result<Option<Ended>, EndReason> {
         match signal {
             Signal::CHILD => {
-                while let Some(change) = self.child.change() {
+                while let Some(change) = self.child.next_change() {
                     match change {
-                        Change::Ended(ended) => return Ok(Some(ended)),
-                        Change::Stopped(signal) => self.on_stop(signal, permit).await?,
+                        ChildChange::Ended(ended) => return Ok(Some(ended)),
+                        ChildChange::Stopped(signal) => self.on_stop(signal, permit).await?,
                     }
                 }
             }
-            Signal::CONT => self.go_on(permit).await?,
-            _ => self.pass_on(signal),
+            Signal::CONT => self.continue_child(permit).await?,
+            _ => self.forward(signal),
         }
         Ok(None)
     }
 
-    fn pass_on(&mut self, signal: Signal) {
-        self.asked_to_stop |= signal == Signal::TSTP;
-        self.interrupted |= signal == Signal::INT;
+    fn forward(&mut self, signal: Signal) {
+        self.forwarded_stop |= signal == Signal::TSTP;
+        self.forwarded_interrupt |= signal == Signal::INT;
         if let Err(error) = self.child.signal(signal) {
             report::say(format_args!("signal {} could not be passed on: {error}", signal.as_raw()));
         }
     }
 
     /// The command is stopped. Under job control this process stops, too, for the shell looks at nobody else.
-    async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), Reason> {
+    async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), EndReason> {
         let group = self.child.group();
         let in_front = self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(group));
         let by = |wanted: Signal| signal == wanted.as_raw();
@@ -157,27 +157,27 @@ impl Supervisor {
         {
             // It wants to use the terminal after all, and it is our turn.
             self.wants_terminal = true;
-            return self.go_on(permit).await;
+            return self.continue_child(permit).await;
         }
         // Somebody looks into the command, say, with a debugger: the permit is renewed meanwhile.
         let not_ours = by(Signal::STOP) && !in_front;
-        if not_ours || (self.terminal.is_none() && !self.asked_to_stop) {
+        if not_ours || (self.terminal.is_none() && !self.forwarded_stop) {
             return Ok(());
         }
         if let Some(terminal) = &self.terminal {
             terminal.take_back_from(group);
         }
-        self.stop_ourselves(signal).await;
-        self.go_on(permit).await
+        self.stop_self(signal).await;
+        self.continue_child(permit).await
     }
 
-    async fn stop_ourselves(&mut self, signal: i32) {
+    async fn stop_self(&mut self, signal: i32) {
         let signal = Signal::from_named_raw(signal).filter(|signal| *signal != Signal::STOP);
         let signal = signal.unwrap_or(Signal::TSTP);
         let Ok(_by_default) = ByDefault::set(signal) else { return };
         // What the terminal or the kernel told the command would have been for our whole group; what we were
         // told is for us, and the others have been told as well.
-        let stopped = if std::mem::take(&mut self.asked_to_stop) {
+        let stopped = if std::mem::take(&mut self.forwarded_stop) {
             kill_process(getpid(), signal)
         } else {
             kill_current_process_group(signal)
@@ -189,9 +189,9 @@ impl Supervisor {
 
     /// Continues the command, and lets it have the terminal if it is ours. Nothing was renewed while we stood
     /// still, so the permit may be lost.
-    async fn go_on(&mut self, permit: &Permit) -> Result<(), Reason> {
+    async fn continue_child(&mut self, permit: &Permit) -> Result<(), EndReason> {
         if !permit.is_held() {
-            return Err(Reason::Lost(permit.lost().await));
+            return Err(EndReason::Lost(permit.lost().await));
         }
         if let Some(terminal) = &self.terminal
             && self.wants_terminal
@@ -206,14 +206,14 @@ impl Supervisor {
 
     /// Ends the command and all of its process group: asks, and when the grace is over kills. Nothing is said before
     /// the command is asked.
-    pub(super) async fn end_child(&mut self, reason: &Reason) {
+    pub(super) async fn end_command(&mut self, reason: &EndReason) {
         child::adopt_orphans();
         let asked = self.child.signal(Signal::TERM);
         // A stopped one would not hear it.
         let _ = self.child.signal(Signal::CONT);
         let kill_after = match reason {
-            Reason::Lost(_) => GRACE,
-            Reason::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
+            EndReason::Lost(_) => MAX_GRACE,
+            EndReason::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
         };
         let kill_at = Instant::now() + kill_after;
         report::say(format_args!("{reason}; ending the command"));
@@ -221,7 +221,7 @@ impl Supervisor {
             report::say(format_args!("the command could not be signalled: {error}"));
         }
         let mut killed = false;
-        while self.child.ended().is_none() || self.child.group_lives() {
+        while self.child.ended().is_none() || self.child.group_is_alive() {
             let deadline = if killed { kill_at + KILL_TIMEOUT } else { kill_at };
             tokio::select! {
                 biased;
@@ -237,17 +237,17 @@ impl Supervisor {
                     let _ = self.child.signal(Signal::KILL);
                 }
                 signal = self.signals.next() => match signal {
-                    Signal::CHILD => while self.child.change().is_some() {},
+                    Signal::CHILD => while self.child.next_change().is_some() {},
                     Signal::CONT | Signal::TSTP => {}
                     _ => drop(self.child.signal(signal)),
                 },
-                () = sleep(LOOK_EVERY), if self.child.ended().is_some() => {}
+                () = sleep(POLL_INTERVAL), if self.child.ended().is_some() => {}
             }
         }
     }
 
     /// The command has ended: the terminal is ours again. Says how it ended, and who else has to hear of it.
-    pub(super) fn settle(&self) -> (Option<Ended>, Interrupt) {
+    pub(super) fn finish(&self) -> (Option<Ended>, Interrupt) {
         let ended = self.child.ended();
         let Some(terminal) = &self.terminal else { return (ended, Interrupt::None) };
         let in_front = terminal.is_of(self.child.group());
@@ -255,7 +255,7 @@ impl Supervisor {
         let interrupted = ended.is_some_and(|ended| ended.is_by(Signal::INT));
         let interrupt = match interrupted {
             true if in_front => Interrupt::Group,
-            true if self.interrupted && terminal.is_ours() => Interrupt::Own,
+            true if self.forwarded_interrupt && terminal.is_ours() => Interrupt::Own,
             _ => Interrupt::None,
         };
         (ended, interrupt)
@@ -265,7 +265,7 @@ impl Supervisor {
 /// Ends this process by SIGINT. A shell that was told of a Ctrl-C goes on with its script if the program it
 /// waited for ended otherwise, be it with code 130: it takes it that the program knew what to do about it.
 /// Returns if that has no effect.
-pub(super) fn die_of(interrupt: Interrupt) -> io::Result<()> {
+pub(super) fn die_by(interrupt: Interrupt) -> io::Result<()> {
     if interrupt == Interrupt::None {
         return Ok(());
     }

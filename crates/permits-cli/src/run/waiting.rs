@@ -66,15 +66,15 @@ async fn line(semaphore: &Semaphore, holder: &str, waited: Duration, columns: us
         Ok(Err(error)) => (error.to_string(), false),
         Err(_) => ("the store does not answer".to_owned(), false),
     };
-    let name = text::cut(semaphore.name().unwrap_or_default(), columns);
+    let name = text::truncate(semaphore.name().unwrap_or_default(), columns);
     (format!("waiting {} s for {name:?}: {state}", waited.as_secs()), recovering)
 }
 
 /// What stands in the way of one who was just refused, if the store says so in time.
-pub(super) async fn in_the_way(semaphore: &Semaphore) -> Option<String> {
+pub(super) async fn blocking_reason(semaphore: &Semaphore) -> Option<String> {
     // One more than are named, so that it shows that there are more.
     let inspection = timeout(ANSWER_TIMEOUT, semaphore.inspect_up_to(NAMED as u32 + 1)).await.ok()?.ok()?;
-    Some(format!("{}, {} waiting", circumstances(&inspection, usize::MAX), inspection.waiting))
+    Some(format!("{}, {} waiting", reason(&inspection, usize::MAX), inspection.waiting))
 }
 
 fn describe(inspection: &Inspection, holder: &str, columns: usize) -> String {
@@ -85,23 +85,24 @@ fn describe(inspection: &Inspection, holder: &str, columns: usize) -> String {
         Some(ahead) => format!("{ahead} ahead"),
         None => format!("{waiting} in line"),
     };
-    format!("{place}, {}", circumstances(inspection, columns))
+    format!("{place}, {}", reason(inspection, columns))
 }
 
 /// Why nothing is granted. What matters most comes first: what does not fit on a terminal is cut off.
-fn circumstances(inspection: &Inspection, columns: usize) -> String {
+fn reason(inspection: &Inspection, columns: usize) -> String {
     let Inspection { held, limit, holders, recovering, .. } = inspection;
     let mut text = String::new();
     if inspection.paused {
         text += "paused, ";
     }
     if !recovering.is_zero() {
-        text += &format!("{}; ", held_back(*recovering));
+        text += &format!("{}; ", recovery_reason(*recovering));
     }
     let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
     text += &format!("{held}{limit} held");
     if !holders.is_empty() {
-        let names: Vec<_> = holders.iter().take(NAMED).map(|info| text::cut(&info.holder, columns)).collect();
+        let names: Vec<_> =
+            holders.iter().take(NAMED).map(|info| text::truncate(&info.holder, columns)).collect();
         let dots = if holders.len() > NAMED { ", …" } else { "" };
         text += &format!(" by {}{dots}", names.join(", "));
     }
@@ -109,7 +110,7 @@ fn circumstances(inspection: &Inspection, columns: usize) -> String {
 }
 
 /// Why free units are not granted, and for how long that lasts.
-pub(super) fn held_back(recovering: Duration) -> String {
+pub(super) fn recovery_reason(recovering: Duration) -> String {
     let seconds = recovering.as_millis().div_ceil(1000);
     format!(
         "nothing is granted yet: the store started or lost its state a moment ago, and holders it may have forgotten get {seconds} s more to come back"

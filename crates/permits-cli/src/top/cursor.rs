@@ -47,8 +47,8 @@ impl Cursor {
     }
 
     /// Selects the row at this place. `None` if what was selected is gone: then what took its place is.
-    pub(super) fn follow(&mut self, place: Option<usize>) {
-        self.selected = place.unwrap_or(self.selected);
+    pub(super) fn follow(&mut self, row: Option<usize>) {
+        self.selected = row.unwrap_or(self.selected);
     }
 
     /// Brings the selected row into sight, among so many rows that are laid out on so many lines, that row on

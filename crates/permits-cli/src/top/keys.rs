@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::action::{Action, ActionKind};
 use super::cursor::Motion;
-use super::deed::{Action, Deed};
 use super::model::{Model, Prompt};
 
 /// The digits of the highest limit.
@@ -36,7 +36,7 @@ impl Model {
             self.on_key(KeyEvent::from(KeyCode::Esc), now);
             key.modifiers.remove(KeyModifiers::ALT);
         }
-        self.forget_messages();
+        self.clear_messages();
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Some(Effect::Interrupt),
@@ -75,7 +75,7 @@ impl Model {
             KeyCode::Esc if self.opened.is_some() => self.go_back(now),
             KeyCode::Esc => self.refilter(String::clear),
             KeyCode::Char('/') if self.opened.is_none() => self.prompt = Some(Prompt::Filter),
-            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'r')) => return self.on_intervention(key),
+            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'r')) => return self.on_action_key(key),
             _ => {}
         }
         None
@@ -90,29 +90,29 @@ impl Model {
         cursor.go(motion, rows);
     }
 
-    fn on_intervention(&mut self, key: char) -> Option<Effect> {
+    fn on_action_key(&mut self, key: char) -> Option<Effect> {
         let semaphore = self.selected()?.to_owned();
-        if let Some(action) = &self.doing {
-            self.message = Some(format!("not yet: {} is still under way", action.what()));
+        if let Some(action) = &self.pending {
+            self.message = Some(format!("not yet: {} is still under way", action.describe()));
             return None;
         }
         let paused = self.selected_counts().map(|counts| counts.paused);
-        let deed = match (key, paused) {
+        let kind = match (key, paused) {
             ('l', _) => {
                 self.prompt = Some(Prompt::Limit(semaphore, String::new()));
                 return None;
             }
-            ('u', _) => Deed::Unpin,
+            ('u', _) => ActionKind::Unpin,
             ('r', _) => self.revocation()?,
-            (_, Some(true)) => Deed::Resume,
-            (_, Some(false)) => Deed::Pause,
+            (_, Some(true)) => ActionKind::Resume,
+            (_, Some(false)) => ActionKind::Pause,
             (_, None) => {
                 self.message = Some("not yet: the store has not said whether it is paused".into());
                 return None;
             }
         };
-        let ask = matches!(deed, Deed::Pause | Deed::Revoke(..));
-        let action = Action { semaphore, deed };
+        let ask = matches!(kind, ActionKind::Pause | ActionKind::Revoke(..));
+        let action = Action { semaphore, kind };
         if ask {
             self.prompt = Some(Prompt::Confirm(action));
             return None;
@@ -120,17 +120,17 @@ impl Model {
         self.begin(action)
     }
 
-    fn revocation(&mut self) -> Option<Deed> {
+    fn revocation(&mut self) -> Option<ActionKind> {
         let Some(opened) = &self.opened else {
             self.message = Some("open it with Enter, and select whom to revoke".into());
             return None;
         };
         let (holder, holds) = opened.detail.as_ref()?.at(opened.cursor.selected())?;
-        Some(Deed::Revoke(holder.to_owned(), holds))
+        Some(ActionKind::Revoke(holder.to_owned(), holds))
     }
 
     fn begin(&mut self, action: Action) -> Option<Effect> {
-        self.doing = Some(action.clone());
+        self.pending = Some(action.clone());
         Some(Effect::Do(action))
     }
 
@@ -138,7 +138,7 @@ impl Model {
         if let KeyCode::Char('y' | 'Y') = key {
             return self.begin(action);
         }
-        self.message = Some(format!("did not {}", action.what()));
+        self.message = Some(format!("did not {}", action.describe()));
         None
     }
 
@@ -147,18 +147,18 @@ impl Model {
             KeyCode::Esc => return None,
             KeyCode::Enter if digits.is_empty() => return None,
             KeyCode::Enter => {
-                let deed = match digits.parse() {
+                let kind = match digits.parse() {
                     Ok(0) => {
                         self.message = Some("a limit is at least 1: pause it with p instead".into());
                         return None;
                     }
-                    Ok(limit) => Deed::SetLimit(limit),
+                    Ok(limit) => ActionKind::SetLimit(limit),
                     Err(_) => {
                         self.message = Some(format!("a limit is at most {}", u32::MAX));
                         return None;
                     }
                 };
-                return self.begin(Action { semaphore: name, deed });
+                return self.begin(Action { semaphore: name, kind });
             }
             KeyCode::Backspace => drop(digits.pop()),
             KeyCode::Char(digit) if digit.is_ascii_digit() && digits.len() < MAX_DIGITS => digits.push(digit),

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use permits::{AdminError, Inspection};
 
+use super::action::Action;
 use super::cursor::Cursor;
-use super::deed::Action;
 use crate::text;
 
-/// A picture older than this is said to be old: three rounds of asking.
+/// A picture older than this is said to be old: three fetch intervals.
 const OLD: Duration = Duration::from_secs(3);
 
 /// The most semaphores that are asked for at once, on however high a screen.
@@ -34,7 +34,7 @@ pub(super) struct Counts {
 
 /// One who holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct HolderRow {
     pub(super) name: String,
     pub(super) weight: u32,
     pub(super) slot: u32,
@@ -46,7 +46,7 @@ pub(super) struct Holder {
 
 /// One who waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Waiter {
+pub(super) struct WaiterRow {
     pub(super) name: String,
     pub(super) weight: u32,
     pub(super) position: u64,
@@ -58,8 +58,8 @@ pub(super) struct Waiter {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Detail {
     pub(super) counts: Counts,
-    pub(super) holders: Vec<Holder>,
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) holders: Vec<HolderRow>,
+    pub(super) waiters: Vec<WaiterRow>,
 }
 
 impl Detail {
@@ -67,10 +67,10 @@ impl Detail {
         self.holders.len() + self.waiters.len()
     }
 
-    /// Who stands in this place, holders before waiters, and whether it holds.
-    pub(super) fn at(&self, place: usize) -> Option<(&str, bool)> {
-        let waiter = || self.waiters.get(place.checked_sub(self.holders.len())?);
-        match self.holders.get(place) {
+    /// Who stands in this row, holders before waiters, and whether it holds.
+    pub(super) fn at(&self, row: usize) -> Option<(&str, bool)> {
+        let waiter = || self.waiters.get(row.checked_sub(self.holders.len())?);
+        match self.holders.get(row) {
             Some(holder) => Some((&holder.name, true)),
             None => waiter().map(|waiter| (waiter.name.as_str(), false)),
         }
@@ -87,7 +87,7 @@ impl From<&Inspection> for Counts {
 impl From<Inspection> for Detail {
     fn from(inspection: Inspection) -> Self {
         let counts = Counts::from(&inspection);
-        let holders = inspection.holders.into_iter().map(|info| Holder {
+        let holders = inspection.holders.into_iter().map(|info| HolderRow {
             name: info.holder,
             weight: info.weight,
             slot: info.slot,
@@ -97,7 +97,7 @@ impl From<Inspection> for Detail {
             label: info.label.unwrap_or_default(),
         });
         let waiters = inspection.waiters.into_iter();
-        let waiters = waiters.map(|info| Waiter {
+        let waiters = waiters.map(|info| WaiterRow {
             name: info.holder,
             weight: info.weight,
             position: info.position,
@@ -113,7 +113,7 @@ impl From<Inspection> for Detail {
 
 /// What is wanted of the store for what is on the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Query {
     /// The counts of these.
     Rows(Vec<String>),
     /// Everything about this one.
@@ -122,7 +122,7 @@ pub(super) enum Wanted {
 
 /// What the store has said of it.
 #[derive(Debug)]
-pub(super) enum Looked {
+pub(super) enum Snapshot {
     Rows(Vec<(String, Result<Counts, AdminError>)>),
     Detail(String, Detail),
     Failed(AdminError),
@@ -151,7 +151,7 @@ pub(super) enum Prompt {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Note {
     /// The rows are not what the store has now, or may not be.
-    Trouble(String),
+    Stale(String),
     /// From the library.
     Warning(String),
     /// About the last action.
@@ -175,14 +175,14 @@ pub(super) struct Model {
     pub(super) help: bool,
     pub(super) message: Option<String>,
     /// Under way.
-    pub(super) doing: Option<Action>,
+    pub(super) pending: Option<Action>,
     warning: Option<String>,
     /// Since when this picture is wanted, and when it was last got.
-    since: Instant,
-    seen: Option<Instant>,
+    opened_at: Instant,
+    fetched_at: Option<Instant>,
     /// Why there was nothing newer, of the names and of the rest.
-    list_trouble: Option<AdminError>,
-    trouble: Option<AdminError>,
+    list_error: Option<AdminError>,
+    fetch_error: Option<AdminError>,
 }
 
 impl Model {
@@ -198,12 +198,12 @@ impl Model {
             prompt: None,
             help: false,
             message: None,
-            doing: None,
+            pending: None,
             warning: None,
-            since: now,
-            seen: None,
-            list_trouble: None,
-            trouble: None,
+            opened_at: now,
+            fetched_at: None,
+            list_error: None,
+            fetch_error: None,
         };
         if let Some(name) = name {
             model.open(name, now);
@@ -213,16 +213,16 @@ impl Model {
 
     pub(super) fn open(&mut self, name: String, now: Instant) {
         self.opened = Some(Opened { name, detail: None, cursor: Cursor::default() });
-        (self.since, self.seen) = (now, None);
+        (self.opened_at, self.fetched_at) = (now, None);
     }
 
     /// Back to the overview, and to the semaphore one comes from.
     pub(super) fn go_back(&mut self, now: Instant) {
         let Some(opened) = self.opened.take() else { return };
         self.rows.clear();
-        (self.since, self.seen) = (now, None);
-        let place = self.shown().position(|name| name == opened.name);
-        self.overview.follow(place);
+        (self.opened_at, self.fetched_at) = (now, None);
+        let row = self.shown().position(|name| name == opened.name);
+        self.overview.follow(row);
     }
 
     /// The names that the filter lets through.
@@ -251,18 +251,18 @@ impl Model {
     pub(super) fn refilter(&mut self, change: impl FnOnce(&mut String)) {
         let selected = self.selected().map(str::to_owned);
         change(&mut self.filter);
-        let place = self.shown().position(|name| Some(name) == selected.as_deref());
-        self.overview.follow(place.or(Some(0)));
+        let row = self.shown().position(|name| Some(name) == selected.as_deref());
+        self.overview.follow(row.or(Some(0)));
     }
 
     /// What to ask the store for.
-    pub(super) fn wanted(&self) -> Wanted {
+    pub(super) fn query(&self) -> Query {
         match &self.opened {
-            Some(opened) => Wanted::Detail(opened.name.clone()),
+            Some(opened) => Query::Detail(opened.name.clone()),
             None => {
                 let visible = self.overview.visible();
                 let names = self.shown().skip(visible.start).take(visible.len().min(MAX_ASKED));
-                Wanted::Rows(names.map(str::to_owned).collect())
+                Query::Rows(names.map(str::to_owned).collect())
             }
         }
     }
@@ -270,35 +270,35 @@ impl Model {
     pub(super) fn on_listed(&mut self, listed: Result<Vec<String>, AdminError>, now: Instant) {
         let names = match listed {
             Ok(names) => names,
-            Err(error) => return self.list_trouble = Some(error),
+            Err(error) => return self.list_error = Some(error),
         };
-        self.list_trouble = None;
+        self.list_error = None;
         if names.is_empty() && self.opened.is_none() {
             // There is nothing else to be seen.
-            (self.seen, self.trouble) = (Some(now), None);
+            (self.fetched_at, self.fetch_error) = (Some(now), None);
         }
         let selected = self.shown().nth(self.overview.selected()).map(str::to_owned);
         self.names = Some(names);
-        let place = self.shown().position(|name| Some(name) == selected.as_deref());
-        self.overview.follow(place);
+        let row = self.shown().position(|name| Some(name) == selected.as_deref());
+        self.overview.follow(row);
     }
 
     /// Takes in an answer, unless something else is on the screen by now.
-    pub(super) fn on_looked(&mut self, looked: Looked, now: Instant) {
-        match (looked, &mut self.opened) {
-            (Looked::Failed(error), _) => self.trouble = Some(error),
-            (Looked::Rows(rows), None) if !rows.is_empty() => {
+    pub(super) fn on_snapshot(&mut self, snapshot: Snapshot, now: Instant) {
+        match (snapshot, &mut self.opened) {
+            (Snapshot::Failed(error), _) => self.fetch_error = Some(error),
+            (Snapshot::Rows(rows), None) if !rows.is_empty() => {
                 self.rows = rows.into_iter().collect();
-                (self.seen, self.trouble) = (Some(now), None);
+                (self.fetched_at, self.fetch_error) = (Some(now), None);
             }
-            (Looked::Detail(name, detail), Some(opened)) if opened.name == name => {
+            (Snapshot::Detail(name, detail), Some(opened)) if opened.name == name => {
                 let selected = opened.detail.as_ref().and_then(|old| old.at(opened.cursor.selected()));
-                let place = selected.and_then(|(selected, _)| {
-                    (0..detail.len()).find(|&place| detail.at(place).is_some_and(|(who, _)| who == selected))
+                let row = selected.and_then(|(selected, _)| {
+                    (0..detail.len()).find(|&row| detail.at(row).is_some_and(|(who, _)| who == selected))
                 });
-                opened.cursor.follow(place);
+                opened.cursor.follow(row);
                 opened.detail = Some(detail);
-                (self.seen, self.trouble) = (Some(now), None);
+                (self.fetched_at, self.fetch_error) = (Some(now), None);
             }
             _ => {}
         }
@@ -306,10 +306,10 @@ impl Model {
 
     /// Takes in what has come of an action.
     pub(super) fn on_acted(&mut self, action: &Action, result: Result<bool, AdminError>) {
-        self.doing = None;
+        self.pending = None;
         self.message = Some(match result {
-            Ok(done) => action.done(done),
-            Err(error) => format!("could not {}: {error}", action.what()),
+            Ok(done) => action.outcome(done),
+            Err(error) => format!("could not {}: {error}", action.describe()),
         });
     }
 
@@ -318,14 +318,15 @@ impl Model {
     }
 
     /// What has been read need not stay.
-    pub(super) fn forget_messages(&mut self) {
+    pub(super) fn clear_messages(&mut self) {
         (self.message, self.warning) = (None, None);
     }
 
     /// What stands under the rows.
     pub(super) fn notes(&self, now: Instant) -> Vec<Note> {
         let warning = self.warning.clone().map(Note::Warning);
-        let doing = || self.doing.as_ref().map(|action| format!("{}: asked the store …", action.what()));
+        let pending =
+            || self.pending.as_ref().map(|action| format!("{}: asked the store …", action.describe()));
         let last = match &self.prompt {
             Some(Prompt::Confirm(action)) => Some(Note::Question(format!("{} (y/n)", action.question()))),
             Some(Prompt::Limit(name, digits)) => {
@@ -334,17 +335,17 @@ impl Model {
                 Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
             }
             Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),
-            None => doing().or_else(|| self.message.clone()).map(Note::Message),
+            None => pending().or_else(|| self.message.clone()).map(Note::Message),
         };
-        [self.trouble(now).map(Note::Trouble), warning, last].into_iter().flatten().collect()
+        [self.staleness(now).map(Note::Stale), warning, last].into_iter().flatten().collect()
     }
 
     /// Why what is shown is not, or may not be, what the store has now.
-    fn trouble(&self, now: Instant) -> Option<String> {
-        let of_list = self.list_trouble.as_ref().filter(|_| self.opened.is_none());
-        let error = of_list.or(self.trouble.as_ref()).map(ToString::to_string);
-        let age = now.saturating_duration_since(self.seen.unwrap_or(self.since));
-        let as_of = match self.seen {
+    fn staleness(&self, now: Instant) -> Option<String> {
+        let of_list = self.list_error.as_ref().filter(|_| self.opened.is_none());
+        let error = of_list.or(self.fetch_error.as_ref()).map(ToString::to_string);
+        let age = now.saturating_duration_since(self.fetched_at.unwrap_or(self.opened_at));
+        let as_of = match self.fetched_at {
             Some(_) => format!("as of {} ago: ", text::duration(age)),
             None => String::new(),
         };

@@ -20,7 +20,7 @@ use crate::run::posix::{ByDefault, is_ignored};
 use crate::run::signals::Signals;
 
 /// Whether the terminal is ours. Leaving twice would put the cursor back twice, over what was written since.
-static UP: AtomicBool = AtomicBool::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// How soon this process stops when it has told itself to. It does not where nobody could continue it.
 const STOP_TIMEOUT: Duration = Duration::from_millis(200);
@@ -45,7 +45,7 @@ impl Screen {
 
     fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
-        UP.store(true, Ordering::SeqCst);
+        ACTIVE.store(true, Ordering::SeqCst);
         execute!(self.terminal.backend_mut(), EnterAlternateScreen)?;
         // Not `clear`: that asks the terminal where the cursor is, and the answer would be taken for keys.
         let size = self.terminal.size()?;
@@ -53,7 +53,7 @@ impl Screen {
     }
 
     /// Takes the terminal over once more, whatever others have done to it, and draws everything anew.
-    pub(super) fn enter_again(&mut self) -> io::Result<()> {
+    pub(super) fn reenter(&mut self) -> io::Result<()> {
         leave();
         self.enter()
     }
@@ -69,7 +69,7 @@ impl Screen {
             return Ok(());
         }
         leave();
-        act_by_default(Signal::TSTP, signals).await?;
+        raise_with_default(Signal::TSTP, signals).await?;
         self.enter()
     }
 }
@@ -83,7 +83,7 @@ impl Drop for Screen {
 /// Does what a terminal in its usual mode does for a key such as Ctrl-C: tells the whole process group, which
 /// reacts as if nobody had listened. Returns if that stopped this process and it was continued, or had no
 /// effect.
-pub(super) async fn act_by_default(signal: Signal, signals: &mut Signals) -> io::Result<()> {
+pub(super) async fn raise_with_default(signal: Signal, signals: &mut Signals) -> io::Result<()> {
     let _by_default = ByDefault::set(signal)?;
     kill_current_process_group(signal)?;
     signals.continued(STOP_TIMEOUT).await;
@@ -91,7 +91,7 @@ pub(super) async fn act_by_default(signal: Signal, signals: &mut Signals) -> io:
 }
 
 fn leave() {
-    if UP.swap(false, Ordering::SeqCst) {
+    if ACTIVE.swap(false, Ordering::SeqCst) {
         // They fail if the terminal is gone; then nothing is left to be restored.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();

@@ -3,7 +3,7 @@
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use crate::text::{cut, width};
+use crate::text::{truncate, width};
 
 /// What a column of names keeps before others are left out.
 const NAME: usize = 12;
@@ -47,15 +47,15 @@ impl<const N: usize> Table<N> {
         let name = widths[0].min(left.saturating_sub(for_rest).max(least).min(left));
         left -= name;
         let line = |marker: &str, cells: [&str; N], rest: &str, style: Style| {
-            let first = cut(cells[0], name);
+            let first = truncate(cells[0], name);
             let mut line = format!("{marker}{first}{:padding$}", "", padding = name - width(&first));
             for (cell, width) in cells.iter().zip(widths).take(kept).skip(1) {
                 line += &format!("  {cell:>width$}");
             }
             if kept == N && left >= 2 + REST && !rest.is_empty() {
-                line += &format!("  {}", cut(rest, left - 2));
+                line += &format!("  {}", truncate(rest, left - 2));
             }
-            Line::styled(cut(&line, columns), style)
+            Line::styled(truncate(&line, columns), style)
         };
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let heading = line("  ", self.head, self.rest, bold);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_from_the_last() {
+    fn columns_that_do_not_fit_are_left_out_from_the_last() {
         assert_eq!(shown(49)[1], "> 日本の輸出…      1  4294967295  as it should be");
         assert_eq!(shown(42)[1], "> 日本の輸出…      1  4294967295  as it s…");
         assert_eq!(shown(38)[1], "> 日本の輸出の許可証     1  4294967295");

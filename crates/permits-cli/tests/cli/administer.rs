@@ -7,14 +7,14 @@ use crate::support::{
 };
 
 on_both_stores! {
-    a_limit_that_is_set_counts_until_it_is_unpinned,
-    a_higher_limit_grants_at_once_and_a_lower_one_revokes_nobody,
-    a_limit_can_be_set_before_anybody_uses_it,
-    what_is_paused_grants_nothing_until_it_is_resumed,
-    what_nobody_has_used_can_be_paused,
-    who_holds_and_who_waits_can_be_revoked,
-    that_there_is_nobody_to_revoke_is_1,
-    what_is_so_already_is_done,
+    a_pinned_limit_counts_until_it_is_unpinned,
+    a_higher_limit_grants_at_once_and_a_lower_one_revokes_no_permit,
+    a_limit_can_be_set_before_the_first_use,
+    a_paused_semaphore_grants_nothing_until_it_is_resumed,
+    an_unused_semaphore_can_be_paused,
+    holders_and_waiters_can_be_revoked,
+    an_unknown_holder_is_1,
+    repeated_changes_succeed,
     a_limit_is_shown_and_changed_by_a_difference,
     all_are_revoked_and_counted,
     a_holder_is_revoked_by_the_beginning_of_its_name,
@@ -31,7 +31,7 @@ fn operate<const N: usize>(store: &dyn Store, arguments: [&str; N], says: &str) 
     );
 }
 
-fn a_limit_that_is_set_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
+fn a_pinned_limit_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
     let name = "of its own";
     prepare(store, name);
     assert_eq!(output(&mut run(store, name, "--limit 2", "true")).code, 0);
@@ -46,7 +46,7 @@ fn a_limit_that_is_set_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
     assert_eq!(status(store, name)["limit"], json!(2));
 }
 
-fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_nobody(store: &dyn Store, name: &str) {
+fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_no_permit(store: &dyn Store, name: &str) {
     let mut first = run(store, name, "--limit 1", "echo ready; read x; exit 3");
     let gate = gate(&mut first);
     let first = Running::until(&mut first, "ready");
@@ -61,13 +61,13 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_nobody(store: &dyn Stor
     assert_eq!(first.finish().code, 3, "it ran to its end");
 }
 
-fn a_limit_can_be_set_before_anybody_uses_it(store: &dyn Store, _: &str) {
+fn a_limit_can_be_set_before_the_first_use(store: &dyn Store, _: &str) {
     operate(store, ["limit", "new", "--unpin"], "new: no limit is set, not pinned (version 0)");
     operate(store, ["limit", "new", "4"], "new: limit 4, pinned (version 1)");
     assert_eq!(output(&mut run(store, "new", "", "echo ran")).stdout, "ran\n");
 }
 
-fn what_is_paused_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &str) {
+fn a_paused_semaphore_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &str) {
     let mut holder = run(store, name, "--limit 2", "echo ready; read x; exit 3");
     let gate = gate(&mut holder);
     let holder = Running::until(&mut holder, "ready");
@@ -90,7 +90,7 @@ fn what_is_paused_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &s
     assert_eq!(waiter.finish().stdout, "ran\n");
 }
 
-fn what_nobody_has_used_can_be_paused(store: &dyn Store, _: &str) {
+fn an_unused_semaphore_can_be_paused(store: &dyn Store, _: &str) {
     operate(store, ["pause", "new"], "new: paused, not in use, no limit is set");
     assert_eq!(output(&mut run(store, "new", "--limit 1 --no-wait", "true")).code, 75);
     let waiter = Running::start(&mut run(store, "new", "--limit 1", "echo ran"));
@@ -99,7 +99,7 @@ fn what_nobody_has_used_can_be_paused(store: &dyn Store, _: &str) {
     assert_eq!(waiter.finish().stdout, "ran\n");
 }
 
-fn who_holds_and_who_waits_can_be_revoked(store: &dyn Store, name: &str) {
+fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {
     let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
     let holder = Running::until(&mut holder, "ready");
     let waiter = Running::start(&mut run(store, name, "--holder second", "true"));
@@ -119,7 +119,7 @@ fn who_holds_and_who_waits_can_be_revoked(store: &dyn Store, name: &str) {
     assert_eq!(holder.stderr, "permits: the permit was revoked; ending the command\n");
 }
 
-fn that_there_is_nobody_to_revoke_is_1(store: &dyn Store, name: &str) {
+fn an_unknown_holder_is_1(store: &dyn Store, name: &str) {
     for name in [name, "nobody-has-used-it"] {
         let output = output(&mut permits(&store.url(), ["revoke", name, "web-3"]));
         assert_eq!((output.code, output.stdout.as_str()), (1, ""));
@@ -127,7 +127,7 @@ fn that_there_is_nobody_to_revoke_is_1(store: &dyn Store, name: &str) {
     }
 }
 
-fn what_is_so_already_is_done(store: &dyn Store, _: &str) {
+fn repeated_changes_succeed(store: &dyn Store, _: &str) {
     for _ in 0..2 {
         operate(store, ["limit", "x", "4"], "x: limit 4, pinned (version 1)");
         operate(store, ["pause", "x"], "x: paused, 0 of 4 held, 0 waiting");

@@ -9,7 +9,7 @@ use std::path::Path;
 use permits_testkit::{Resp, Server, wait};
 use serde_json::Value;
 
-use crate::support::{LIMIT, NOBODY, Output, output, permits, prepare};
+use crate::support::{CLOSED_PORT, Output, TIMEOUT, output, permits, prepare};
 
 /// A password that stands nowhere by chance.
 const PASSWORD: &str = "s3cr3t-Xyz";
@@ -71,7 +71,7 @@ fn a_healthy_server_is_0_and_nothing_is_left() {
 }
 
 #[test]
-fn a_server_that_evicts_is_a_problem() {
+fn an_evicting_server_is_a_problem() {
     let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
     let words = ["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"];
     assert_found(&server.url(), "eviction", "problem", &words);
@@ -91,7 +91,7 @@ fn a_server_without_memory_is_a_problem() {
 }
 
 #[test]
-fn a_server_that_keeps_nothing_on_disk_is_a_note() {
+fn a_server_without_persistence_is_a_note() {
     let server = Server::start();
     let words = ["nothing is written to disk", "CONFIG SET appendonly yes"];
     assert_found(&server.url(), "persistence", "note", &words);
@@ -100,10 +100,10 @@ fn a_server_that_keeps_nothing_on_disk_is_a_note() {
 }
 
 #[test]
-fn a_replica_and_a_primary_that_needs_none_are_problems() {
+fn a_replica_and_a_primary_without_min_replicas_are_problems() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
-    assert!(wait::until(LIMIT, || primary.info("connected_slaves").as_deref() == Some("1")));
+    assert!(wait::until(TIMEOUT, || primary.info("connected_slaves").as_deref() == Some("1")));
     let port = primary.port().to_string();
     assert_found(&replica.url(), "role", "problem", &["replica", &port, "Connect to the primary"]);
     let words =
@@ -111,22 +111,22 @@ fn a_replica_and_a_primary_that_needs_none_are_problems() {
     assert_found(&primary.url(), "replication", "problem", &words);
 
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    assert!(wait::until(LIMIT, || primary.info("min_slaves_good_slaves").as_deref() == Some("1")));
+    assert!(wait::until(TIMEOUT, || primary.info("min_slaves_good_slaves").as_deref() == Some("1")));
     assert_found(&primary.url(), "replication", "fine", &[]);
     replica.kill();
-    assert!(wait::until(LIMIT, || primary.info("min_slaves_good_slaves").as_deref() == Some("0")));
+    assert!(wait::until(TIMEOUT, || primary.info("min_slaves_good_slaves").as_deref() == Some("0")));
     assert_found(&primary.url(), "replication", "problem", &["refuses all writes"]);
     assert_eq!(primary.command(&["DBSIZE"]).int(), 0);
 }
 
 #[test]
-fn a_node_of_a_cluster_is_told_its_url() {
+fn a_cluster_node_is_a_problem_that_names_the_cluster_url() {
     let node = Server::builder().arg("cluster-enabled", "yes").start();
     assert_found(&node.url(), "mode", "problem", &["redis+cluster://"]);
 }
 
 #[test]
-fn a_user_without_a_right_is_told_which() {
+fn a_missing_right_is_named() {
     let server = Server::start();
     // Before 7.0 a user has all channels to begin with.
     let reach = ["~permits:{*", "resetchannels", "&permits:*", "+@all", "-zadd", "-config"];
@@ -141,7 +141,7 @@ fn a_user_without_a_right_is_told_which() {
 }
 
 #[test]
-fn who_cannot_log_in_is_told_so_and_the_password_is_not_shown() {
+fn a_failed_login_is_a_problem_and_shows_no_password() {
     let server = Server::builder().password("another").start();
     for user in [format!(":{PASSWORD}@"), format!("nobody:{PASSWORD}@"), String::new()] {
         let url = format!("redis://{user}{}/", server.address());
@@ -152,7 +152,7 @@ fn who_cannot_log_in_is_told_so_and_the_password_is_not_shown() {
 }
 
 #[test]
-fn no_server_is_1_with_a_finding() {
+fn an_unreachable_server_is_1_with_a_finding() {
     let port =
         TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").port();
     let url = format!("redis://:{PASSWORD}@127.0.0.1:{port}/");
@@ -164,7 +164,7 @@ fn wrong_usage_is_64() {
     for (url, arguments) in [
         ("http://localhost/", &["doctor"][..]),
         ("redis://", &["--url=", "doctor"]),
-        (NOBODY, &["doctor", "--acl", "--json"]),
+        (CLOSED_PORT, &["doctor", "--acl", "--json"]),
     ] {
         let output = output(&mut permits(url, arguments));
         assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{}", output.stderr);
@@ -172,9 +172,9 @@ fn wrong_usage_is_64() {
 }
 
 #[test]
-fn the_acl_that_is_printed_makes_a_user_that_finds_everything_in_order() {
+fn a_user_made_from_the_printed_acl_has_all_rights() {
     let server = Server::builder().append_only().start();
-    let printed = output(&mut permits(NOBODY, ["doctor", "--acl"]));
+    let printed = output(&mut permits(CLOSED_PORT, ["doctor", "--acl"]));
     assert_eq!((printed.code, printed.stderr.as_str()), (0, ""), "no store is asked");
     let least: Vec<&str> = printed.stdout.lines().filter(|line| line.starts_with("ACL")).collect();
     assert_eq!(least.len(), 1, "{}", printed.stdout);
@@ -211,7 +211,7 @@ fn the_acl_that_is_printed_makes_a_user_that_finds_everything_in_order() {
 }
 
 #[test]
-fn a_local_file_that_is_fine_is_0() {
+fn a_healthy_local_file_is_0() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("semaphores.db");
     let url = format!("local:{}", path.display());
@@ -223,7 +223,7 @@ fn a_local_file_that_is_fine_is_0() {
 }
 
 #[test]
-fn a_local_file_that_others_may_write_to_is_a_problem() {
+fn a_local_file_writable_by_others_is_a_problem() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("semaphores.db");
     let url = format!("local:{}", path.display());
@@ -238,7 +238,7 @@ fn a_local_file_that_others_may_write_to_is_a_problem() {
 }
 
 #[test]
-fn a_local_file_that_is_damaged_or_anothers_is_a_problem_and_stays_as_it_is() {
+fn a_damaged_or_foreign_file_is_a_problem_and_stays_unchanged() {
     let directory = tempfile::tempdir().expect("there is room");
     let path = directory.path().join("semaphores.db");
     let url = format!("local:{}", path.display());
@@ -265,7 +265,7 @@ fn a_local_file_that_is_damaged_or_anothers_is_a_problem_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_local_path_that_can_be_no_file_is_a_problem() {
+fn a_local_path_that_is_no_file_is_a_problem() {
     let directory = tempfile::tempdir().expect("there is room");
     assert_found(&format!("local:{}", directory.path().display()), "file", "problem", &["is no file"]);
     let file = directory.path().join("file");

@@ -14,14 +14,14 @@ use crate::support::{
 on_both_stores! {
     the_code_of_the_command_is_passed_on,
     the_command_knows_its_permit,
-    the_streams_are_the_command_s,
+    the_command_inherits_the_standard_streams,
     a_command_that_cannot_run_holds_nothing,
     no_permit_in_time_is_75,
-    a_place_in_line_that_is_revoked_is_75,
+    a_revoked_waiter_is_75,
     without_a_limit_the_stored_one_counts,
     a_weight_over_the_limit_is_64,
-    a_limit_that_an_operator_pinned_is_warned_of,
-    a_limit_that_a_run_replaces_is_told,
+    a_run_warns_of_a_pinned_limit,
+    a_run_reports_the_limit_that_it_replaces,
     a_required_limit_is_not_replaced,
     a_script_can_choose_the_code_of_no_permit_and_silence,
     options_of_the_command_are_its_own_without_dashes_too,
@@ -49,7 +49,7 @@ fn the_command_knows_its_permit(store: &dyn Store, name: &str) {
     assert_eq!(running.finish().code, 1, "the shell found the end of its input");
 }
 
-fn the_streams_are_the_command_s(store: &dyn Store, name: &str) {
+fn the_command_inherits_the_standard_streams(store: &dyn Store, name: &str) {
     let mut input = tempfile::tempfile().expect("a temporary file");
     let bytes: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
     input.write_all(bytes.as_bytes()).expect("it has room");
@@ -93,7 +93,7 @@ fn no_password_is_shown_when_the_server_goes_away() {
 }
 
 #[test]
-fn keys_of_somebody_else_are_69() {
+fn foreign_keys_are_69() {
     let (server, name) = fresh();
     server.command(&["SET", &format!("permits:{{{name}}}:state"), "not ours"]);
     let output = output(&mut run(&server, &name, "--limit 1", "echo ran"));
@@ -121,7 +121,7 @@ fn no_permit_in_time_is_75(store: &dyn Store, name: &str) {
     drop(holder);
 }
 
-fn a_place_in_line_that_is_revoked_is_75(store: &dyn Store, name: &str) {
+fn a_revoked_waiter_is_75(store: &dyn Store, name: &str) {
     let mut holder = run(store, name, "--limit 1", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
     let waiter = Running::start(&mut run(store, name, "--holder second", "echo ran"));
@@ -155,7 +155,7 @@ fn a_weight_over_the_limit_is_64(store: &dyn Store, name: &str) {
     }
 }
 
-fn a_limit_that_a_run_replaces_is_told(store: &dyn Store, name: &str) {
+fn a_run_reports_the_limit_that_it_replaces(store: &dyn Store, name: &str) {
     prepare(store, name);
     let first = output(&mut run(store, name, "--limit 4", "true"));
     assert_eq!((first.code, first.stderr.lines().count()), (0, 1), "{}", first.stderr);
@@ -197,7 +197,7 @@ fn options_of_the_command_are_its_own_without_dashes_too(store: &dyn Store, name
     }
 }
 
-fn a_limit_that_an_operator_pinned_is_warned_of(store: &dyn Store, name: &str) {
+fn a_run_warns_of_a_pinned_limit(store: &dyn Store, name: &str) {
     let client = permits::blocking::Client::connect(&store.url()).expect("the server is up");
     client.open(name).set_limit(5).expect("it can be set");
     let output = output(&mut run(store, name, "--limit 2", "true"));
@@ -214,7 +214,7 @@ fn a_store_of_this_process_alone_serves() {
 }
 
 #[test]
-fn a_store_that_falls_silent_does_not_keep_the_code_back() {
+fn a_silent_store_does_not_delay_the_exit_code_for_long() {
     let (server, name) = fresh();
     let proxy = Proxy::start(server.address());
     let mut command = permits(&proxy.url(), ["run", &name, "--limit", "1", "--"]);

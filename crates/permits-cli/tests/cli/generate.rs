@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{NOBODY, output, permits};
+use crate::support::{CLOSED_PORT, output, permits};
 
 const VERBS: [&str; 11] =
     ["run", "status", "list", "top", "limit", "pause", "resume", "revoke", "doctor", "completions", "man"];
@@ -10,7 +10,7 @@ const VERBS: [&str; 11] =
 /// What the command prints, which asks no store.
 #[track_caller]
 fn generated<const N: usize>(arguments: [&str; N]) -> String {
-    let output = output(&mut permits(NOBODY, arguments));
+    let output = output(&mut permits(CLOSED_PORT, arguments));
     assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{arguments:?}");
     output.stdout
 }
@@ -89,8 +89,8 @@ fn formats(page: &str) {
 }
 
 #[test]
-fn a_verb_that_there_is_not_is_64() {
-    let output = output(&mut permits(NOBODY, ["man", "frobnicate"]));
+fn an_unknown_verb_is_64() {
+    let output = output(&mut permits(CLOSED_PORT, ["man", "frobnicate"]));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("the verbs are run, status, list, "), "{}", output.stderr);
 }

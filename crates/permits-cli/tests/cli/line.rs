@@ -7,14 +7,14 @@ use permits_testkit::{Server, wait};
 use tempfile::TempDir;
 
 use crate::support::{
-    LIMIT, Local, Output, Running, Store, assert_own_lines, counts, gate, on_both_stores, output, run,
+    Local, Output, Running, Store, TIMEOUT, assert_own_lines, counts, gate, on_both_stores, output, run,
     status, until_counts,
 };
 
 on_both_stores! {
     forty_processes_never_run_more_than_three_at_once,
     forty_in_line_are_granted_in_their_order,
-    who_came_first_runs_first,
+    first_come_first_served,
     a_short_wait_is_silent_without_a_terminal,
     a_wait_is_over_when_the_permit_comes,
 }
@@ -36,7 +36,7 @@ fn work(store: &dyn Store, name: &str, directory: &TempDir, place: usize) -> Run
 /// Waits for all; demands that so many have run, never more than three at once. Returns their places in the
 /// order of their grants.
 #[track_caller]
-fn judge(all: Vec<Running>, directory: &TempDir) -> Vec<usize> {
+fn finish_all(all: Vec<Running>, directory: &TempDir) -> Vec<usize> {
     let count = all.len();
     for running in all {
         let Output { code, stderr, .. } = running.finish();
@@ -60,7 +60,7 @@ fn judge(all: Vec<Running>, directory: &TempDir) -> Vec<usize> {
 fn forty_processes_never_run_more_than_three_at_once(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let all = (0..40).map(|place| work(store, name, &directory, place)).collect();
-    let mut places = judge(all, &directory);
+    let mut places = finish_all(all, &directory);
     places.sort_unstable();
     assert!(places.into_iter().eq(0..40));
     assert_eq!(counts(store, name), (0, 0));
@@ -79,11 +79,11 @@ fn forty_in_line_are_granted_in_their_order(store: &dyn Store, name: &str) {
     let line: Vec<Running> = line.collect();
     drop(gate);
     assert_eq!(first.finish().code, 1);
-    assert!(judge(line, &directory).into_iter().eq(0..40));
+    assert!(finish_all(line, &directory).into_iter().eq(0..40));
     assert_eq!(counts(store, name), (0, 0));
 }
 
-fn who_came_first_runs_first(store: &dyn Store, name: &str) {
+fn first_come_first_served(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("log");
     let mut first = run(store, name, "--limit 2 --weight 2", "echo ready; read x");
@@ -124,7 +124,7 @@ fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
     let _first = Running::until(&mut first, "ready");
     let silent = Running::start(&mut run(store, name, "", "true"));
     let verbose = Running::start(&mut run(store, name, "-v", "true"));
-    assert!(wait::until(LIMIT, || verbose.stderr().contains("1 of 1 held by")), "{}", verbose.stderr());
+    assert!(wait::until(TIMEOUT, || verbose.stderr().contains("1 of 1 held by")), "{}", verbose.stderr());
     drop(gate);
     assert_eq!(silent.finish().stderr, "");
     let Output { code, stderr, .. } = verbose.finish();
@@ -146,26 +146,26 @@ fn a_wait_is_over_when_the_permit_comes(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn a_long_wait_is_told_also_without_a_terminal() {
+fn a_long_wait_is_reported_without_a_terminal() {
     let store = Local::new();
     let mut first = run(&store, "x", "--limit 1 --holder first", "echo ready; read x");
     let gate = gate(&mut first);
     let _first = Running::until(&mut first, "ready");
     let waiter = Running::start(&mut run(&store, "x", "", "true"));
-    assert!(wait::until(LIMIT, || !waiter.stderr().is_empty()));
+    assert!(wait::until(TIMEOUT, || !waiter.stderr().is_empty()));
     drop(gate);
     let expected = "permits: waiting 10 s for \"x\": first in line, 1 of 1 held by first\n";
     assert_eq!(waiter.finish().stderr, expected);
 }
 
 #[test]
-fn a_server_that_has_just_started_is_the_reason_until_its_window_ends() {
+fn a_recovering_server_is_the_reason_until_its_window_ends() {
     let server = Server::start();
     let reason = "nothing is granted yet: the store started or lost its state a moment ago";
     let waiter = Running::start(&mut run(&server, "new", "--limit 1", "echo ran"));
-    assert!(wait::until(LIMIT, || waiter.stderr().contains(reason)), "{}", waiter.stderr());
+    assert!(wait::until(TIMEOUT, || waiter.stderr().contains(reason)), "{}", waiter.stderr());
     let mut refusals = 0;
-    let granted = wait::until(LIMIT, || {
+    let granted = wait::until(TIMEOUT, || {
         let refused = output(&mut run(&server, "other", "--limit 1 --no-wait", "echo ran"));
         if refused.code == 75 {
             assert!(

@@ -7,7 +7,7 @@ use crate::support::{Local, Running, Store, gate, json, on_both_stores, output, 
 
 on_both_stores! {
     each_is_listed_with_its_counts,
-    what_is_not_in_use_any_more_is_not_listed,
+    unused_semaphores_are_not_listed,
     thousands_are_listed_in_order,
 }
 
@@ -30,7 +30,7 @@ fn used(name: &str, limit: u32) -> Value {
 }
 
 #[test]
-fn that_there_are_none_is_no_failure() {
+fn an_empty_list_is_no_failure() {
     for store in [&Local::new() as &dyn Store, &Server::start()] {
         assert_eq!(list(store), json!([]));
         let text = output(&mut permits(&store.url(), ["list"]));
@@ -79,7 +79,7 @@ zzz              0      -        0  PAUSED
     drop(gate);
 }
 
-fn what_is_not_in_use_any_more_is_not_listed(store: &dyn Store, name: &str) {
+fn unused_semaphores_are_not_listed(store: &dyn Store, name: &str) {
     for verb in ["pause", "resume"] {
         assert_eq!(output(&mut permits(&store.url(), [verb, "only paused once"])).code, 0);
     }
@@ -119,7 +119,7 @@ fn a_server_is_never_asked_for_all_keys_at_once() {
 }
 
 #[test]
-fn a_key_of_somebody_else_hides_nothing() {
+fn a_foreign_key_hides_no_semaphore() {
     let server = Server::start();
     server.command(&["SET", "permits:{alien}:state", "not ours"]);
     assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);

@@ -10,16 +10,16 @@ use permits_testkit::{Guard, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    LIMIT, Running, Store, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores, output,
+    Running, Store, TIMEOUT, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores, output,
     revoke, run, send,
 };
 
 on_both_stores! {
     a_revoked_permit_ends_the_command,
-    a_command_that_will_not_end_is_killed_with_its_group,
-    a_stopped_command_hears_of_the_loss,
+    a_command_that_ignores_sigterm_is_killed_with_its_group,
+    a_stopped_command_gets_sigterm_after_a_loss,
     a_loss_while_suspended_is_noticed_at_once,
-    a_loss_that_is_noticed_after_the_command_has_ended_is_76,
+    a_loss_noticed_after_the_command_has_ended_is_76,
     a_revoked_command_ends_though_standard_error_is_full,
 }
 
@@ -39,7 +39,7 @@ fn a_revoked_permit_ends_the_command(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn a_server_that_is_gone_ends_the_command_when_the_lease_does() {
+fn a_lost_server_ends_the_command_before_the_lease_ends() {
     let (server, name) = fresh();
     let running = Running::until(&mut run(&server, &name, "--limit 1 --lease 2s", ASKED), "ready");
     server.kill();
@@ -50,19 +50,19 @@ fn a_server_that_is_gone_ends_the_command_when_the_lease_does() {
 }
 
 #[test]
-fn a_server_that_comes_back_in_time_changes_nothing() {
+fn a_restart_within_the_lease_changes_nothing() {
     let (server, name) = fresh();
     let mut command = run(&server, &name, "--limit 1", "echo ready; read x; exit 3");
     let gate = gate(&mut command);
     let running = Running::until(&mut command, "ready");
     server.kill();
     server.restart();
-    assert!(wait::until(LIMIT, || counts(&server, &name) == (1, 0)), "the holder is there again");
+    assert!(wait::until(TIMEOUT, || counts(&server, &name) == (1, 0)), "the holder is there again");
     drop(gate);
     assert_eq!(running.finish().code, 3);
 }
 
-fn a_command_that_will_not_end_is_killed_with_its_group(store: &dyn Store, name: &str) {
+fn a_command_that_ignores_sigterm_is_killed_with_its_group(store: &dyn Store, name: &str) {
     // The shell dies at once; what it has started is as stubborn as can be.
     let script =
         r#"exec 2> /dev/null; sh -c 'trap "" TERM INT HUP; echo $$; while :; do sleep 0.1; done'; true"#;
@@ -77,7 +77,7 @@ fn a_command_that_will_not_end_is_killed_with_its_group(store: &dyn Store, name:
     assert!(began.elapsed() >= Duration::from_secs(5), "it had its time");
 }
 
-fn a_stopped_command_hears_of_the_loss(store: &dyn Store, name: &str) {
+fn a_stopped_command_gets_sigterm_after_a_loss(store: &dyn Store, name: &str) {
     let script = format!("echo $$; {ASKED}");
     let running = Running::until(&mut run(store, name, "--limit 1 --holder h", &script), "ready");
     let child: u32 = running.stdout().lines().next().and_then(|pid| pid.parse().ok()).expect("a process id");
@@ -98,7 +98,7 @@ fn a_loss_while_suspended_is_noticed_at_once(store: &dyn Store, name: &str) {
     assert_eq!((output.code, output.stdout.as_str()), (76, "ready\nasked\n"), "{}", output.stderr);
 }
 
-fn a_loss_that_is_noticed_after_the_command_has_ended_is_76(store: &dyn Store, name: &str) {
+fn a_loss_noticed_after_the_command_has_ended_is_76(store: &dyn Store, name: &str) {
     let mut command = run(store, name, "--limit 1 --lease 2s", "echo ready; read x; exit 0");
     let gate = gate(&mut command);
     let mut running = Running::until(&mut command, "ready");
@@ -123,7 +123,7 @@ fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (Guard, PipeRea
     writer.write_all(&vec![b'.'; room]).expect("it has that much room");
     let _ = fs::remove_file(beat);
     let guard = Guard::spawn(command.env("BEAT", beat).stdout(Stdio::null()).stderr(writer));
-    assert!(wait::until(LIMIT, || process_of(beat).is_some()), "it runs");
+    assert!(wait::until(TIMEOUT, || process_of(beat).is_some()), "it runs");
     (guard, reader)
 }
 
@@ -140,7 +140,7 @@ fn a_revoked_command_ends_though_standard_error_is_full(store: &dyn Store, name:
         let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
         let process = process_of(&beat).expect("it beats");
         revoke(store, name, "h", "");
-        let status = guard.wait_timeout(LIMIT).expect("it ends");
+        let status = guard.wait_timeout(TIMEOUT).expect("it ends");
         assert_eq!((code(status), is_alive(process)), (76, false), "{trap}");
     }
 }
@@ -156,7 +156,7 @@ fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_
     // What was renewed last was asked for before this.
     let silent_since = SystemTime::now();
     server.pause();
-    let status = guard.wait_timeout(LIMIT).expect("it ends");
+    let status = guard.wait_timeout(TIMEOUT).expect("it ends");
     server.resume();
     assert_eq!(code(status), 76);
     let last = fs::metadata(&beat).and_then(|beat| beat.modified()).expect("it was written");
@@ -167,7 +167,7 @@ fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_
 }
 
 #[test]
-fn a_command_is_asked_to_end_before_a_permit_that_is_not_renewed_ends() {
+fn a_command_gets_sigterm_before_an_unrenewed_permit_ends() {
     let (server, name) = fresh();
     let script = r#"exec 2> /dev/null; trap "sleep 0.2; echo done; exit 0" TERM
         echo ready; while :; do sleep 0.02; done"#;

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    NOBODY, Running, Store, assert_own_lines, on_both_stores, output, permits, prepare, status, until_counts,
+    CLOSED_PORT, Running, Store, assert_own_lines, on_both_stores, output, permits, prepare, status,
+    until_counts,
 };
 
 on_both_stores! {
     any_name_can_be_used,
-    any_holder_can_be_told_and_revoked,
+    any_holder_can_be_listed_and_revoked,
 }
 
 const TEXTS: [&str; 11] = [
@@ -59,7 +60,7 @@ fn administer(store: &dyn Store, name: &str) {
     }
 }
 
-fn any_holder_can_be_told_and_revoked(store: &dyn Store, name: &str) {
+fn any_holder_can_be_listed_and_revoked(store: &dyn Store, name: &str) {
     for text in TEXTS {
         let script = r#"printf '%s\n' "$PERMITS_HOLDER"; exec sleep 1000"#;
         let mut command =
@@ -79,7 +80,7 @@ fn any_holder_can_be_told_and_revoked(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn what_is_no_name_is_refused_by_every_verb() {
+fn every_verb_refuses_invalid_names() {
     let long = format!("{}x", "ä".repeat(100));
     let names = [
         ("", "the semaphore's name is empty"),
@@ -99,7 +100,7 @@ fn what_is_no_name_is_refused_by_every_verb() {
             &["resume", name],
             &["revoke", name, "h"],
         ] {
-            let output = output(&mut permits(NOBODY, arguments));
+            let output = output(&mut permits(CLOSED_PORT, arguments));
             assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{arguments:?}: {}", output.stderr);
             assert!(output.stderr.contains(reason), "{arguments:?}: {}", output.stderr);
             assert!(!output.stderr.contains('\u{1b}'), "{arguments:?}: {}", output.stderr);
@@ -109,10 +110,10 @@ fn what_is_no_name_is_refused_by_every_verb() {
 }
 
 #[test]
-fn what_is_not_text_is_refused() {
+fn invalid_utf8_is_refused() {
     use std::os::unix::ffi::OsStrExt as _;
     let name = std::ffi::OsStr::from_bytes(b"\xff");
-    let output = output(permits(NOBODY, ["status"]).arg(name));
+    let output = output(permits(CLOSED_PORT, ["status"]).arg(name));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("invalid UTF-8"), "{}", output.stderr);
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use permits_testkit::Guard;
 
-use crate::support::{EVERY_VERB, LIMIT, Local, Store as _, code, output, permits};
+use crate::support::{EVERY_VERB, Local, Store as _, TIMEOUT, code, output, permits};
 
 /// A call of each verb that prints something itself.
 fn printing() -> Vec<&'static [&'static str]> {
@@ -23,7 +23,7 @@ fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i
     let mut command = permits(&store.url(), arguments);
     let mut stderr = tempfile::tempfile().expect("a temporary file");
     command.stdout(stdout).stderr(stderr.try_clone().expect("a file can be shared"));
-    let status = Guard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends");
+    let status = Guard::spawn(&mut command).wait_timeout(TIMEOUT).expect("it ends");
     let mut said = String::new();
     stderr.rewind().and_then(|()| stderr.read_to_string(&mut said)).expect("it can be read");
     (code(status), said)
@@ -37,7 +37,7 @@ fn store() -> Local {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let store = store();
     for arguments in printing() {
         let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
@@ -47,7 +47,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_71() {
+fn a_full_disk_is_71() {
     let store = store();
     for arguments in printing() {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("the system has one");

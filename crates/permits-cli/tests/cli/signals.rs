@@ -4,7 +4,8 @@ use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    LIMIT, Running, Store, counts, fresh, is_alive, on_both_stores, output, permits, run, send, until_counts,
+    Running, Store, TIMEOUT, counts, fresh, is_alive, on_both_stores, output, permits, run, send,
+    until_counts,
 };
 
 on_both_stores! {
@@ -12,9 +13,9 @@ on_both_stores! {
     signals_reach_the_whole_group,
     a_command_that_dies_of_a_signal_is_128_and_its_number,
     signals_leave_the_line_at_once,
-    what_was_ignored_stays_ignored,
+    ignored_signals_stay_ignored,
     the_command_does_not_outlive_a_killed_permits,
-    what_the_command_left_in_the_background_is_left_alone,
+    background_processes_of_the_command_are_left_alone,
 }
 
 /// Says `ready`, then waits for any of the signals, and says which it was.
@@ -84,19 +85,19 @@ fn signals_leave_the_line_at_once(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn a_signal_ends_also_the_connecting() {
+fn a_signal_cancels_the_connection_attempt() {
     let (server, name) = fresh();
     let proxy = Proxy::start(server.address());
     proxy.stall(true);
     let waiter =
         Running::start(&mut permits(&proxy.url(), ["run", &name, "--limit", "1", "--", "echo", "ran"]));
-    assert!(wait::until(LIMIT, || proxy.accepted() > 0));
+    assert!(wait::until(TIMEOUT, || proxy.accepted() > 0));
     waiter.signal(Signal::TERM);
     let output = waiter.finish();
     assert_eq!((output.code, output.stdout.as_str()), (143, ""), "{}", output.stderr);
 }
 
-fn what_was_ignored_stays_ignored(store: &dyn Store, name: &str) {
+fn ignored_signals_stay_ignored(store: &dyn Store, name: &str) {
     let mut command = std::process::Command::new("sh");
     let ignoring = r#"trap "" HUP INT QUIT TERM PIPE USR1 USR2; exec "$@""#;
     command.args(["-c", ignoring, "sh", env!("CARGO_BIN_EXE_permits"), "run", name]);
@@ -114,13 +115,13 @@ fn the_command_does_not_outlive_a_killed_permits(store: &dyn Store, name: &str) 
     let child: u32 = running.stdout().trim().parse().expect("a process id");
     assert!(is_alive(child));
     running.guard.kill();
-    assert!(wait::until(LIMIT, || !is_alive(child)), "the command died with permits");
+    assert!(wait::until(TIMEOUT, || !is_alive(child)), "the command died with permits");
     // Nobody gave the permit back; its lease ends.
     let next = output(&mut run(store, name, options, "echo ran"));
     assert_eq!((next.code, next.stdout.as_str()), (0, "ran\n"));
 }
 
-fn what_the_command_left_in_the_background_is_left_alone(store: &dyn Store, name: &str) {
+fn background_processes_of_the_command_are_left_alone(store: &dyn Store, name: &str) {
     let output = output(&mut run(store, name, "--limit 1", "sleep 1000 & echo $!"));
     assert_eq!(output.code, 0);
     let left: u32 = output.stdout.trim().parse().expect("a process id");

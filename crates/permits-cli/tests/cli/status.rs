@@ -10,7 +10,7 @@ use crate::support::{
 on_both_stores! {
     holders_and_waiters_are_listed,
     a_paused_semaphore_is_shown_as_such,
-    what_is_printed_is_as_the_schemas_say,
+    printed_json_matches_the_schemas,
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn assert_known(schema: &Value, value: &Value) {
     value.as_array().into_iter().flatten().for_each(|item| assert_known(&schema["items"], item));
 }
 
-fn what_is_printed_is_as_the_schemas_say(store: &dyn Store, name: &str) {
+fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {
     let list = || json(&mut permits(&store.url(), ["list", "--json"]));
     assert_is_of("status.schema.json", &status(store, "unused"));
     assert_is_of("list.schema.json", &list());

@@ -9,8 +9,8 @@ use std::process::Command;
 use permits_testkit::{Server, wait};
 
 use crate::support::{
-    EVERY_VERB, LIMIT, Local, NOBODY, Running, Store as _, assert_own_lines, fresh, gate, output, permits,
-    status,
+    CLOSED_PORT, EVERY_VERB, Local, Running, Store as _, TIMEOUT, assert_own_lines, fresh, gate, output,
+    permits, status,
 };
 use crate::terminal::Terminal;
 use crate::top::view::View;
@@ -23,7 +23,7 @@ fn at_home<const N: usize>(state: &Path, arguments: [&str; N]) -> Command {
 }
 
 #[test]
-fn without_a_url_it_is_a_file_of_this_user() {
+fn the_default_store_is_a_file_of_this_user() {
     let state = tempfile::tempdir().expect("a directory");
     let script = ["run", "x", "--limit", "2", "--", "sh", "-c", "echo ready; read x"];
     let mut holder = at_home(state.path(), script);
@@ -79,7 +79,7 @@ fn the_url_can_be_read_from_a_file() {
         assert_eq!(output.code, code, "{}", output.stderr);
         assert!((output.stdout + &output.stderr).contains(says), "{says}");
     }
-    let both = status(&mut permits(NOBODY, ["status", "x"]));
+    let both = status(&mut permits(CLOSED_PORT, ["status", "x"]));
     assert_eq!((both.code, both.stdout.as_str()), (64, ""));
     assert!(both.stderr.contains("are both set"), "{}", both.stderr);
     std::fs::remove_file(&path).expect("it is there");
@@ -160,7 +160,7 @@ fn the_option_names_the_store_before_the_environment() {
     let (server, name) = fresh();
     let url = server.url();
     for arguments in [["--url", &url, "status", &name], ["status", &name, "--url", &url]] {
-        assert_eq!(output(&mut permits(NOBODY, arguments)).code, 0);
+        assert_eq!(output(&mut permits(CLOSED_PORT, arguments)).code, 0);
     }
 }
 
@@ -174,7 +174,7 @@ fn a_wrong_url_is_64() {
     for arguments in EVERY_VERB {
         for (url, reason) in cases {
             for mut command in
-                [permits(url, *arguments), permits(NOBODY, [&["--url", url], *arguments].concat())]
+                [permits(url, *arguments), permits(CLOSED_PORT, [&["--url", url], *arguments].concat())]
             {
                 let output = output(&mut command);
                 assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{}", output.stderr);
@@ -184,7 +184,7 @@ fn a_wrong_url_is_64() {
             }
         }
         // Not the default, which might not be what was meant.
-        let empty = output(&mut permits(NOBODY, [&["--url", ""], *arguments].concat()));
+        let empty = output(&mut permits(CLOSED_PORT, [&["--url", ""], *arguments].concat()));
         assert_eq!((empty.code, empty.stdout.as_str()), (64, ""), "{}", empty.stderr);
         let mut not_text = permits("", *arguments);
         let not_text = output(not_text.env("PERMITS_URL", OsStr::from_bytes(b"redis://\xff")));
@@ -193,9 +193,9 @@ fn a_wrong_url_is_64() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_69() {
+fn an_unreachable_store_is_69() {
     for arguments in EVERY_VERB {
-        let output = output(&mut permits(NOBODY, [&["--store-timeout", "0"], *arguments].concat()));
+        let output = output(&mut permits(CLOSED_PORT, [&["--store-timeout", "0"], *arguments].concat()));
         assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{arguments:?}");
         assert!(output.stderr.contains("cannot be reached: 127.0.0.1:1"), "{}", output.stderr);
         assert_own_lines(&output.stderr);
@@ -203,7 +203,7 @@ fn a_store_that_is_not_there_is_69() {
 }
 
 #[test]
-fn a_store_that_is_away_is_waited_for_which_is_said() {
+fn an_unreachable_store_is_waited_for_and_reported() {
     let server = Server::start();
     let (url, address) = (server.url(), server.address());
     server.kill();
@@ -218,7 +218,7 @@ fn a_store_that_is_away_is_waited_for_which_is_said() {
     assert!(too_late.stderr.contains(&format!("cannot be reached: {address}")), "{}", too_late.stderr);
     for waiter in &in_time {
         let says = [&address.to_string(), "trying again", "within=45s"];
-        let said = wait::until(LIMIT, || says.iter().all(|text| waiter.stderr().contains(text)));
+        let said = wait::until(TIMEOUT, || says.iter().all(|text| waiter.stderr().contains(text)));
         assert!(said, "{}", waiter.stderr());
     }
     server.restart();
@@ -228,7 +228,7 @@ fn a_store_that_is_away_is_waited_for_which_is_said() {
 }
 
 #[test]
-fn what_waiting_cannot_mend_fails_at_once() {
+fn permanent_errors_fail_at_once() {
     let server = Server::builder().password("secret").start();
     let address = server.address();
     for (url, code) in [
@@ -246,7 +246,7 @@ fn what_waiting_cannot_mend_fails_at_once() {
 }
 
 #[test]
-fn a_store_that_denies_is_69_and_no_password_is_shown() {
+fn a_denied_login_is_69_and_shows_no_password() {
     let server = Server::builder().password("t0p secret").start();
     let address = server.address();
     for url in [
@@ -284,7 +284,7 @@ fn a_url_in_the_wrong_place_is_shown_without_its_password() {
         &["completions", "redis://:secret@host/"],
         &["man", "redis://:secret@host/"],
     ] {
-        let output = output(&mut permits(NOBODY, arguments));
+        let output = output(&mut permits(CLOSED_PORT, arguments));
         assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{arguments:?}");
         assert!(!output.stderr.contains("secret"), "{arguments:?}: {}", output.stderr);
         assert!(output.stderr.contains("***"), "{arguments:?}: {}", output.stderr);
@@ -292,7 +292,7 @@ fn a_url_in_the_wrong_place_is_shown_without_its_password() {
 }
 
 #[test]
-fn a_file_of_somebody_else_is_69() {
+fn a_file_that_is_no_database_is_69() {
     let store = Local::new();
     let path = store.url().trim_start_matches("local:").to_owned();
     std::fs::write(&path, "not a database, but a text of some length. ".repeat(100))

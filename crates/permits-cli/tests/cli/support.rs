@@ -14,10 +14,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// More than anything here should take, on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A URL where nobody listens.
-pub(crate) const NOBODY: &str = "redis://127.0.0.1:1/";
+pub(crate) const CLOSED_PORT: &str = "redis://127.0.0.1:1/";
 
 /// A right call of each verb that asks a store once.
 pub(crate) const EVERY_VERB: &[&[&str]] = &[
@@ -159,7 +159,7 @@ impl Running {
     /// Waits until it has printed `text`.
     #[track_caller]
     pub(crate) fn prints(&self, text: &str) {
-        let printed = wait::until(LIMIT, || contents(&self.stdout).contains(text));
+        let printed = wait::until(TIMEOUT, || contents(&self.stdout).contains(text));
         assert!(printed, "no {text:?}: {:?}, {:?}", contents(&self.stdout), contents(&self.stderr));
     }
 
@@ -179,7 +179,7 @@ impl Running {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Output {
-        let Some(status) = self.guard.wait_timeout(LIMIT) else {
+        let Some(status) = self.guard.wait_timeout(TIMEOUT) else {
             panic!("it goes on: {:?}, {:?}", self.stdout(), self.stderr());
         };
         Output { code: code(status), stdout: self.stdout(), stderr: self.stderr() }
@@ -251,7 +251,7 @@ pub(crate) fn counts(store: &dyn Store, name: &str) -> (usize, usize) {
 /// Waits until so many hold and so many wait.
 #[track_caller]
 pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usize)) {
-    let reached = wait::until(LIMIT, || counts(store, name) == expected);
+    let reached = wait::until(TIMEOUT, || counts(store, name) == expected);
     assert!(reached, "{:?} instead of {expected:?}", counts(store, name));
 }
 

@@ -14,8 +14,8 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{
-    LIMIT, Running, Store, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, revoke, run,
-    until_counts, without_home,
+    Running, Store, TIMEOUT, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, revoke,
+    run, until_counts, without_home,
 };
 use crate::top::view::View;
 
@@ -23,9 +23,9 @@ on_both_stores! {
     the_line_is_shown_and_ctrl_c_leaves_it,
     the_line_is_erased_when_the_permit_comes,
     ctrl_c_reaches_the_command,
-    ctrl_c_ends_also_the_script_around_it,
+    ctrl_c_ends_the_calling_script,
     a_command_can_be_suspended_and_continued,
-    a_command_that_was_suspended_for_too_long_is_ended,
+    a_command_suspended_beyond_its_lease_is_ended,
     a_revoked_command_ends_though_the_terminal_is_stopped,
 }
 
@@ -100,7 +100,7 @@ impl Terminal {
     /// Waits until this appears, after what was waited for before.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
-        let found = wait::until(LIMIT, || {
+        let found = wait::until(TIMEOUT, || {
             let screen = self.screen.lock().expect("not poisoned");
             let rest = &screen[self.seen..];
             let place = rest.windows(text.len()).position(|window| window == text.as_bytes());
@@ -113,7 +113,7 @@ impl Terminal {
     /// Waits until so many hold and so many wait.
     #[track_caller]
     fn until_counts(&self, store: &dyn Store, name: &str, expected: (usize, usize)) {
-        let reached = wait::until(LIMIT, || counts(store, name) == expected);
+        let reached = wait::until(TIMEOUT, || counts(store, name) == expected);
         assert!(reached, "{:?} instead of {expected:?}: {:?}", counts(store, name), self.screen());
     }
 
@@ -123,7 +123,7 @@ impl Terminal {
 
     #[track_caller]
     pub(crate) fn finish(mut self) -> i32 {
-        let status = self.guard.wait_timeout(LIMIT);
+        let status = self.guard.wait_timeout(TIMEOUT);
         code(status.unwrap_or_else(|| panic!("it goes on: {:?}", self.screen())))
     }
 }
@@ -176,7 +176,7 @@ fn the_line_is_erased_when_the_permit_comes(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn who_waits_in_the_background_is_quiet() {
+fn a_waiter_in_the_background_is_quiet() {
     let (server, name) = fresh();
     let mut holder = run(&server, &name, "--limit 1", "echo ready; read x");
     let gate = gate(&mut holder);
@@ -211,7 +211,7 @@ fn ctrl_c_reaches_the_command(store: &dyn Store, name: &str) {
     assert_eq!(counts(store, name), (0, 0));
 }
 
-fn ctrl_c_ends_also_the_script_around_it(store: &dyn Store, name: &str) {
+fn ctrl_c_ends_the_calling_script(store: &dyn Store, name: &str) {
     let mut holder = run(store, name, "--limit 2", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
     // The second time it waits; either way the loop must not go on to the next round.
@@ -232,7 +232,7 @@ fn ctrl_c_ends_also_the_script_around_it(store: &dyn Store, name: &str) {
 }
 
 #[test]
-fn what_is_typed_reaches_the_command() {
+fn typed_input_reaches_the_command() {
     let (server, name) = fresh();
     let mut terminal =
         Terminal::start(&mut permits(&server.url(), ["run", &name, "--limit", "1", "--", "cat"]));
@@ -266,7 +266,7 @@ fn a_command_can_be_suspended_and_continued(store: &dyn Store, name: &str) {
     assert_eq!(terminal.finish(), 0);
 }
 
-fn a_command_that_was_suspended_for_too_long_is_ended(store: &dyn Store, name: &str) {
+fn a_command_suspended_beyond_its_lease_is_ended(store: &dyn Store, name: &str) {
     let mut terminal = Terminal::shell(store);
     // It starts nobody: a shell that is stopped amid a fork does not count as stopped, under permits or not.
     let script = r#"trap "echo asked; exit 0" TERM; echo re""ady $$.; read x"#;
@@ -283,7 +283,7 @@ fn a_command_that_was_suspended_for_too_long_is_ended(store: &dyn Store, name: &
     terminal.types("fg\n");
     terminal.shows("asked");
     terminal.shows("prompt> ");
-    let said = wait::until(LIMIT, || terminal.screen().contains("permits: the permit was lost"));
+    let said = wait::until(TIMEOUT, || terminal.screen().contains("permits: the permit was lost"));
     assert!(said, "{}", terminal.screen());
     assert!(!is_alive(child));
     terminal.types("echo code $?.\n");
@@ -302,7 +302,7 @@ fn a_revoked_command_ends_though_the_terminal_is_stopped(store: &dyn Store, name
     let child: u32 = child.and_then(|pid| pid.parse().ok()).expect("a process id");
     terminal.types(CTRL_S);
     revoke(store, name, "h", "");
-    assert!(wait::until(LIMIT, || !is_alive(child)), "the command has ended");
+    assert!(wait::until(TIMEOUT, || !is_alive(child)), "the command has ended");
     assert_eq!(terminal.finish(), 76);
 }
 
@@ -321,7 +321,7 @@ fn a_command_in_the_background_waits_for_its_turn_to_read() {
         terminal.shows("listed");
         terminal.screen.lock().expect("not poisoned")[from..].windows(7).any(|window| window == b"Stopped")
     };
-    assert!(wait::until(LIMIT, stopped));
+    assert!(wait::until(TIMEOUT, stopped));
     terminal.shows("prompt> ");
     terminal.types("fg\n");
     terminal.shows("-- cat");

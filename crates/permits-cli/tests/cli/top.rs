@@ -1,6 +1,6 @@
 //! `permits top` on a terminal: what a person sees there, and what the keys do to a real store.
 
-mod enduring;
+mod resilience;
 pub(crate) mod view;
 
 use permits_testkit::Server;
@@ -66,7 +66,7 @@ fn a_change_appears_by_itself() {
 }
 
 #[test]
-fn a_semaphore_opened_shows_who_holds_and_who_waits_in_order() {
+fn an_opened_semaphore_lists_holders_and_waiters_in_order() {
     let (server, name) = fresh();
     // The oldest has the longest lease; the store lists it last.
     let _holders = ["--limit 3 --holder web-1 --lease 1h", "--holder web-2 --weight 2"]
@@ -126,7 +126,7 @@ fn pausing_is_asked_about_and_resuming_is_not() {
 }
 
 #[test]
-fn there_is_no_colour_if_none_is_wanted() {
+fn no_color_turns_colours_off() {
     let (server, name) = fresh();
     let is_coloured = |no_color: &str| {
         let mut command = permits(&server.url(), ["top"]);
@@ -148,7 +148,7 @@ fn there_is_no_colour_if_none_is_wanted() {
 }
 
 #[test]
-fn an_answer_is_carried_out_also_if_the_screen_is_left_at_once() {
+fn a_confirmed_action_is_done_when_the_screen_is_left_at_once() {
     let (server, name) = fresh();
     let mut view = View::top(&server, &[&name]);
     view.shows("nobody holds it");
@@ -189,7 +189,7 @@ fn the_limit_is_typed_and_can_be_unpinned() {
 }
 
 #[test]
-fn who_is_revoked_is_named_and_loses_the_permit() {
+fn a_revoked_holder_is_named_and_loses_the_permit() {
     let (server, name) = fresh();
     let holders =
         ["--limit 2 --holder web-1", "--holder web-2"].map(|options| holder(&server, &name, options));
@@ -260,7 +260,7 @@ fn a_local_store_is_shown_as_well() {
 }
 
 #[test]
-fn an_empty_store_is_said_to_be_empty() {
+fn an_empty_store_is_shown_as_empty() {
     let server = Server::start();
     let mut view = View::top(&server, &[]);
     view.shows("no semaphores");

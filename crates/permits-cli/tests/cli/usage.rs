@@ -1,6 +1,6 @@
 //! Wrong calls: refused with 64 before any store is asked, with a reason.
 
-use crate::support::{NOBODY, Running, assert_own_lines, output, permits, without_home};
+use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, without_home};
 
 #[test]
 fn wrong_usage_is_64_and_says_why() {
@@ -55,7 +55,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["man", "run", "status"], "unexpected argument 'status'"),
     ];
     for (arguments, reason) in cases {
-        let output = output(&mut permits(NOBODY, *arguments));
+        let output = output(&mut permits(CLOSED_PORT, *arguments));
         assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{arguments:?}: {}", output.stderr);
         assert!(output.stderr.contains(reason), "{arguments:?}: {}", output.stderr);
         assert_own_lines(&output.stderr);
@@ -92,7 +92,7 @@ fn help_is_an_answer() {
 /// The examples of a verb's help.
 #[track_caller]
 fn examples(verb: &str) -> Vec<String> {
-    let help = output(&mut permits(NOBODY, [verb, "--help"])).stdout;
+    let help = output(&mut permits(CLOSED_PORT, [verb, "--help"])).stdout;
     assert!(help.contains("\nExit code:\n"), "{help}");
     let examples = help.split("\nExamples:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
     let examples = examples.expect("every verb has examples");

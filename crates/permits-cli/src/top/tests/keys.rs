@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::super::deed::{Action, Deed};
+use super::super::action::{Action, ActionKind};
 use super::super::keys::Effect;
-use super::super::model::{Counts, Looked, Model, Prompt};
+use super::super::model::{Counts, Model, Prompt, Snapshot};
 use super::{detail, opened, overview, press, types};
 
-fn act(deed: Deed) -> Option<Effect> {
-    Some(Effect::Do(Action { semaphore: "exports".into(), deed }))
+fn act(kind: ActionKind) -> Option<Effect> {
+    Some(Effect::Do(Action { semaphore: "exports".into(), kind }))
 }
 
 fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
@@ -30,7 +30,7 @@ fn states(now: Instant) -> Vec<Model> {
 }
 
 #[test]
-fn only_y_is_a_yes() {
+fn only_y_confirms() {
     let now = Instant::now();
     for ask in ["p", "r"] {
         for no in [KeyCode::Char('n'), KeyCode::Char('q'), KeyCode::Enter, KeyCode::Esc, KeyCode::Down] {
@@ -38,36 +38,36 @@ fn only_y_is_a_yes() {
             assert_eq!(types(&mut model, ask), None);
             assert!(matches!(model.prompt, Some(Prompt::Confirm(_))));
             assert_eq!(press(&mut model, no), None, "{no:?}");
-            assert_eq!((model.prompt, model.doing), (None, None));
+            assert_eq!((model.prompt, model.pending), (None, None));
         }
     }
-    assert_eq!(types(&mut opened(detail(), now), "py"), act(Deed::Pause));
-    assert_eq!(types(&mut opened(detail(), now), "ry"), act(Deed::Revoke("web-1".into(), true)));
-    assert_eq!(types(&mut opened(detail(), now), "jjrY"), act(Deed::Revoke("web-3".into(), false)));
+    assert_eq!(types(&mut opened(detail(), now), "py"), act(ActionKind::Pause));
+    assert_eq!(types(&mut opened(detail(), now), "ry"), act(ActionKind::Revoke("web-1".into(), true)));
+    assert_eq!(types(&mut opened(detail(), now), "jjrY"), act(ActionKind::Revoke("web-3".into(), false)));
 }
 
 #[test]
-fn the_answer_is_about_what_was_asked() {
+fn the_answer_applies_to_the_question() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
     types(&mut model, "jr");
     let mut later = detail();
     later.holders.remove(1);
-    model.on_looked(Looked::Detail("exports".into(), later), now);
-    assert_eq!(types(&mut model, "y"), act(Deed::Revoke("web-2".into(), true)));
+    model.on_snapshot(Snapshot::Detail("exports".into(), later), now);
+    assert_eq!(types(&mut model, "y"), act(ActionKind::Revoke("web-2".into(), true)));
 }
 
 #[test]
-fn what_can_be_undone_is_not_asked_about() {
+fn actions_that_can_be_undone_need_no_confirmation() {
     let now = Instant::now();
     let paused = Counts { paused: true, ..Counts::default() };
     let paused = super::Detail { counts: paused, ..detail() };
-    assert_eq!(types(&mut opened(paused, now), "p"), act(Deed::Resume));
-    assert_eq!(types(&mut opened(detail(), now), "u"), act(Deed::Unpin));
+    assert_eq!(types(&mut opened(paused, now), "p"), act(ActionKind::Resume));
+    assert_eq!(types(&mut opened(detail(), now), "u"), act(ActionKind::Unpin));
 }
 
 #[test]
-fn one_thing_is_done_at_a_time() {
+fn one_action_at_a_time() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
     types(&mut model, "u");
@@ -75,13 +75,13 @@ fn one_thing_is_done_at_a_time() {
         assert_eq!(types(&mut model, key), None);
         assert_eq!(model.prompt, None);
     }
-    let action = model.doing.clone().expect("it is under way");
+    let action = model.pending.clone().expect("it is under way");
     model.on_acted(&action, Ok(true));
-    assert_eq!(types(&mut model, "u"), act(Deed::Unpin));
+    assert_eq!(types(&mut model, "u"), act(ActionKind::Unpin));
 }
 
 #[test]
-fn what_is_not_known_is_not_acted_upon() {
+fn no_action_without_a_fetched_state() {
     let mut model = Model::new("memory:".into(), Some("exports".into()), Instant::now());
     for keys in ["p", "r"] {
         assert_eq!(types(&mut model, keys), None);
@@ -100,10 +100,10 @@ fn what_is_not_known_is_not_acted_upon() {
 fn a_limit_is_a_number_from_1() {
     let now = Instant::now();
     for (typed, expected) in [
-        ("8", act(Deed::SetLimit(8))),
-        ("-0x08", act(Deed::SetLimit(8))),
-        ("4294967295", act(Deed::SetLimit(u32::MAX))),
-        ("42949672959", act(Deed::SetLimit(u32::MAX))),
+        ("8", act(ActionKind::SetLimit(8))),
+        ("-0x08", act(ActionKind::SetLimit(8))),
+        ("4294967295", act(ActionKind::SetLimit(u32::MAX))),
+        ("42949672959", act(ActionKind::SetLimit(u32::MAX))),
         ("4294967296", None),
         ("0", None),
         ("000", None),
@@ -144,7 +144,7 @@ fn after_escape_q_quits_in_every_state() {
 }
 
 #[test]
-fn a_key_that_is_let_go_does_nothing() {
+fn a_key_release_does_nothing() {
     let mut key = KeyEvent::from(KeyCode::Char('q'));
     key.kind = KeyEventKind::Release;
     assert_eq!(overview(&["exports"], Instant::now()).on_key(key, Instant::now()), None);

@@ -1,8 +1,8 @@
 //! The screen without a terminal and without a store: what keys and answers do to it, and how it is drawn.
 
-mod drawing;
 mod keys;
 mod model;
+mod render;
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::keys::Effect;
-use super::model::{Counts, Detail, Holder, Looked, Model, Waiter};
+use super::model::{Counts, Detail, HolderRow, Model, Snapshot, WaiterRow};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn holder(name: &str, weight: u32, slot: u32) -> Holder {
+fn holder(name: &str, weight: u32, slot: u32) -> HolderRow {
     let (age, lease) = (Duration::from_secs(3725), Duration::from_millis(14_250));
     let token = 1_700_000_000_000_000 + u64::from(slot);
-    Holder { name: name.into(), weight, slot, token, age, lease, label: String::new() }
+    HolderRow { name: name.into(), weight, slot, token, age, lease, label: String::new() }
 }
 
-fn waiter(name: &str, position: u64) -> Waiter {
+fn waiter(name: &str, position: u64) -> WaiterRow {
     let age = Duration::from_secs(7);
-    Waiter { name: name.into(), weight: 1, position, age, label: "nightly export".into() }
+    WaiterRow { name: name.into(), weight: 1, position, age, label: "nightly export".into() }
 }
 
 /// Three units of which all are held, by two, for whom one waits.
@@ -42,7 +42,7 @@ fn overview(of: &[&str], now: Instant) -> Model {
     model.on_listed(Ok(names(of)), now);
     let counts = Counts { limit: Some(4), held: 1, ..Counts::default() };
     let rows = of.iter().map(|name| ((*name).to_owned(), Ok(counts.clone())));
-    model.on_looked(Looked::Rows(rows.collect()), now);
+    model.on_snapshot(Snapshot::Rows(rows.collect()), now);
     drawn(&mut model, 80, 24, now);
     model
 }
@@ -50,7 +50,7 @@ fn overview(of: &[&str], now: Instant) -> Model {
 /// `exports`, opened.
 fn opened(detail: Detail, now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), Some("exports".into()), now);
-    model.on_looked(Looked::Detail("exports".into(), detail), now);
+    model.on_snapshot(Snapshot::Detail("exports".into(), detail), now);
     drawn(&mut model, 80, 24, now);
     model
 }
@@ -66,7 +66,7 @@ fn types(model: &mut Model, keys: &str) -> Option<Effect> {
 
 fn buffer(model: &mut Model, width: u16, height: u16, colour: bool, now: Instant) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it cannot fail");
-    terminal.draw(|frame| super::drawing::draw(frame, model, colour, now)).expect("it cannot fail");
+    terminal.draw(|frame| super::render::render(frame, model, colour, now)).expect("it cannot fail");
     terminal.backend().buffer().clone()
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use permits_testkit::{Server, wait};
 use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::support::{LIMIT, permits};
+use crate::support::{TIMEOUT, permits};
 use crate::terminal::Terminal;
 
 /// A terminal that can be looked at.
@@ -62,7 +62,7 @@ impl View {
     /// Waits until the screen is as it should be.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, condition: impl Fn(&[String]) -> bool) {
-        let reached = wait::until(LIMIT, || condition(&self.rows()));
+        let reached = wait::until(TIMEOUT, || condition(&self.rows()));
         assert!(reached, "no {what} in\n{}", self.rows().join("\n"));
     }
 
@@ -87,7 +87,7 @@ impl View {
     /// Waits until the program has left the screen as it was.
     #[track_caller]
     pub(crate) fn is_left(&mut self) {
-        let left = wait::until(LIMIT, || {
+        let left = wait::until(TIMEOUT, || {
             self.rows();
             let screen = self.emulator.screen();
             !screen.alternate_screen() && !screen.hide_cursor()
@@ -103,9 +103,9 @@ impl View {
     /// Waits for the end of the program; returns its exit code and what is on the screen then.
     #[track_caller]
     pub(crate) fn finish(mut self) -> (i32, String) {
-        let status = self.terminal.guard.wait_timeout(LIMIT);
+        let status = self.terminal.guard.wait_timeout(TIMEOUT);
         assert!(status.is_some(), "it goes on:\n{}", self.rows().join("\n"));
-        assert!(wait::until(LIMIT, || self.terminal.reader.is_finished()), "somebody has the terminal");
+        assert!(wait::until(TIMEOUT, || self.terminal.reader.is_finished()), "somebody has the terminal");
         self.is_left();
         let rest = self.rows().join("\n");
         (self.terminal.finish(), rest.trim_end().to_owned())

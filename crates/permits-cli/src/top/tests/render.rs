@@ -6,7 +6,7 @@ use crossterm::event::KeyCode;
 use permits::{AdminError, StoreError};
 use ratatui::style::{Color, Modifier};
 
-use super::super::model::{Counts, Detail, Looked, Model};
+use super::super::model::{Counts, Detail, Model, Snapshot};
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
 
 #[test]
@@ -22,7 +22,7 @@ fn the_overview_has_a_row_for_each_semaphore() {
         ("stray", Err(AdminError::Store(foreign))),
     ];
     let rows = rows.into_iter().map(|(name, row)| (name.to_owned(), row));
-    model.on_looked(Looked::Rows(rows.collect()), now);
+    model.on_snapshot(Snapshot::Rows(rows.collect()), now);
     let expected = [
         "permits top: 5 semaphores (memory:)",
         "  SEMAPHORE   HELD  LIMIT  WAITING  STATE",
@@ -66,7 +66,7 @@ fn a_semaphore_has_its_holders_and_its_line() {
 }
 
 #[test]
-fn what_is_not_listed_is_counted() {
+fn unlisted_holders_and_waiters_are_counted() {
     let now = Instant::now();
     let counts = Counts { held: 2000, waiting: 1500, ..Counts::default() };
     let waiters = (0..1000).map(|position| waiter(&format!("web-{position}"), position)).collect();
@@ -89,13 +89,13 @@ fn what_is_not_listed_is_counted() {
 }
 
 #[test]
-fn nothing_is_said_by_colour_alone() {
+fn colour_carries_no_information_of_its_own() {
     let now = Instant::now();
     let mut model = overview(&["exports"], now);
     let paused = Counts { paused: true, ..Counts::default() };
-    model.on_looked(Looked::Rows(vec![("exports".into(), Ok(paused))]), now);
+    model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(paused))]), now);
     let error = AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() });
-    model.on_looked(Looked::Failed(error), now);
+    model.on_snapshot(Snapshot::Failed(error), now);
     model.on_warning("the line is slow".into());
     let coloured = buffer(&mut model, 80, 24, true, now);
     let plain = buffer(&mut model, 80, 24, false, now);
@@ -117,7 +117,7 @@ fn no_size_is_too_small_or_too_large() {
     let long = ["a".repeat(200), "日本".repeat(33)];
     for keys in ["", "?", "p", "l123", "r", "/a", "jjjr"] {
         let with_trouble = |mut model: Model| {
-            model.on_looked(Looked::Failed(error.clone()), now);
+            model.on_snapshot(Snapshot::Failed(error.clone()), now);
             model.on_warning("the line is slow and the night is dark".into());
             types(&mut model, keys);
             model
@@ -138,10 +138,10 @@ fn no_size_is_too_small_or_too_large() {
 }
 
 #[test]
-fn a_question_is_to_be_seen_on_the_smallest_screen() {
+fn a_question_is_visible_on_the_smallest_screen() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
-    model.on_looked(Looked::Failed(AdminError::Closed), now);
+    model.on_snapshot(Snapshot::Failed(AdminError::Closed), now);
     types(&mut model, "r");
     let expected =
         ["exports: 3 of 3 hel…", "> web-1      1 h 2 m", "take the permit of", r#""web-1" away? (y/n)"#];

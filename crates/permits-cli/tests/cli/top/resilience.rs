@@ -7,11 +7,11 @@ use rustix::process::Signal;
 
 use super::holder;
 use super::view::View;
-use crate::support::{NOBODY, assert_own_lines, fresh, output, permits, prepare, send};
+use crate::support::{CLOSED_PORT, assert_own_lines, fresh, output, permits, prepare, send};
 use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
 
 #[test]
-fn a_store_out_of_reach_is_said_and_the_keys_work() {
+fn the_keys_work_while_the_store_is_unreachable() {
     let (server, name) = fresh();
     let _holder = holder(&server, &name, "--limit 1 --holder web-1 --lease 1h");
     let mut view = View::top(&server, &[&name]);
@@ -35,14 +35,14 @@ fn a_store_out_of_reach_is_said_and_the_keys_work() {
 }
 
 #[test]
-fn a_store_that_was_never_reached_is_no_screen() {
-    let (code, said) = View::start(permits(NOBODY, ["top", "--store-timeout", "0"])).finish();
+fn an_unreachable_store_opens_no_screen() {
+    let (code, said) = View::start(permits(CLOSED_PORT, ["top", "--store-timeout", "0"])).finish();
     assert_eq!(code, 69);
     assert!(said.starts_with("permits: the store cannot be reached"), "{said}");
 }
 
 #[test]
-fn a_store_that_does_not_answer_keeps_nobody_from_leaving() {
+fn the_screen_can_be_left_while_the_store_is_silent() {
     let (server, name) = fresh();
     let mut view = View::top(&server, &[]);
     view.shows_row(&[">", &name, "0", "1", "0"]);
@@ -76,7 +76,7 @@ fn the_terminal_is_restored_however_it_ends() {
 }
 
 #[test]
-fn ctrl_c_ends_also_the_script_around_it() {
+fn ctrl_c_ends_the_calling_script() {
     let (server, name) = fresh();
     let mut shell = Command::new("bash");
     shell.args(["-c", r#""$P" top; echo and on"#]).env("PERMITS_URL", server.url());
@@ -139,7 +139,7 @@ fn it_fits_whatever_size_the_terminal_is_given() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_use_instead() {
+fn without_a_terminal_it_names_the_alternatives() {
     let (server, name) = fresh();
     let refused = output(permits(&server.url(), ["top", &name]).env("TERM", "xterm"));
     assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));

@@ -1,5 +1,5 @@
 //! Asks the store for what the screen wants, so that the screen never waits: whatever is asked runs beside it,
-//! and is heard of by [`Asking::next`].
+//! and is heard of by [`Fetcher::next`].
 //!
 //! At most one question of a kind is under way. What the rows on the screen stand at is asked every second, and
 //! at once when the screen wants something else; then the earlier question is dropped. The list of names costs
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use permits::{AdminError, Client};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::deed::Action;
-use super::model::{Counts, Detail, Looked, Wanted};
+use super::action::Action;
+use super::model::{Counts, Detail, Query, Snapshot};
 
 /// How much longer than a list took there is none.
 const LIST_SHARE: u32 = 10;
@@ -21,54 +21,54 @@ const LIST_SHARE: u32 = 10;
 #[derive(Debug)]
 pub(super) enum Answer {
     Listed(Result<Vec<String>, AdminError>),
-    Looked(Looked),
+    Fetched(Snapshot),
     Acted(Action, Result<bool, AdminError>),
 }
 
-pub(super) struct Asking {
+pub(super) struct Fetcher {
     client: Client,
-    under_way: JoinSet<Answer>,
+    tasks: JoinSet<Answer>,
     /// What was asked for last, and the question, if it is still open.
-    wanted: Option<Wanted>,
-    look: Option<AbortHandle>,
+    query: Option<Query>,
+    fetching: Option<AbortHandle>,
     list_due: Instant,
     /// When the list that is under way was asked for.
-    listing: Option<Instant>,
+    listing_since: Option<Instant>,
 }
 
-impl Asking {
+impl Fetcher {
     pub(super) fn new(client: Client, now: Instant) -> Self {
-        let under_way = JoinSet::new();
-        Self { client, under_way, wanted: None, look: None, list_due: now, listing: None }
+        let tasks = JoinSet::new();
+        Self { client, tasks, query: None, fetching: None, list_due: now, listing_since: None }
     }
 
     /// Asks, if this is not what was asked last.
-    pub(super) fn follow(&mut self, wanted: Wanted, now: Instant) {
-        if self.wanted.as_ref() != Some(&wanted) {
-            self.list_if_due(&wanted, now);
-            self.look(wanted);
+    pub(super) fn fetch_if_changed(&mut self, query: Query, now: Instant) {
+        if self.query.as_ref() != Some(&query) {
+            self.list_if_due(&query, now);
+            self.fetch(query);
         }
     }
 
     /// Asks again, if the last answer has come.
     pub(super) fn refresh(&mut self, now: Instant) {
-        let Some(wanted) = self.wanted.clone() else { return };
-        self.list_if_due(&wanted, now);
-        if self.look.as_ref().is_none_or(AbortHandle::is_finished) {
-            self.look(wanted);
+        let Some(query) = self.query.clone() else { return };
+        self.list_if_due(&query, now);
+        if self.fetching.as_ref().is_none_or(AbortHandle::is_finished) {
+            self.fetch(query);
         }
     }
 
     /// Asks again at once: what is under way may be about how it was before.
-    pub(super) fn renew(&mut self) {
-        if let Some(wanted) = self.wanted.clone() {
-            self.look(wanted);
+    pub(super) fn refetch(&mut self) {
+        if let Some(query) = self.query.clone() {
+            self.fetch(query);
         }
     }
 
     pub(super) fn act(&mut self, action: Action) {
         let client = self.client.clone();
-        self.under_way.spawn(async move {
+        self.tasks.spawn(async move {
             let result = action.perform(&client).await;
             Answer::Acted(action, result)
         });
@@ -77,10 +77,10 @@ impl Asking {
     /// The next answer. Never ready while nothing is asked. Cancel safe.
     pub(super) async fn next(&mut self) -> Answer {
         loop {
-            match self.under_way.join_next().await {
+            match self.tasks.join_next().await {
                 Some(Ok(answer)) => {
                     if let Answer::Listed(_) = answer
-                        && let Some(began) = self.listing.take()
+                        && let Some(began) = self.listing_since.take()
                     {
                         self.list_due = Instant::now() + began.elapsed() * LIST_SHARE;
                     }
@@ -95,44 +95,44 @@ impl Asking {
     }
 
     /// Gives an action that is under way a moment to be done. Returns it if it was not.
-    pub(super) async fn finish(mut self, doing: Option<Action>, timeout: Duration) -> Option<Action> {
-        let action = doing?;
+    pub(super) async fn finish(mut self, pending: Option<Action>, timeout: Duration) -> Option<Action> {
+        let action = pending?;
         let acted = async { while !matches!(self.next().await, Answer::Acted(..)) {} };
         tokio::time::timeout(timeout, acted).await.err().map(|_| action)
     }
 
-    fn list_if_due(&mut self, wanted: &Wanted, now: Instant) {
-        if !matches!(wanted, Wanted::Rows(_)) || self.listing.is_some() || now < self.list_due {
+    fn list_if_due(&mut self, query: &Query, now: Instant) {
+        if !matches!(query, Query::Rows(_)) || self.listing_since.is_some() || now < self.list_due {
             return;
         }
-        self.listing = Some(now);
+        self.listing_since = Some(now);
         let client = self.client.clone();
-        self.under_way.spawn(async move { Answer::Listed(client.list().await) });
+        self.tasks.spawn(async move { Answer::Listed(client.list().await) });
     }
 
-    fn look(&mut self, wanted: Wanted) {
-        if let Some(earlier) = self.look.take() {
+    fn fetch(&mut self, query: Query) {
+        if let Some(earlier) = self.fetching.take() {
             earlier.abort();
         }
-        self.wanted = Some(wanted.clone());
+        self.query = Some(query.clone());
         let client = self.client.clone();
-        let looking = async move {
-            let looked = match wanted {
-                Wanted::Rows(names) => rows(&client, names).await,
-                Wanted::Detail(name) => match client.open(&name).inspect().await {
-                    Ok(inspection) => Looked::Detail(name, Detail::from(inspection)),
-                    Err(error) => Looked::Failed(error),
+        let fetch = async move {
+            let snapshot = match query {
+                Query::Rows(names) => rows(&client, names).await,
+                Query::Detail(name) => match client.open(&name).inspect().await {
+                    Ok(inspection) => Snapshot::Detail(name, Detail::from(inspection)),
+                    Err(error) => Snapshot::Failed(error),
                 },
             };
-            Answer::Looked(looked)
+            Answer::Fetched(snapshot)
         };
-        self.look = Some(self.under_way.spawn(looking));
+        self.fetching = Some(self.tasks.spawn(fetch));
     }
 }
 
 /// The counts of these. That one of them cannot be had, say, because its keys are somebody else's, is no reason
 /// not to show the others.
-async fn rows(client: &Client, names: Vec<String>) -> Looked {
+async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
     let mut asked = JoinSet::new();
     for name in names {
         let semaphore = client.open(&name);
@@ -145,8 +145,8 @@ async fn rows(client: &Client, names: Vec<String>) -> Looked {
             Err(AdminError::Store(error)) if !error.is_temporary() => {
                 rows.push((name, Err(AdminError::Store(error))));
             }
-            Err(error) => return Looked::Failed(error),
+            Err(error) => return Snapshot::Failed(error),
         }
     }
-    Looked::Rows(rows)
+    Snapshot::Rows(rows)
 }

@@ -39,11 +39,11 @@ impl Palette {
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// Draws everything, and brings what is selected into sight.
-pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now: Instant) {
+pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now: Instant) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let palette = Palette { colour };
-    let title = text::fold(&title(model), width, if height < ROOMY { 1 } else { 2 });
+    let title = text::wrap(&title(model), width, if height < ROOMY { 1 } else { 2 });
     let mut lines: Vec<Line<'_>> = title.into_iter().map(|line| Line::styled(line, BOLD)).collect();
     let notes = notes(model, palette, now, width, height.saturating_sub(lines.len() + 1));
     let rest = height.saturating_sub(lines.len() + notes.len());
@@ -58,7 +58,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now: 
     let cursor = model.prompt.is_some().then(|| (lines.len(), lines.last().map_or(0, Line::width)));
     if with_keys {
         let keys = if model.opened.is_some() { KEYS_OF_DETAIL } else { KEYS_OF_OVERVIEW };
-        lines.push(Line::raw(text::cut(keys, width)));
+        lines.push(Line::raw(text::truncate(keys, width)));
     }
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         frame.render_widget(line, Rect { y, height: 1, ..area });
@@ -121,13 +121,13 @@ fn notes(model: &Model, palette: Palette, now: Instant, width: usize, room: usiz
     let mut lines = Vec::new();
     for note in model.notes(now) {
         let (text, style) = match note {
-            Note::Trouble(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
+            Note::Stale(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
             Note::Warning(text) => (text, palette.of(Color::Yellow)),
             Note::Message(text) => (text, Style::new()),
             Note::Question(text) => (text, BOLD),
         };
         lines.extend(
-            text::fold(text.trim_end(), width, room).into_iter().map(|line| Line::styled(line, style)),
+            text::wrap(text.trim_end(), width, room).into_iter().map(|line| Line::styled(line, style)),
         );
     }
     lines.split_off(lines.len().saturating_sub(room))
@@ -135,7 +135,7 @@ fn notes(model: &Model, palette: Palette, now: Instant, width: usize, room: usiz
 
 fn body(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec<Line<'static>> {
     if model.help {
-        return TOP_KEYS.lines().take(height).map(|line| Line::raw(text::cut(line, width))).collect();
+        return TOP_KEYS.lines().take(height).map(|line| Line::raw(text::truncate(line, width))).collect();
     }
     match &mut model.opened {
         Some(opened) => detail(opened, width, height),
@@ -151,14 +151,14 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
             Some(names) if names.is_empty() => "no semaphores",
             Some(_) => "no such semaphore",
         };
-        return vec![Line::raw(text::cut(why, width))];
+        return vec![Line::raw(text::truncate(why, width))];
     }
     // The heading is dropped before the last row is.
     let heading = usize::from(height > 1);
     model.overview.fit(height - heading, count, count, |row| row);
     let visible = model.overview.visible();
     let rows = model.shown().enumerate().skip(visible.start).take(visible.len());
-    let rows = rows.map(|(place, name)| {
+    let rows = rows.map(|(row, name)| {
         let (numbers, rest, style) = match model.rows.get(name) {
             None => (["…", "", ""].map(str::to_owned), String::new(), Style::new()),
             Some(Err(error)) => (["", "", ""].map(str::to_owned), error.to_string(), Style::new()),
@@ -170,7 +170,7 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
             }
         };
         let [held, limit, waiting] = numbers;
-        let selected = place == model.overview.selected();
+        let selected = row == model.overview.selected();
         Row { cells: [name.to_owned(), held, limit, waiting], rest, style, selected }
     });
     let table =
@@ -180,13 +180,13 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
 
 fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
     let Some(detail) = &opened.detail else {
-        return vec![Line::raw(text::cut("asking the store …", width))];
+        return vec![Line::raw(text::truncate("asking the store …", width))];
     };
     if detail.len() == 0 {
-        return vec![Line::raw(text::cut("nobody holds it or waits for it", width))];
+        return vec![Line::raw(text::truncate("nobody holds it or waits for it", width))];
     }
     let more = |count: u64, what: &str| {
-        (count > 0).then(|| Line::raw(text::cut(&format!("  … and {count} more {what}"), width)))
+        (count > 0).then(|| Line::raw(text::truncate(&format!("  … and {count} more {what}"), width)))
     };
     let (held, waiting) = (detail.holders.len(), detail.waiters.len());
     let selected = opened.cursor.selected().min(detail.len() - 1);
@@ -202,7 +202,7 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     }
     lines.extend(more(detail.counts.waiting.saturating_sub(waiting as u64), "waiting"));
     // Below the heading.
-    let line = |place: usize| place + 1 + if place < held { 0 } else { before_waiters - held };
+    let line = |row: usize| row + 1 + if row < held { 0 } else { before_waiters - held };
     opened.cursor.fit(height, detail.len(), lines.len(), line);
     lines.drain(..opened.cursor.visible().start);
     lines.truncate(height);
@@ -210,11 +210,11 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
 }
 
 fn holders(detail: &Detail, selected: usize) -> Table<6> {
-    let rows = detail.holders.iter().enumerate().map(|(place, holder)| {
+    let rows = detail.holders.iter().enumerate().map(|(row, holder)| {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
         let cells = [holder.name.clone(), duration(holder.age), duration(holder.lease), slot, weight, token];
-        Row { cells, rest: holder.label.clone(), style: Style::new(), selected: place == selected }
+        Row { cells, rest: holder.label.clone(), style: Style::new(), selected: row == selected }
     });
     let rows: Vec<_> = rows.collect();
     let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
@@ -222,11 +222,11 @@ fn holders(detail: &Detail, selected: usize) -> Table<6> {
 }
 
 fn waiters(detail: &Detail, selected: usize) -> Table<4> {
-    let rows = detail.waiters.iter().enumerate().map(|(place, waiter)| {
+    let rows = detail.waiters.iter().enumerate().map(|(row, waiter)| {
         let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
         let [position, weight] = numbers;
         let cells = [waiter.name.clone(), position, duration(waiter.age), weight];
-        let selected = place + detail.holders.len() == selected;
+        let selected = row + detail.holders.len() == selected;
         Row { cells, rest: waiter.label.clone(), style: Style::new(), selected }
     });
     let rows: Vec<_> = rows.collect();

@@ -1,0 +1,70 @@
+//! What can be done to a semaphore from the screen, and how that is put into words.
+
+use permits::{AdminError, Client};
+
+/// Something to do to a semaphore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Action {
+    pub(super) semaphore: String,
+    pub(super) kind: ActionKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ActionKind {
+    Pause,
+    Resume,
+    SetLimit(u32),
+    Unpin,
+    /// Who, and whether it held when it was selected.
+    Revoke(String, bool),
+}
+
+impl Action {
+    pub(super) fn question(&self) -> String {
+        let Self { semaphore, kind } = self;
+        match kind {
+            ActionKind::Pause => format!("pause {semaphore:?}: grant nothing until it is resumed?"),
+            ActionKind::Revoke(holder, true) => format!("take the permit of {holder:?} away?"),
+            ActionKind::Revoke(holder, false) => format!("take the place in line of {holder:?} away?"),
+            _ => format!("{}?", self.describe()),
+        }
+    }
+
+    /// As a command.
+    pub(super) fn describe(&self) -> String {
+        let Self { semaphore, kind } = self;
+        match kind {
+            ActionKind::Pause => format!("pause {semaphore:?}"),
+            ActionKind::Resume => format!("resume {semaphore:?}"),
+            ActionKind::SetLimit(limit) => format!("set the limit of {semaphore:?} to {limit}"),
+            ActionKind::Unpin => format!("unpin the limit of {semaphore:?}"),
+            ActionKind::Revoke(holder, _) => format!("revoke {holder:?}"),
+        }
+    }
+
+    /// When it is done; for a revocation, whether there was anything to take.
+    pub(super) fn outcome(&self, taken: bool) -> String {
+        let Self { semaphore, kind } = self;
+        match kind {
+            ActionKind::Pause => format!("paused {semaphore:?}"),
+            ActionKind::Resume => format!("resumed {semaphore:?}"),
+            ActionKind::SetLimit(limit) => format!("the limit of {semaphore:?} is {limit}, and pinned"),
+            ActionKind::Unpin => format!("programs declare the limit of {semaphore:?} again"),
+            ActionKind::Revoke(holder, _) if taken => format!("revoked {holder:?}"),
+            ActionKind::Revoke(holder, _) => format!("{holder:?} had nothing any more"),
+        }
+    }
+
+    /// Does it. For a revocation, whether there was anything to take.
+    pub(super) async fn perform(&self, client: &Client) -> Result<bool, AdminError> {
+        let semaphore = client.open(&self.semaphore);
+        match &self.kind {
+            ActionKind::Pause => semaphore.pause().await?,
+            ActionKind::Resume => semaphore.resume().await?,
+            ActionKind::SetLimit(limit) => drop(semaphore.set_limit(*limit).await?),
+            ActionKind::Unpin => drop(semaphore.unpin().await?),
+            ActionKind::Revoke(holder, _) => return semaphore.revoke(holder, "").await,
+        }
+        Ok(true)
+    }
+}
