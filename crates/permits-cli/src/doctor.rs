@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::{Common, Doctor};
 use crate::connect::Target;
-use crate::exit::{self, Failure, SUCCESS, SYSTEM, UNHEALTHY, USAGE};
+use crate::exit::{self, Failure, SUCCESS, UNHEALTHY, USAGE};
 
 /// What the user is called in what `--acl` prints.
 const USER: &str = "permits";
@@ -29,11 +29,11 @@ pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Fail
         return Ok(exit::print(acl(&rights)));
     }
     let diagnosis = Target::of(common)?.builder.diagnose().await?;
-    let text = if options.json { json(&diagnosis)? } else { human(&diagnosis) };
-    match exit::print(&text) {
-        SUCCESS if !diagnosis.is_healthy() => Ok(UNHEALTHY),
-        code => Ok(code),
-    }
+    let printed = match options.json {
+        true => exit::print_json(&DoctorJson::from(&diagnosis))?,
+        false => exit::print(human(&diagnosis)),
+    };
+    Ok(if printed == SUCCESS && !diagnosis.is_healthy() { UNHEALTHY } else { printed })
 }
 
 /// What `--json` prints. Scripts depend on it: fields may be added, never changed.
@@ -59,11 +59,12 @@ impl<'a> From<&'a Finding> for FindingJson<'a> {
     }
 }
 
-fn json(diagnosis: &Diagnosis) -> Result<String, Failure> {
-    let Diagnosis { store, findings, .. } = diagnosis;
-    let findings = findings.iter().map(FindingJson::from).collect();
-    let text = serde_json::to_string(&DoctorJson { store, findings, healthy: diagnosis.is_healthy() });
-    text.map(|text| text + "\n").map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))
+impl<'a> From<&'a Diagnosis> for DoctorJson<'a> {
+    fn from(diagnosis: &'a Diagnosis) -> Self {
+        let Diagnosis { store, findings, .. } = diagnosis;
+        let findings = findings.iter().map(FindingJson::from).collect();
+        Self { store, findings, healthy: diagnosis.is_healthy() }
+    }
 }
 
 /// A line a finding, and below it what it means.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::args::{Common, List};
 use crate::exit::{self, Failure};
 use crate::status::milliseconds;
-use crate::table::{Side, table};
+use crate::table::{Row, Table};
 use crate::{connect, report, status};
 
 /// How many semaphores are asked about at once: enough that nobody waits for a round trip, and few enough that a
@@ -99,20 +99,14 @@ fn human(inspections: &[Inspection]) -> String {
         let flags =
             [("pinned", inspection.pinned), ("PAUSED", inspection.paused), ("recovering", recovering)];
         let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
-        [
+        let cells = [
             inspection.name.clone(),
             inspection.held.to_string(),
             inspection.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
             inspection.waiting.to_string(),
-            flags.join(", "),
-        ]
+        ];
+        Row { cells, text: flags.join(", ") }
     };
-    let head = [
-        ("NAME", Side::Left),
-        ("HELD", Side::Right),
-        ("LIMIT", Side::Right),
-        ("WAITING", Side::Right),
-        ("", Side::Left),
-    ];
-    table(head, inspections.iter().map(row))
+    let rows = inspections.iter().map(row).collect();
+    Table { head: ["NAME", "HELD", "LIMIT", "WAITING"], text: "", rows }.print()
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::{Common, Status};
 use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
-use crate::table::{Side, table};
+use crate::table::{Row, Table};
 use crate::text::duration;
 
 /// The most holders, and the most waiters, that one inspection lists.
@@ -21,7 +21,7 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
     let inspection = client.open(&options.name).inspect().await?;
     // The session has nothing to give back; it ends with the process.
     if options.json {
-        return exit::print_json(&json(&inspection, Target::of(common)?.store));
+        return exit::print_json(&StatusJson::new(&inspection, Target::of(common)?.store));
     }
     Ok(exit::print(human(&inspection)))
 }
@@ -62,37 +62,40 @@ struct WaiterJson<'a> {
     label: Option<&'a str>,
 }
 
-fn json<'a>(inspection: &'a Inspection, store: String) -> StatusJson<'a> {
-    let Inspection { name, limit, held, paused, holders, waiters, waiting, pinned, limit_version, .. } =
-        inspection;
-    let holder = |info: &'a HolderInfo| HolderJson {
-        holder: &info.holder,
-        weight: info.weight,
-        slot: info.slot,
-        token: info.token,
-        lease_remaining_ms: milliseconds(info.lease_remaining),
-        age_ms: milliseconds(info.age),
-        label: info.label.as_deref(),
-    };
-    let waiter = |info: &'a WaiterInfo| WaiterJson {
-        holder: &info.holder,
-        weight: info.weight,
-        position: info.position,
-        age_ms: milliseconds(info.age),
-        label: info.label.as_deref(),
-    };
-    StatusJson {
-        name,
-        limit: *limit,
-        held: *held,
-        paused: *paused,
-        holders: holders.iter().map(holder).collect(),
-        waiters: waiters.iter().map(waiter).collect(),
-        store,
-        waiting: *waiting,
-        pinned: *pinned,
-        limit_version: *limit_version,
-        recovering_ms: milliseconds(inspection.recovering),
+impl<'a> StatusJson<'a> {
+    fn new(inspection: &'a Inspection, store: String) -> Self {
+        let Inspection {
+            name, limit, held, paused, holders, waiters, waiting, pinned, limit_version, ..
+        } = inspection;
+        let holder = |info: &'a HolderInfo| HolderJson {
+            holder: &info.holder,
+            weight: info.weight,
+            slot: info.slot,
+            token: info.token,
+            lease_remaining_ms: milliseconds(info.lease_remaining),
+            age_ms: milliseconds(info.age),
+            label: info.label.as_deref(),
+        };
+        let waiter = |info: &'a WaiterInfo| WaiterJson {
+            holder: &info.holder,
+            weight: info.weight,
+            position: info.position,
+            age_ms: milliseconds(info.age),
+            label: info.label.as_deref(),
+        };
+        Self {
+            name,
+            limit: *limit,
+            held: *held,
+            paused: *paused,
+            holders: holders.iter().map(holder).collect(),
+            waiters: waiters.iter().map(waiter).collect(),
+            store,
+            waiting: *waiting,
+            pinned: *pinned,
+            limit_version: *limit_version,
+            recovering_ms: milliseconds(inspection.recovering),
+        }
     }
 }
 
@@ -128,29 +131,29 @@ fn human(inspection: &Inspection) -> String {
         let _ = write!(text, ", recovering for {}", seconds(inspection.recovering));
     }
     text.push('\n');
-    let label = |label: &Option<String>| label.clone().unwrap_or_default();
-    let right = |title| (title, Side::Right);
     if !holders.is_empty() {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
             let (age, lease) = (duration(info.age), seconds(info.lease_remaining));
-            [info.holder.clone(), weight, slot, token, lease, age, label(&info.label)]
+            let cells = [info.holder.clone(), weight, slot, token, lease, age];
+            Row { cells, text: info.label.clone().unwrap_or_default() }
         };
-        let [weight, slot, token, lease, age] = ["WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"].map(right);
-        let head = [("HOLDER", Side::Left), weight, slot, token, lease, age, ("LABEL", Side::Left)];
-        let _ = write!(text, "\n{}", table(head, holders.iter().map(row)));
+        let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"];
+        let table = Table { head, text: "LABEL", rows: holders.iter().map(row).collect() };
+        let _ = write!(text, "\n{}", table.print());
         let listed: u64 = holders.iter().map(|info| u64::from(info.weight)).sum();
         more(&mut text, held.saturating_sub(listed), "units held by others");
     }
     if !waiters.is_empty() {
-        let [weight, position, age] = ["WEIGHT", "POSITION", "AGE"].map(right);
-        let head = [("WAITER", Side::Left), weight, position, age, ("LABEL", Side::Left)];
         let row = |info: &WaiterInfo| {
             let [weight, position] = [u64::from(info.weight), info.position].map(|n| n.to_string());
-            [info.holder.clone(), weight, position, duration(info.age), label(&info.label)]
+            let cells = [info.holder.clone(), weight, position, duration(info.age)];
+            Row { cells, text: info.label.clone().unwrap_or_default() }
         };
-        let _ = write!(text, "\n{}", table(head, waiters.iter().map(row)));
+        let head = ["WAITER", "WEIGHT", "POSITION", "AGE"];
+        let table = Table { head, text: "LABEL", rows: waiters.iter().map(row).collect() };
+        let _ = write!(text, "\n{}", table.print());
         more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
     }
     text

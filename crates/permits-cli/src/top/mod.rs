@@ -12,7 +12,6 @@ mod keys;
 mod model;
 mod render;
 mod screen;
-mod table;
 #[cfg(test)]
 mod tests;
 

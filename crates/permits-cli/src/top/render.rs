@@ -11,9 +11,9 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use super::model::{Counts, Detail, Model, Note, Opened};
-use super::table::{Row, Table};
+use super::model::{Counts, Detail, HolderRow, Model, Note, Opened, WaiterRow};
 use crate::help::TOP_KEYS;
+use crate::table::{Row, Table};
 use crate::text::{self, duration};
 
 /// A screen this high has room for a long title.
@@ -157,25 +157,48 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
     let heading = usize::from(height > 1);
     model.overview.fit(height - heading, count, count, |row| row);
     let visible = model.overview.visible();
-    let rows = model.shown().enumerate().skip(visible.start).take(visible.len());
-    let rows = rows.map(|(row, name)| {
-        let (numbers, rest, style) = match model.rows.get(name) {
-            None => (["…", "", ""].map(str::to_owned), String::new(), Style::new()),
-            Some(Err(error)) => (["", "", ""].map(str::to_owned), error.to_string(), Style::new()),
-            Some(Ok(counts)) => {
-                let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
-                let numbers = [counts.held.to_string(), limit, counts.waiting.to_string()];
-                let style = if counts.paused { palette.of(Color::Yellow) } else { Style::new() };
-                (numbers, state(counts), style)
-            }
-        };
-        let [held, limit, waiting] = numbers;
-        let selected = row == model.overview.selected();
-        Row { cells: [name.to_owned(), held, limit, waiting], rest, style, selected }
+    let first = visible.start;
+    let (rows, styles): (Vec<_>, Vec<_>) = model
+        .shown()
+        .skip(first)
+        .take(visible.len())
+        .map(|name| {
+            let (numbers, text, style) = match model.rows.get(name) {
+                None => (["…", "", ""].map(str::to_owned), String::new(), Style::new()),
+                Some(Err(error)) => (["", "", ""].map(str::to_owned), error.to_string(), Style::new()),
+                Some(Ok(counts)) => {
+                    let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
+                    let numbers = [counts.held.to_string(), limit, counts.waiting.to_string()];
+                    let style = if counts.paused { palette.of(Color::Yellow) } else { Style::new() };
+                    (numbers, state(counts), style)
+                }
+            };
+            let [held, limit, waiting] = numbers;
+            (Row { cells: [name.to_owned(), held, limit, waiting], text }, style)
+        })
+        .unzip();
+    let table = Table { head: ["SEMAPHORE", "HELD", "LIMIT", "WAITING"], text: "STATE", rows };
+    let selected = model.overview.selected().checked_sub(first);
+    styled_lines(&table, width, selected, |row| styles[row]).split_off(1 - heading)
+}
+
+/// A heading and rows, with a marker before the row at `selected`.
+fn styled_lines<const N: usize>(
+    table: &Table<N>,
+    width: usize,
+    selected: Option<usize>,
+    style: impl Fn(usize) -> Style,
+) -> Vec<Line<'static>> {
+    let mut lines = table.lines(width.saturating_sub(2)).into_iter();
+    let line = |marker: &str, line: String, style| {
+        Line::styled(text::truncate(&format!("{marker}{line}"), width), style)
+    };
+    let heading = lines.next().map(|heading| line("  ", heading, BOLD));
+    let rows = lines.enumerate().map(|(row, cells)| match selected == Some(row) {
+        true => line("> ", cells, style(row).add_modifier(Modifier::REVERSED)),
+        false => line("  ", cells, style(row)),
     });
-    let table =
-        Table { head: ["SEMAPHORE", "HELD", "LIMIT", "WAITING"], rest: "STATE", rows: rows.collect() };
-    table.lines(width).split_off(1 - heading)
+    heading.into_iter().chain(rows).collect()
 }
 
 fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
@@ -190,7 +213,8 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     };
     let (held, waiting) = (detail.holders.len(), detail.waiters.len());
     let selected = opened.cursor.selected().min(detail.len() - 1);
-    let mut lines = holders(detail, selected).lines(width);
+    let plain = |_| Style::new();
+    let mut lines = styled_lines(&holders(detail), width, Some(selected), plain);
     if held == 0 {
         lines.clear();
     }
@@ -198,7 +222,7 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     lines.extend(more(detail.counts.held.saturating_sub(listed), "units held by others"));
     let before_waiters = lines.len();
     if waiting > 0 {
-        lines.extend(waiters(detail, selected).lines(width));
+        lines.extend(styled_lines(&waiters(detail), width, selected.checked_sub(held), plain));
     }
     lines.extend(more(detail.counts.waiting.saturating_sub(waiting as u64), "waiting"));
     // Below the heading.
@@ -209,31 +233,25 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     lines
 }
 
-fn holders(detail: &Detail, selected: usize) -> Table<6> {
-    let rows = detail.holders.iter().enumerate().map(|(row, holder)| {
+fn holders(detail: &Detail) -> Table<6> {
+    let row = |holder: &HolderRow| {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
         let cells = [holder.name.clone(), duration(holder.age), duration(holder.lease), slot, weight, token];
-        Row { cells, rest: holder.label.clone(), style: Style::new(), selected: row == selected }
-    });
-    let rows: Vec<_> = rows.collect();
+        Row { cells, text: holder.label.clone() }
+    };
+    let rows: Vec<_> = detail.holders.iter().map(row).collect();
     let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
-    Table { head, rest: label_of(&rows), rows }
+    Table { head, text: Table::label_title(&rows), rows }
 }
 
-fn waiters(detail: &Detail, selected: usize) -> Table<4> {
-    let rows = detail.waiters.iter().enumerate().map(|(row, waiter)| {
+fn waiters(detail: &Detail) -> Table<4> {
+    let row = |waiter: &WaiterRow| {
         let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
         let [position, weight] = numbers;
         let cells = [waiter.name.clone(), position, duration(waiter.age), weight];
-        let selected = row + detail.holders.len() == selected;
-        Row { cells, rest: waiter.label.clone(), style: Style::new(), selected }
-    });
-    let rows: Vec<_> = rows.collect();
-    Table { head: ["WAITER", "POSITION", "AGE", "WEIGHT"], rest: label_of(&rows), rows }
-}
-
-/// The heading of the labels, if there are any.
-fn label_of<const N: usize>(rows: &[Row<N>]) -> &'static str {
-    if rows.iter().all(|row| row.rest.is_empty()) { "" } else { "LABEL" }
+        Row { cells, text: waiter.label.clone() }
+    };
+    let rows: Vec<_> = detail.waiters.iter().map(row).collect();
+    Table { head: ["WAITER", "POSITION", "AGE", "WEIGHT"], text: Table::label_title(&rows), rows }
 }
