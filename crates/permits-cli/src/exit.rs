@@ -105,7 +105,7 @@ impl From<AcquireError> for Failure {
 pub(crate) fn from_clap(error: &clap::Error) -> u8 {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
-        report::put(&Args::command().after_help(more).render_help().to_string());
+        report::print_raw(&Args::command().after_help(more).render_help().to_string());
         return USAGE;
     }
     let text = error.render().to_string();

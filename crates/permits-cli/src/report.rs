@@ -112,7 +112,7 @@ pub(crate) fn start() -> io::Result<()> {
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
     std::panic::set_hook(Box::new(|panic| {
-        put(&format!("permits: {panic}\n"));
+        print_raw(&format!("permits: {panic}\n"));
         flush();
     }));
     Ok(())
@@ -186,7 +186,7 @@ pub(crate) fn say(message: impl fmt::Display) {
 
 /// Shows the status line, in place of the one before. Only for a stream that is [`in_place`]. While the reader is
 /// behind it is left out: the next one is newer.
-pub(crate) fn show(line: &str) {
+pub(crate) fn show_status(line: &str) {
     // One less than there are: at the end of a full line terminals differ in where the cursor stands.
     let line = text::truncate(&printable(&redacted(&format!("permits: {line}"))), columns() - 1);
     let mut state = state();
@@ -197,7 +197,7 @@ pub(crate) fn show(line: &str) {
 }
 
 /// Erases the status line, if there is one.
-pub(crate) fn erase() {
+pub(crate) fn erase_status() {
     let mut state = state();
     if state.status_width.is_some() {
         state.add("");
@@ -232,7 +232,7 @@ pub(crate) fn in_foreground() -> bool {
 }
 
 /// Says `text` as it is.
-pub(crate) fn put(text: &str) {
+pub(crate) fn print_raw(text: &str) {
     state().add(text);
 }
 

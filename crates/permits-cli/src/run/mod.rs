@@ -12,6 +12,7 @@ mod supervisor;
 mod terminal;
 mod waiting;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -131,6 +132,7 @@ async fn acquire(
     if let Some(label) = &options.label {
         how = how.label(label);
     }
+    let position = Cell::new(None);
     let acquired = tokio::select! {
         biased;
         signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
@@ -138,9 +140,10 @@ async fn acquire(
             Ok(permit) => Ok(permit),
             Err(error) => Err(NoPermit::Failure(refusal(error, options.wait, &semaphore).await)),
         },
-        never = waiting::show(&semaphore, &holder, verbose > 0) => match never {},
+        never = waiting::poll_position(&semaphore, &holder, &position) => match never {},
+        never = waiting::show(&semaphore, || position.get(), verbose > 0) => match never {},
     };
-    report::erase();
+    report::erase_status();
     let permit = acquired?;
     if verbose > 0 {
         let (holder, token, slot) = (permit.holder(), permit.token(), permit.slot());

@@ -1,95 +1,136 @@
-//! What is shown while `permits run` waits: how far ahead the others are, and who they are. And the same once
-//! more when the wait limit has passed.
+//! The line that `permits run` shows while it waits, and the reason it adds to a refusal.
 //!
-//! On a terminal one line, rewritten in place. On another stream a line of its own: at once if the store holds back
-//! free units because it has just started, or with `-v`; after 10 s, and then every minute, in any case. The store
-//! is asked only for that, and at most once a second.
+//! On a terminal one line is rewritten in place. On another stream a line of its own is written: at once with `-v`, or
+//! while the store recovers; after 10 s and then every minute in any case.
+//!
+//! The position comes from the acquisition, which costs the store nothing. The reason comes from an inspection of a
+//! few holders, at most every 10 s.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use permits::{Inspection, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{report, text};
 
-/// A wait shorter than this is not worth a line.
-const TIMEOUT: Duration = Duration::from_millis(300);
+/// Delay before the first line. A shorter wait shows none.
+const FIRST_AFTER: Duration = Duration::from_millis(300);
 
-/// How often the line on a terminal is rewritten.
+/// Interval at which the line on a terminal is rewritten.
 const IN_PLACE_EVERY: Duration = Duration::from_secs(1);
 
-/// After how long there is a line on another stream, and how often from then on.
+/// Interval at which the line on a terminal gets a new reason.
+const REASON_EVERY: Duration = Duration::from_secs(10);
+
+/// Delay before the first line on another stream, and the interval from then on.
 const PLAIN_AFTER: Duration = Duration::from_secs(10);
 const PLAIN_EVERY: Duration = Duration::from_secs(60);
 
-/// How long the store may take to answer before that is what is shown.
+/// Time the store has to answer an inspection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most holders that are named, and how wide a name may be on a terminal, where all is to fit in one line.
+/// The most holders that are named, and the width of a name on a terminal, where everything has to fit in one line.
 const NAMED: usize = 3;
 const NAME_WIDTH: usize = 32;
 
-/// Shows how `holder` waits for `semaphore`, for as long as it is polled.
-pub(super) async fn show(semaphore: &Semaphore, holder: &str, verbose: bool) -> Infallible {
+/// Shows the wait for `semaphore` for as long as this future is polled. `position` returns the number of waiters
+/// before this one, if it is known.
+pub(super) async fn show(
+    semaphore: &Semaphore,
+    position: impl Fn() -> Option<u64>,
+    verbose: bool,
+) -> Infallible {
     let began = Instant::now();
     if report::in_place() {
-        let mut next = began + TIMEOUT;
-        loop {
-            sleep_until(next).await;
-            // In the background the line would be another program's.
-            if report::in_foreground() {
-                report::show(&line(semaphore, holder, began.elapsed(), NAME_WIDTH).await.0);
-            }
-            next = Instant::now() + IN_PLACE_EVERY;
-        }
+        show_in_place(semaphore, position, began).await
+    } else {
+        show_plain(semaphore, position, began, verbose).await
     }
-    let mut after = TIMEOUT;
+}
+
+async fn show_in_place(
+    semaphore: &Semaphore,
+    position: impl Fn() -> Option<u64>,
+    began: Instant,
+) -> Infallible {
+    let mut next = began + FIRST_AFTER;
+    let (mut reason, mut reason_due) = (String::new(), began);
+    loop {
+        sleep_until(next).await;
+        // In the background the terminal's last line belongs to another program.
+        if report::in_foreground() {
+            if reason_due <= Instant::now() {
+                reason = self::reason(semaphore, NAME_WIDTH).await.0;
+                reason_due = Instant::now() + REASON_EVERY;
+            }
+            report::show_status(&line(semaphore, position(), &reason, began.elapsed(), NAME_WIDTH));
+        }
+        next = Instant::now() + IN_PLACE_EVERY;
+    }
+}
+
+async fn show_plain(
+    semaphore: &Semaphore,
+    position: impl Fn() -> Option<u64>,
+    began: Instant,
+    verbose: bool,
+) -> Infallible {
+    let mut after = FIRST_AFTER;
     loop {
         sleep_until(began + after).await;
-        let (line, recovering) = line(semaphore, holder, began.elapsed(), usize::MAX).await;
+        let (reason, recovering) = reason(semaphore, usize::MAX).await;
         if verbose || recovering || after >= PLAIN_AFTER {
-            report::say(line);
+            report::say(line(semaphore, position(), &reason, began.elapsed(), usize::MAX));
         }
         after = match after {
-            TIMEOUT => PLAIN_AFTER,
+            FIRST_AFTER => PLAIN_AFTER,
             PLAIN_AFTER => PLAIN_EVERY,
             _ => after + PLAIN_EVERY,
         };
     }
 }
 
-/// What there is to say after `waited`, with names of at most so many columns; and whether the store recovers.
-async fn line(semaphore: &Semaphore, holder: &str, waited: Duration, columns: usize) -> (String, bool) {
-    let (state, recovering) = match timeout(ANSWER_TIMEOUT, semaphore.inspect()).await {
-        Ok(Ok(inspection)) => (describe(&inspection, holder, columns), !inspection.recovering.is_zero()),
+/// The line after `waited`, with the name in at most `columns` columns.
+fn line(
+    semaphore: &Semaphore,
+    position: Option<u64>,
+    reason: &str,
+    waited: Duration,
+    columns: usize,
+) -> String {
+    let name = text::truncate(semaphore.name().unwrap_or_default(), columns);
+    let position = match position {
+        Some(0) => "first in line, ".to_owned(),
+        Some(before) => format!("{before} before you, "),
+        None => String::new(),
+    };
+    format!("waiting {} s for {name:?}: {position}{reason}", waited.as_secs())
+}
+
+/// The reason why nothing is granted, with names of at most `columns` columns, and whether the store recovers.
+async fn reason(semaphore: &Semaphore, columns: usize) -> (String, bool) {
+    match timeout(ANSWER_TIMEOUT, inspect(semaphore)).await {
+        Ok(Ok(inspection)) => (describe(&inspection, columns), !inspection.recovering.is_zero()),
         Ok(Err(error)) => (error.to_string(), false),
         Err(_) => ("the store does not answer".to_owned(), false),
-    };
-    let name = text::truncate(semaphore.name().unwrap_or_default(), columns);
-    (format!("waiting {} s for {name:?}: {state}", waited.as_secs()), recovering)
+    }
 }
 
-/// What stands in the way of one who was just refused, if the store says so in time.
+/// The reason to add to a refusal, unless the store fails to answer in time.
 pub(super) async fn blocking_reason(semaphore: &Semaphore) -> Option<String> {
-    // One more than are named, so that it shows that there are more.
-    let inspection = timeout(ANSWER_TIMEOUT, semaphore.inspect_up_to(NAMED as u32 + 1)).await.ok()?.ok()?;
-    Some(format!("{}, {} waiting", reason(&inspection, usize::MAX), inspection.waiting))
+    let inspection = timeout(ANSWER_TIMEOUT, inspect(semaphore)).await.ok()?.ok()?;
+    Some(format!("{}, {} waiting", describe(&inspection, usize::MAX), inspection.waiting))
 }
 
-fn describe(inspection: &Inspection, holder: &str, columns: usize) -> String {
-    let Inspection { waiters, waiting, .. } = inspection;
-    let ahead = waiters.iter().find(|waiter| waiter.holder == holder).map(|waiter| waiter.position);
-    let place = match ahead {
-        Some(0) => "first in line".to_owned(),
-        Some(ahead) => format!("{ahead} ahead"),
-        None => format!("{waiting} in line"),
-    };
-    format!("{place}, {}", reason(inspection, columns))
+/// Inspects one holder more than is named, which shows whether there are more.
+async fn inspect(semaphore: &Semaphore) -> Result<Inspection, permits::AdminError> {
+    semaphore.inspect_up_to(NAMED as u32 + 1).await
 }
 
-/// Why nothing is granted. What matters most comes first: what does not fit on a terminal is cut off.
-fn reason(inspection: &Inspection, columns: usize) -> String {
+/// The pause, the recovery and the holders, the most important first, since a terminal cuts off the end.
+fn describe(inspection: &Inspection, columns: usize) -> String {
     let Inspection { held, limit, holders, recovering, .. } = inspection;
     let mut text = String::new();
     if inspection.paused {
@@ -109,10 +150,28 @@ fn reason(inspection: &Inspection, columns: usize) -> String {
     text
 }
 
-/// Why free units are not granted, and for how long that lasts.
-pub(super) fn recovery_reason(recovering: Duration) -> String {
-    let seconds = recovering.as_millis().div_ceil(1000);
+/// The reason of a recovery that goes on for `remaining`.
+pub(super) fn recovery_reason(remaining: Duration) -> String {
+    let seconds = remaining.as_millis().div_ceil(1000);
     format!(
-        "nothing is granted yet: the store started or lost its state a moment ago, and holders it may have forgotten get {seconds} s more to come back"
+        "nothing is granted yet: the store started or lost its state a moment ago, and holders that it may have forgotten have {seconds} s more to reconnect"
     )
+}
+
+/// Keeps `position` up to date from inspections, in which `holder` is among the first 1,000 waiters.
+pub(super) async fn poll_position(
+    semaphore: &Semaphore,
+    holder: &str,
+    position: &Cell<Option<u64>>,
+) -> Infallible {
+    // A moment before a line is due.
+    sleep(FIRST_AFTER - FIRST_AFTER / 6).await;
+    let every = if report::in_place() { IN_PLACE_EVERY } else { PLAIN_AFTER - FIRST_AFTER };
+    loop {
+        if let Ok(inspection) = semaphore.inspect().await {
+            let waiter = inspection.waiters.iter().find(|waiter| waiter.holder == holder);
+            position.set(waiter.map(|waiter| waiter.position));
+        }
+        sleep(every).await;
+    }
 }

@@ -134,7 +134,7 @@ fn the_line_is_shown_and_ctrl_c_leaves_it(store: &dyn Store, name: &str) {
     let _ahead = Running::start(&mut run(store, name, "", "true"));
     until_counts(store, name, (1, 1));
     let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
-    terminal.shows("permits: waiting 0 s for \"semaphore\": 1 ahead, 1 of 1 held by web-1");
+    terminal.shows("permits: waiting 0 s for \"semaphore\": 1 before you, 1 of 1 held by web-1");
     // Rewritten in place.
     terminal.shows("\r\x1b[K");
     terminal.types(CTRL_C);
