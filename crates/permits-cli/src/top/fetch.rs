@@ -12,7 +12,7 @@ use permits::{AdminError, Client};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::action::Action;
-use super::model::{Counts, Detail, Query, Snapshot};
+use super::snapshot::{Counts, Detail, Query, Snapshot};
 
 /// How much longer than a list took there is none.
 const LIST_SHARE: u32 = 10;

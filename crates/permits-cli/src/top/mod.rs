@@ -12,6 +12,7 @@ mod keys;
 mod model;
 mod render;
 mod screen;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +32,9 @@ use crate::report;
 use crate::run::signals::Signals;
 use fetch::{Answer, Fetcher};
 use keys::Effect;
-use model::{Model, Snapshot};
+use model::Model;
 use screen::Screen;
+use snapshot::Snapshot;
 
 /// How often the store is asked.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);

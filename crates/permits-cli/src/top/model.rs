@@ -9,10 +9,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Inspection};
+use permits::AdminError;
 
 use super::action::Action;
 use super::cursor::Cursor;
+use super::snapshot::{Counts, Detail, Query, Snapshot};
 use crate::text;
 
 /// A picture older than this is said to be old: three fetch intervals.
@@ -20,113 +21,6 @@ const OLD: Duration = Duration::from_secs(3);
 
 /// The most semaphores that are asked for at once, on however high a screen.
 const MAX_ASKED: usize = 300;
-
-/// The numbers of one semaphore.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) limit: Option<u32>,
-    pub(super) held: u64,
-    pub(super) waiting: u64,
-    pub(super) paused: bool,
-    pub(super) pinned: bool,
-    pub(super) recovering: Duration,
-}
-
-/// One who holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct HolderRow {
-    pub(super) name: String,
-    pub(super) weight: u32,
-    pub(super) slot: u32,
-    pub(super) token: u64,
-    pub(super) age: Duration,
-    pub(super) lease: Duration,
-    pub(super) label: String,
-}
-
-/// One who waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WaiterRow {
-    pub(super) name: String,
-    pub(super) weight: u32,
-    pub(super) position: u64,
-    pub(super) age: Duration,
-    pub(super) label: String,
-}
-
-/// One semaphore with everybody in it: who has held for longest first, who came first first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Detail {
-    pub(super) counts: Counts,
-    pub(super) holders: Vec<HolderRow>,
-    pub(super) waiters: Vec<WaiterRow>,
-}
-
-impl Detail {
-    pub(super) fn len(&self) -> usize {
-        self.holders.len() + self.waiters.len()
-    }
-
-    /// Who stands in this row, holders before waiters, and whether it holds.
-    pub(super) fn at(&self, row: usize) -> Option<(&str, bool)> {
-        let waiter = || self.waiters.get(row.checked_sub(self.holders.len())?);
-        match self.holders.get(row) {
-            Some(holder) => Some((&holder.name, true)),
-            None => waiter().map(|waiter| (waiter.name.as_str(), false)),
-        }
-    }
-}
-
-impl From<&Inspection> for Counts {
-    fn from(inspection: &Inspection) -> Self {
-        let Inspection { limit, held, waiting, paused, pinned, recovering, .. } = *inspection;
-        Self { limit, held, waiting, paused, pinned, recovering }
-    }
-}
-
-impl From<Inspection> for Detail {
-    fn from(inspection: Inspection) -> Self {
-        let counts = Counts::from(&inspection);
-        let holders = inspection.holders.into_iter().map(|info| HolderRow {
-            name: info.holder,
-            weight: info.weight,
-            slot: info.slot,
-            token: info.token,
-            age: info.age,
-            lease: info.lease_remaining,
-            label: info.label.unwrap_or_default(),
-        });
-        let waiters = inspection.waiters.into_iter();
-        let waiters = waiters.map(|info| WaiterRow {
-            name: info.holder,
-            weight: info.weight,
-            position: info.position,
-            age: info.age,
-            label: info.label.unwrap_or_default(),
-        });
-        let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
-        // They come by the end of their lease, which changes with every renewal: rows would jump about.
-        holders.sort_by_key(|holder| holder.token);
-        Self { counts, holders, waiters }
-    }
-}
-
-/// What is wanted of the store for what is on the screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Query {
-    /// The counts of these.
-    Rows(Vec<String>),
-    /// Everything about this one.
-    Detail(String),
-}
-
-/// What the store has said of it.
-#[derive(Debug)]
-pub(super) enum Snapshot {
-    Rows(Vec<(String, Result<Counts, AdminError>)>),
-    Detail(String, Detail),
-    Failed(AdminError),
-}
 
 /// One semaphore, opened.
 #[derive(Debug)]

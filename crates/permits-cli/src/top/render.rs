@@ -11,7 +11,8 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use super::model::{Counts, Detail, HolderRow, Model, Note, Opened, WaiterRow};
+use super::model::{Model, Note, Opened};
+use super::snapshot::{Counts, Detail, HolderRow, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::table::{Row, Table};
 use crate::text::{self, duration};

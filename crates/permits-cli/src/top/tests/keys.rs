@@ -6,7 +6,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::super::action::{Action, ActionKind};
 use super::super::keys::Effect;
-use super::super::model::{Counts, Model, Prompt, Snapshot};
+use super::super::model::{Model, Prompt};
+use super::super::snapshot::{Counts, Snapshot};
 use super::{detail, opened, overview, press, types};
 
 fn act(kind: ActionKind) -> Option<Effect> {

@@ -12,7 +12,8 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::keys::Effect;
-use super::model::{Counts, Detail, HolderRow, Model, Snapshot, WaiterRow};
+use super::model::Model;
+use super::snapshot::{Counts, Detail, HolderRow, Snapshot, WaiterRow};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()

@@ -6,7 +6,8 @@ use crossterm::event::KeyCode;
 use permits::{AdminError, StoreError};
 
 use super::super::action::{Action, ActionKind};
-use super::super::model::{Model, Note, Query, Snapshot};
+use super::super::model::{Model, Note};
+use super::super::snapshot::{Query, Snapshot};
 use super::{detail, drawn, names, opened, overview, press, types, waiter};
 
 fn unreachable() -> AdminError {

@@ -6,7 +6,8 @@ use crossterm::event::KeyCode;
 use permits::{AdminError, StoreError};
 use ratatui::style::{Color, Modifier};
 
-use super::super::model::{Counts, Detail, Model, Snapshot};
+use super::super::model::Model;
+use super::super::snapshot::{Counts, Detail, Snapshot};
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
 
 #[test]

@@ -12,19 +12,21 @@
 //! Warnings of the library arrive as `tracing` events and are lines like any other. That takes a screenful of
 //! code here, and a stack of crates otherwise.
 
+mod log;
+mod redact;
+
 use std::collections::VecDeque;
-use std::fmt::{self, Debug, Write as _};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tracing::field::{Field, Visit};
-use tracing::level_filters::LevelFilter;
-use tracing::{Event, Level, Metadata, Subscriber, span};
-
 use crate::text;
+pub(crate) use log::install;
+use redact::printable;
+pub(crate) use redact::redacted;
 
 /// What is to be written, and how far that is.
 static STATE: Mutex<State> = Mutex::new(State::new());
@@ -151,12 +153,6 @@ pub(crate) fn flush() {
     }
 }
 
-/// Listens to the library.
-pub(crate) fn install(level: LevelFilter) {
-    // Fails only if there is one already, and this is called once.
-    let _ = tracing::subscriber::set_global_default(LogSubscriber { level });
-}
-
 /// From now on nothing is written: lines are kept, because the screen is drawn on the same terminal.
 pub(crate) fn start_buffering() {
     state().buffer = Some(Buffer::default());
@@ -236,37 +232,6 @@ pub(crate) fn print_raw(text: &str) {
     state().add(text);
 }
 
-fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
-/// `text` without what may be a password in a URL: what stands before its `@`, and its query. A password may have any
-/// character in it, so rather too much is blotted out.
-pub(crate) fn redacted(text: &str) -> String {
-    let mut pieces = text.split("://");
-    let mut result = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        // A question mark before a space, or at the end, is the sentence's.
-        let is_query = |query: &str| query.contains('@') || !query.is_empty() && !query.starts_with(' ');
-        let query = piece.split_once('?').filter(|(_, query)| is_query(query));
-        let (place, query) = query.map_or((piece, None), |(place, query)| (place, Some(query)));
-        // Behind an `@` in what may be a query, or a password with a question mark in it, nothing is safe to show.
-        let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { place };
-        let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
-        let query = if query.is_some() { "?***" } else { "" };
-        let _ = write!(result, "://{user}{shown}{query}");
-    }
-    result
-}
-
 /// What was said while lines are held back.
 #[derive(Default)]
 struct Buffer {
@@ -284,66 +249,9 @@ impl Buffer {
     }
 }
 
-/// Turns events of the library into lines.
-struct LogSubscriber {
-    level: LevelFilter,
-}
-
-impl Subscriber for LogSubscriber {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level && metadata.target().starts_with("permits")
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.level)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = EventText::default();
-        event.record(&mut line);
-        let level = match *event.metadata().level() {
-            Level::ERROR => "error",
-            Level::WARN => "warning",
-            Level::INFO => "info",
-            _ => "debug",
-        };
-        let EventText { message, fields } = line;
-        let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
-        say(format_args!("{level}: {message}{fields}"));
-    }
-
-    // Spans are not shown.
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-/// An event as text.
-#[derive(Default)]
-struct EventText {
-    message: String,
-    fields: String,
-}
-
-impl Visit for EventText {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing to a string does not fail.
-        let _ = if field.name() == "message" {
-            write!(self.message, "{value:?}")
-        } else {
-            let comma = if self.fields.is_empty() { "" } else { ", " };
-            write!(self.fields, "{comma}{}={value:?}", field.name())
-        };
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ERASE, MAX_QUEUED, State, erasing, redacted};
+    use super::{ERASE, MAX_QUEUED, State, erasing};
 
     #[test]
     fn lines_that_do_not_fit_are_dropped_and_counted_where_they_are_missing() {
@@ -368,25 +276,5 @@ mod tests {
         }
         assert_eq!(erasing(79, 78), "\r\x1b[1A\x1b[J");
         assert_eq!(erasing(79, 10), "\r\x1b[7A\x1b[J");
-    }
-
-    #[test]
-    fn passwords_in_urls_are_blotted_out() {
-        for (text, expected) in [
-            ("no url", "no url"),
-            ("redis://host:1/", "redis://host:1/"),
-            ("'redis://:secret@host/' found", "'redis://***@host/' found"),
-            ("'redis://:a 'secret\" @host/' found", "'redis://***@host/' found"),
-            ("redis://u:se@cret@h and redis://u:secret@g", "redis://***@h and redis://***@g"),
-            ("'redis+unix:///run/r.sock?pass=a secret'", "'redis+unix:///run/r.sock?***"),
-            ("redis+unix:///run/r.sock?pass=a@secret", "redis+unix://?***"),
-            ("redis://:a?secret@host/", "redis://?***"),
-            ("redis+sentinel://h/s?sentinel_password=secret", "redis+sentinel://h/s?***"),
-            ("did you mean redis://host?", "did you mean redis://host?"),
-            ("write to me@example.org", "write to me@example.org"),
-        ] {
-            assert_eq!(redacted(text), expected);
-            assert!(!redacted(text).contains("secret"));
-        }
     }
 }

@@ -1,0 +1,163 @@
+//! Parsers of the values of arguments, by the rules of the library.
+
+use std::time::Duration;
+
+use permits::InvalidInput;
+use permits::protocol::{Holder, Label, Name, check_lease, check_prefix, check_reason};
+
+/// What becomes of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LimitChange {
+    To(u32),
+    By(i64),
+}
+
+pub(super) fn name(text: &str) -> Result<String, InvalidInput> {
+    Name::new(text).map(|name| name.as_str().to_owned())
+}
+
+pub(super) fn holder(text: &str) -> Result<String, InvalidInput> {
+    Holder::new(text).map(|holder| holder.as_str().to_owned())
+}
+
+pub(super) fn label(text: &str) -> Result<String, InvalidInput> {
+    Label::new(text).map(|label| label.as_str().to_owned())
+}
+
+pub(super) fn prefix(text: &str) -> Result<String, InvalidInput> {
+    check_prefix(text).map(|()| text.to_owned())
+}
+
+pub(super) fn reason(text: &str) -> Result<String, InvalidInput> {
+    check_reason(text).map(|reason| reason.to_string())
+}
+
+pub(super) fn limit(text: &str) -> Result<u32, String> {
+    at_least_1(text, InvalidInput::ZeroLimit)
+}
+
+pub(super) fn weight(text: &str) -> Result<u32, String> {
+    at_least_1(text, InvalidInput::ZeroWeight)
+}
+
+pub(super) fn change(text: &str) -> Result<LimitChange, String> {
+    if !text.starts_with(['+', '-']) {
+        return limit(text).map(LimitChange::To);
+    }
+    let most = i64::from(u32::MAX);
+    let by = text.parse().ok().filter(|by| (-most..=most).contains(by));
+    by.map(LimitChange::By).ok_or_else(|| format!("behind a sign it must be a number up to {most}"))
+}
+
+fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => Err(zero.to_string()),
+        Ok(number) => Ok(number),
+        Err(_) => Err(format!("it must be a number from 1 to {}", u32::MAX)),
+    }
+}
+
+pub(super) fn lease(text: &str) -> Result<Duration, String> {
+    let lease = duration(text)?;
+    check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).map_err(|error| error.to_string())?;
+    Ok(lease)
+}
+
+/// Numbers with `ms`, `s`, `m` or `h`, the larger unit first, such as `1h30m`; seconds without a unit. The last number
+/// may have a fraction.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+    let wrong = || "write numbers with ms, s, m or h, such as 500ms, 1.5s, 15s or 1h30m".to_owned();
+    let (mut rest, mut larger, mut total) = (text, u64::MAX, 0_u64);
+    loop {
+        let whole = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, behind) = rest.split_at(whole);
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let fraction = behind.strip_prefix('.').map(|fraction| &fraction[..digits(fraction)]);
+        let behind = &behind[fraction.map_or(0, |fraction| fraction.len() + 1)..];
+        let unit = behind.bytes().take_while(u8::is_ascii_lowercase).count();
+        let (unit, behind) = behind.split_at(unit);
+        let last = behind.is_empty();
+        let bare = unit.is_empty() && last && larger == u64::MAX;
+        let unit = if bare { "s" } else { unit };
+        let milliseconds =
+            UNITS.iter().find(|(name, _)| *name == unit).map(|(_, milliseconds)| *milliseconds);
+        let milliseconds = milliseconds.filter(|unit| *unit < larger).ok_or_else(wrong)?;
+        if number.is_empty() || fraction.is_some_and(|fraction| fraction.is_empty() || !last) {
+            return Err(wrong());
+        }
+        let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
+        // Rounded to a millisecond.
+        let fraction = fraction.map_or(0.0, |digits| format!("0.{digits}").parse().unwrap_or(0.0));
+        let part =
+            number.and_then(|number| number.checked_add((fraction * milliseconds as f64).round() as u64));
+        total = part.and_then(|part| total.checked_add(part)).ok_or("it is too long")?;
+        if last {
+            return Ok(Duration::from_millis(total));
+        }
+        (rest, larger) = (behind, milliseconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_or_are_seconds() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("15s", 15_000),
+            ("15", 15_000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("0", 0),
+            ("1.5s", 1_500),
+            ("0.25", 250),
+            ("1.5h", 5_400_000),
+            ("1h30m", 5_400_000),
+            ("1h2m3s4ms", 3_723_004),
+            ("1m1.5s", 61_500),
+            ("0.29s", 290),
+            ("0.0004s", 0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn invalid_durations_are_refused() {
+        let too_long = ["99999999999999999999", "18446744073709551615s", "6000000000000000h"];
+        for text in [
+            "", "s", "ms", "-1", "+1", "1 s", "1d", "15S", "ten", "1e3", "½s", "1.", "1.s", ".5s", "1.2.3s",
+            "1m30", "30s1m", "1s1s", "1.5m1s", "1h 30m",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        for text in too_long {
+            assert_eq!(duration(text), Err("it is too long".into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_with_a_sign_is_a_difference() {
+        for (text, expected) in [
+            ("4", LimitChange::To(4)),
+            ("+2", LimitChange::By(2)),
+            ("-1", LimitChange::By(-1)),
+            ("+4294967295", LimitChange::By(4_294_967_295)),
+        ] {
+            assert_eq!(change(text), Ok(expected), "{text}");
+        }
+        for text in ["0", "+", "-", "+-1", "+1.5", "-4294967296", "x"] {
+            assert!(change(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_lease_is_a_day() {
+        assert!(lease("24h").is_ok());
+        assert!(lease("86401").is_err());
+        assert!(lease("99ms").is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! Warnings of the library, which arrive as `tracing` events, as lines on standard error.
+//!
+//! That takes a screenful of code here, and a stack of crates otherwise.
+
+use std::fmt::{Debug, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use super::say;
+
+/// Listens to the library.
+pub(crate) fn install(level: LevelFilter) {
+    // Fails only if there is one already, and this is called once.
+    let _ = tracing::subscriber::set_global_default(LogSubscriber { level });
+}
+
+/// Turns events of the library into lines.
+struct LogSubscriber {
+    level: LevelFilter,
+}
+
+impl Subscriber for LogSubscriber {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level && metadata.target().starts_with("permits")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = EventText::default();
+        event.record(&mut line);
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            Level::INFO => "info",
+            _ => "debug",
+        };
+        let EventText { message, fields } = line;
+        let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
+        say(format_args!("{level}: {message}{fields}"));
+    }
+
+    // Spans are not shown.
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// An event as text.
+#[derive(Default)]
+struct EventText {
+    message: String,
+    fields: String,
+}
+
+impl Visit for EventText {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        // Writing to a string does not fail.
+        let _ = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            let comma = if self.fields.is_empty() { "" } else { ", " };
+            write!(self.fields, "{comma}{}={value:?}", field.name())
+        };
+    }
+}

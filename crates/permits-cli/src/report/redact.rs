@@ -1,0 +1,59 @@
+//! Text from outside, made fit to be shown: without passwords and without control characters.
+
+use std::fmt::Write as _;
+
+pub(super) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// `text` without what may be a password in a URL: what stands before its `@`, and its query. A password may have any
+/// character in it, so rather too much is blotted out.
+pub(crate) fn redacted(text: &str) -> String {
+    let mut pieces = text.split("://");
+    let mut result = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        // A question mark before a space, or at the end, is the sentence's.
+        let is_query = |query: &str| query.contains('@') || !query.is_empty() && !query.starts_with(' ');
+        let query = piece.split_once('?').filter(|(_, query)| is_query(query));
+        let (place, query) = query.map_or((piece, None), |(place, query)| (place, Some(query)));
+        // Behind an `@` in what may be a query, or a password with a question mark in it, nothing is safe to show.
+        let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { place };
+        let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
+        let query = if query.is_some() { "?***" } else { "" };
+        let _ = write!(result, "://{user}{shown}{query}");
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_urls_are_blotted_out() {
+        for (text, expected) in [
+            ("no url", "no url"),
+            ("redis://host:1/", "redis://host:1/"),
+            ("'redis://:secret@host/' found", "'redis://***@host/' found"),
+            ("'redis://:a 'secret\" @host/' found", "'redis://***@host/' found"),
+            ("redis://u:se@cret@h and redis://u:secret@g", "redis://***@h and redis://***@g"),
+            ("'redis+unix:///run/r.sock?pass=a secret'", "'redis+unix:///run/r.sock?***"),
+            ("redis+unix:///run/r.sock?pass=a@secret", "redis+unix://?***"),
+            ("redis://:a?secret@host/", "redis://?***"),
+            ("redis+sentinel://h/s?sentinel_password=secret", "redis+sentinel://h/s?***"),
+            ("did you mean redis://host?", "did you mean redis://host?"),
+            ("write to me@example.org", "write to me@example.org"),
+        ] {
+            assert_eq!(redacted(text), expected);
+            assert!(!redacted(text).contains("secret"));
+        }
+    }
+}
