@@ -1,7 +1,7 @@
-//! `permits limit`, `pause`, `resume` and `revoke`: what an operator changes.
+//! `permits limit`, `pause`, `resume` and `revoke`: an operator's changes.
 //!
-//! Each can be repeated: asked for what is so already, it is done. Each says in one line on standard output what
-//! has come of it, as the store then had it.
+//! A call that finds its change already made succeeds, except a revocation. Each verb prints one line with
+//! the state of the semaphore after the change.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Inspection, Semaphore};
@@ -11,7 +11,7 @@ use crate::connect;
 use crate::exit::{self, Failure};
 use crate::status::{MAX_LISTED, usage};
 
-/// How many holders and waiters are revoked at once.
+/// The most revocations in flight at once.
 const CONCURRENCY: usize = 64;
 
 /// Sets and pins the limit, unpins it, or shows it.
@@ -45,8 +45,8 @@ pub(crate) async fn resume(common: &Common, options: &NameArg) -> Result<u8, Fai
     print_result(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
 }
 
-/// Takes permits or places in line away. A script that misspelt the holder must learn it, so it is not enough that no
-/// holder of that name has anything.
+/// Takes permits or places in line away. An unknown holder is a failure, so that a script notices a misspelt
+/// name.
 pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Failure> {
     let Revoke { name, holder, reason, partial, .. } = options;
     let semaphore = open(common, name).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
     print_result(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
 }
 
-/// The one holder or waiter whose name begins so.
+/// The only holder or waiter with a name that starts with `beginning`.
 async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<String, Failure> {
     let Inspection { name, holders, waiters, .. } = semaphore.inspect().await?;
     let names =
@@ -82,7 +82,7 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<String, 
         }
         (Some(_), others) => {
             let message = format!(
-                "{name}: {} holders and waiters begin with {beginning:?}: give more of it",
+                "{name}: {} holders and waiters begin with {beginning:?}: give more of the name",
                 others + 1
             );
             Err(Failure::new(exit::USAGE, message))
@@ -90,9 +90,10 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<String, 
     }
 }
 
-/// Revokes all holders and waiters, and says how many; `None` if there were none. Waiters first, because revoking a
-/// holder grants a waiter. The number of rounds is what listing the present holders and waiters takes: those that come
-/// meanwhile are not followed.
+/// Revokes all holders and waiters. Returns their numbers as text, or `None` if there were none.
+///
+/// Waiters come first, because revoking a holder grants a waiter. The number of rounds is fixed by the number
+/// of holders and waiters at the start: later ones are not revoked.
 async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, Failure> {
     let Inspection { held, waiting, .. } = semaphore.inspect_up_to(0).await?;
     let (mut holders, mut waiters) = (0, 0);
@@ -104,12 +105,12 @@ async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<Strin
         let listed = semaphore.inspect().await?.holders;
         holders += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
     }
-    let count = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let count = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let revoked = format!("{} and {}", count(holders, "holder"), count(waiters, "waiter"));
     Ok((holders + waiters > 0).then_some(revoked))
 }
 
-/// How many of them there were to revoke.
+/// Revokes `names`. Returns the number of those that held or waited.
 async fn revoke_each(
     semaphore: &Semaphore,
     names: impl Iterator<Item = String>,
@@ -119,7 +120,7 @@ async fn revoke_each(
     stream::iter(names)
         .map(revoke)
         .buffer_unordered(CONCURRENCY)
-        .try_fold(0, async |sum, one| Ok(sum + one))
+        .try_fold(0, async |sum, revoked| Ok(sum + revoked))
         .await
 }
 
@@ -127,7 +128,7 @@ async fn open(common: &Common, name: &str) -> Result<Semaphore, Failure> {
     Ok(connect::operator(common).await?.open(name))
 }
 
-/// Prints what `describe` makes of the semaphore as it is now.
+/// Prints `describe` of the semaphore as it is now.
 async fn print_result(
     semaphore: &Semaphore,
     describe: impl Fn(&Inspection) -> String,

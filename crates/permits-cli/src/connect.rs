@@ -1,4 +1,4 @@
-//! Which store, and a client of it.
+//! The choice of the store, and a client of it.
 
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal as _};
@@ -10,30 +10,30 @@ use crate::args::Common;
 use crate::exit::{Failure, USAGE};
 use crate::report;
 
-/// The environment variable that names the store.
+/// The environment variable with the URL of the store.
 const URL_VARIABLE: &str = "PERMITS_URL";
 
-/// The environment variable that names a file with the URL in it.
+/// The environment variable with the path of a file that contains the URL.
 const FILE_VARIABLE: &str = "PERMITS_URL_FILE";
 
-/// The environment variable that says whether the store has to be a server.
+/// The environment variable that refuses stores other than servers.
 const SERVER_VARIABLE: &str = "PERMITS_REQUIRE_SERVER";
 
-/// The store when none is named: a file that this user's processes on this machine share.
+/// The default store: a file that this user's processes on this machine share.
 const DEFAULT_URL: &str = "local:";
 
-/// How long a store may be away for a verb that only looks, or changes something.
+/// Store timeout of the verbs that do not wait in line.
 const OPERATOR_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A store that is named, and not connected to yet.
+/// A store that has been chosen and not connected to yet.
 pub(crate) struct Target {
     pub(crate) builder: ClientBuilder,
-    /// Where it is, without any password.
+    /// The URL without passwords.
     pub(crate) store: String,
 }
 
 impl Target {
-    /// The store that `--url` names, or the environment, or the default.
+    /// The store from `--url`, from the environment, or by default.
     pub(crate) fn of(common: &Common) -> Result<Self, Failure> {
         let url = match &common.url {
             Some(url) => url.clone(),
@@ -48,25 +48,26 @@ impl Target {
         }
         let builder = Client::builder(&url).prefix(&common.prefix);
         let store = match url.strip_prefix("local:") {
-            // With the path, also where that is the default.
+            // With the path, which `local:` leaves out.
             Some(_) => format!("local:{}", builder.address()?),
             None => report::redacted(&url).trim_end_matches("?***").to_owned(),
         };
         Ok(Self { builder, store })
     }
 
-    /// Connects. The library waits for a store that is away, and warns that it does.
+    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a
+    /// warning.
     pub(crate) async fn connect(self, store_timeout: Duration) -> Result<Client, Failure> {
         Ok(self.builder.store_timeout(store_timeout).connect().await?)
     }
 }
 
-/// A client for a verb that looks at semaphores, or changes them, and does not wait in line.
+/// A client for a verb that reads or changes semaphores and does not wait in line.
 pub(crate) async fn operator(common: &Common) -> Result<Client, Failure> {
     operate(common, false).await
 }
 
-/// The same for a verb that prints: where people look, the store is named above what it prints.
+/// The same for a verb that prints semaphores: on a terminal it names the store first.
 pub(crate) async fn viewer(common: &Common, json: bool) -> Result<Client, Failure> {
     operate(common, !json && io::stderr().is_terminal()).await
 }
@@ -89,8 +90,8 @@ fn from_environment() -> Result<Option<String>, Failure> {
     }
 }
 
-/// The value of an environment variable. An empty one is refused: it was meant to name a store, and another store than
-/// the one that was meant would be worse than none.
+/// The value of an environment variable. An empty one is refused, because it was meant to name a store other
+/// than the default.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) if value.is_empty() => {
@@ -102,15 +103,16 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The URL is the one line of the file.
+/// The URL in the file at `path`, which has one line.
 fn from_file(path: &str) -> Result<String, Failure> {
-    let wrong = |what: &str| Failure::new(USAGE, format!("{path:?}, which {FILE_VARIABLE} names, {what}"));
+    let wrong =
+        |problem: &str| Failure::new(USAGE, format!("{path:?}, which {FILE_VARIABLE} names, {problem}"));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     let url = text.trim();
     match url.lines().count() {
         1 => Ok(url.to_owned()),
         0 => Err(wrong("is empty: write the URL of a store into it")),
-        _ => Err(wrong("has several lines: it is to have the URL of a store, and nothing else")),
+        _ => Err(wrong("has several lines: write the URL of a store into it, and nothing else")),
     }
 }
 

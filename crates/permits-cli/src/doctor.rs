@@ -1,7 +1,7 @@
-//! `permits doctor`: what is wrong with the store, what it means, and what to do about it.
+//! `permits doctor`: problems of the store, and their remedies.
 //!
-//! The library examines; here the findings are shown. `--acl` prints how to make a user on the server with just
-//! the rights that are needed. It asks no store.
+//! The library makes the diagnosis; this file prints its findings. `--acl` prints the commands that create a
+//! user with just the rights that are needed, without asking a store.
 
 use std::fmt::Write as _;
 
@@ -13,16 +13,16 @@ use crate::args::{Common, Doctor};
 use crate::connect::Target;
 use crate::exit::{self, Failure, SUCCESS, UNHEALTHY, USAGE};
 
-/// What the user is called in what `--acl` prints.
+/// The user's name in the output of `--acl`.
 const USER: &str = "permits";
 
-/// Where what a finding means begins: under what was seen.
+/// The column in which advice begins, below the observation.
 const INDENT: usize = 24;
 
-/// How wide its lines are.
+/// The width of the lines of advice.
 const WIDTH: usize = 100;
 
-/// Examines the store. That it cannot be reached is a finding like any other.
+/// Diagnoses the store. An unreachable store is a finding like any other.
 pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Failure> {
     if options.acl {
         let rights = rights(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
@@ -36,7 +36,7 @@ pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Fail
     Ok(if printed == SUCCESS && !diagnosis.is_healthy() { UNHEALTHY } else { printed })
 }
 
-/// What `--json` prints. Scripts depend on it: fields may be added, never changed.
+/// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
 struct DoctorJson<'a> {
     store: &'a str,
@@ -67,10 +67,10 @@ impl<'a> From<&'a Diagnosis> for DoctorJson<'a> {
     }
 }
 
-/// A line a finding, and below it what it means.
+/// A line for each finding, with its advice below.
 fn human(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
-    for Finding { subject, severity, observed, advice: meaning, .. } in &diagnosis.findings {
+    for Finding { subject, severity, observed, advice, .. } in &diagnosis.findings {
         let sign = match severity {
             Severity::Fine => "ok",
             Severity::Note => "note",
@@ -78,20 +78,21 @@ fn human(diagnosis: &Diagnosis) -> String {
         };
         // Writing to a string does not fail.
         let _ = writeln!(text, "{sign:<7}  {subject:<13}  {observed}");
-        for line in wrapped(meaning) {
+        for line in wrapped(advice) {
             let _ = writeln!(text, "{:INDENT$}{line}", "");
         }
     }
-    let count = |severity, what| {
+    let count = |severity, noun| {
         let count = diagnosis.findings.iter().filter(|finding| finding.severity == severity).count();
-        format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+        format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
     };
     let (problems, notes) = (count(Severity::Problem, "problem"), count(Severity::Note, "note"));
     let _ = writeln!(text, "\n{}: {problems}, {notes}", diagnosis.store);
     text
 }
 
-/// Lines of at most so many characters, cut between words.
+/// Breaks `text` between words into lines that fit under the observation. A longer word keeps a line of its
+/// own, since it may be a command to copy.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -106,13 +107,13 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// Commands for redis-cli, with comments. The least rights are one command, so that a user which is in use never has
-/// only a part of them. The others are comments, so that they are chosen and not applied with the rest.
+/// Commands for redis-cli, with comments. The least rights are one command, so that a user in use never has
+/// only a part of them. The optional rights are comments, because each is a choice.
 fn acl(rights: &[Rights]) -> String {
     let mut text = format!(
-        "# Makes a user {USER:?} with the least rights, or takes from it what is too much.\n\
+        "# Creates the user {USER:?} with the least rights, or reduces its rights to them.\n\
          # For redis-cli:  permits doctor --acl | grep ^ACL | redis-cli\n\
-         # Nobody can log in as it until it has a password:  ACL SETUSER {USER} >PASSWORD\n\
+         # Logging in needs a password:  ACL SETUSER {USER} >PASSWORD\n\
          # Then:  PERMITS_URL=redis://{USER}:PASSWORD@host/  (the password percent-encoded)\n\n"
     );
     let (needed, others): (Vec<_>, Vec<_>) = rights.iter().partition(|rights| rights.needed);
@@ -121,7 +122,7 @@ fn acl(rights: &[Rights]) -> String {
     }
     let all: Vec<&str> = needed.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
     let _ = writeln!(text, "ACL SETUSER {USER} {}", all.join(" "));
-    text.push_str("\n# Optional, each for one purpose. Remove the # from those that you want.\n");
+    text.push_str("\n# Optional rights, each for one purpose. Remove the # from those that you want.\n");
     for Rights { purpose, rules, .. } in others {
         let _ = write!(text, "\n# {purpose}:\n# ACL SETUSER {USER} {}\n", rules.join(" "));
     }

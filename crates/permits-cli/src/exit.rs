@@ -1,8 +1,8 @@
-//! Exit codes: what a script may rely on.
+//! Exit codes, on which scripts rely.
 //!
 //! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
-//! sorted by what its caller should do about it: look whom it meant (1), correct the call (64), see to the store
-//! (69), try again later (75), or find out what its command did without a permit (76).
+//! sorted by its remedy: check the name (1), correct the call (64), see to the store (69), retry later (75),
+//! or find out what the command did without a permit (76).
 
 use std::io::{self, Write as _};
 
@@ -13,33 +13,33 @@ use serde::Serialize;
 use crate::args::Args;
 use crate::report;
 
-/// All is well.
+/// Success.
 pub(crate) const SUCCESS: u8 = 0;
-/// What was to be changed is not there.
+/// No holder or waiter to revoke.
 pub(crate) const NO_MATCH: u8 = 1;
-/// The doctor has found a problem.
+/// The doctor found a problem.
 pub(crate) const UNHEALTHY: u8 = 1;
-/// The call is wrong, and will be wrong next time.
+/// Wrong usage.
 pub(crate) const USAGE: u8 = 64;
-/// The store cannot be reached, denies access, or is not able to.
+/// The store cannot be reached, denies access, or is not supported.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The system refuses something that is needed, such as a thread.
 pub(crate) const SYSTEM: u8 = 71;
-/// Not now: there was no permit in time.
+/// No permit in time.
 pub(crate) const NOT_NOW: u8 = 75;
-/// The permit was lost; the command was ended, or may have gone on without it for a moment.
+/// The permit was lost. The command was ended, or may have run without a permit for a moment.
 pub(crate) const LOST: u8 = 76;
 /// The command was found and cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The code of what ended by a signal, as a shell gives it.
+/// The exit code of a process that ended by `signal`, as in a shell.
 pub(crate) fn from_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// An end that is not the verb's success: a code, and what to say on standard error.
+/// A failure: an exit code and a message for standard error.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -85,7 +85,7 @@ impl From<AcquireError> for Failure {
             | AcquireError::NoLimit { .. }
             | AcquireError::LimitMismatch { .. }
             | AcquireError::Invalid(_) => USAGE,
-            // An operator took the place in line: the same call may succeed, now or later.
+            // An operator removed the waiter: a retry may succeed.
             AcquireError::Revoked { .. } => NOT_NOW,
             ref error if error.is_not_now() => NOT_NOW,
             _ => UNAVAILABLE,
@@ -101,7 +101,7 @@ impl From<AcquireError> for Failure {
     }
 }
 
-/// Says what the parser has to say: help and version are an answer, everything else is wrong usage.
+/// Prints a result of the parser: help and version as an answer, everything else as wrong usage.
 pub(crate) fn from_clap(error: &clap::Error) -> u8 {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
@@ -124,7 +124,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     Ok(print(&(text + "\n")))
 }
 
-/// Prints on standard output. A reader that has seen enough is no failure.
+/// Prints on standard output. A closed pipe is no failure.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> u8 {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {

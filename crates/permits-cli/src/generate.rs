@@ -1,4 +1,4 @@
-//! `permits completions` and `permits man`: made from the arguments, so that they say what the parser does.
+//! `permits completions` and `permits man`, generated from the arguments, so that they agree with the parser.
 
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man as Page;
@@ -17,7 +17,7 @@ pub(crate) fn completions(options: &Completions) -> Result<u8, Failure> {
 /// Prints the manual page of a verb, or the overview.
 pub(crate) fn man(options: &Man) -> Result<u8, Failure> {
     let mut permits = Args::command().disable_help_subcommand(true).subcommand_help_heading("VERBS");
-    // Tells the verbs what they are called.
+    // Gives the verbs their full names.
     permits.build();
     let command = match &options.verb {
         None => permits,
@@ -31,13 +31,13 @@ fn no_such_verb(permits: &Command, verb: &str) -> Failure {
     Failure::new(USAGE, format!("there is no verb {verb:?}: the verbs are {}", verbs.join(", ")))
 }
 
-/// As `clap_mangen` would have it, except that the synopsis is the usage of the help, and that what stands below
-/// the options there are sections, with their lines as they are.
+/// The page of `clap_mangen` with two changes: the synopsis is the usage of the help, and each block of text
+/// below the options is a section, with its lines as they are.
 fn page(mut command: Command) -> std::io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let below = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let verbs = command.has_subcommands();
-    // Without a date the arguments behind it would move up.
+    // Without a date, the arguments after it would move up.
     let version = concat!("permits ", env!("CARGO_PKG_VERSION"));
     let page = Page::new(command).date(" ").source(version).manual("permits");
     let mut text = Vec::new();
@@ -53,7 +53,7 @@ fn page(mut command: Command) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Blocks of [`help`](crate::help) as sections.
+/// The blocks of [`help`](crate::help) as sections.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     for block in text.split("\n\n") {

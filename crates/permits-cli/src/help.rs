@@ -1,10 +1,10 @@
-//! What `--help` and the manual pages say below the options.
+//! Text below the options in `--help` and the manual pages.
 //!
-//! Blocks, with an empty line between them: a heading that ends with a colon, then indented lines, which
-//! [`generate`](crate::generate) makes sections of a manual page. No line is longer than what is left of a
-//! terminal's 80 columns there; a test sees to it.
+//! It consists of blocks with an empty line between them: a heading that ends with a colon, then indented
+//! lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the length
+//! of the lines, because a manual page indents them in 80 columns.
 
-/// The exit codes that every verb which asks a store has, behind those that are the verb's own.
+/// The exit codes of every verb that asks a store, after the verb's own.
 macro_rules! exit_codes {
     ($own:literal) => {
         concat!(
@@ -24,28 +24,28 @@ Examples:
   permits status exports
 
 Stores:
-  local:                   a file, shared by this user's processes on this
-                           machine: permits/semaphores.db under
+  local:                   a file that this user's processes on this
+                           machine share: permits/semaphores.db under
                            $XDG_STATE_HOME or ~/.local/state
   local:/path/file.db      another file; not on a network file system
   redis://host:port/db     Redis 6.2 or newer, or Valkey: many machines
   rediss://host:port/db    the same over TLS
   redis+unix:///path?db=0  the same over a Unix socket
   redis+sentinel://host,host/service
-                           the server that the sentinels name
+                           the primary that the sentinels name
   redis+cluster://host,host
                            a cluster, Redis 7.0 or newer
-  memory:                  this process alone, to try things out
+  memory:                  this process only, to try things out
 
 Environment:
   PERMITS_URL             the store, unless --url names one
-  PERMITS_URL_FILE        a file with the URL in it, instead of that
+  PERMITS_URL_FILE        a file that contains the URL
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
   Without a URL the store is local:. An empty variable is an error.
 
 Exit code:
-  Each verb lists its own. 64 is always wrong usage, 69 a store that cannot
-  be reached, 75 that the same call may succeed later.";
+  Each verb lists its own. Always: 64 for wrong usage, 69 if the store
+  cannot be reached, 75 if the same call may succeed later.";
 
 pub(crate) const RUN: &str = "\
 Examples:
@@ -58,54 +58,54 @@ Examples:
 
 Environment of the command:
   PERMITS_NAME     the semaphore
-  PERMITS_HOLDER   who holds the permit
-  PERMITS_TOKEN    fencing token: greater than that of every earlier grant
-                   of the semaphore
-  PERMITS_SLOT     a number from 0, below the limit, that no other live
+  PERMITS_HOLDER   the holder's name
+  PERMITS_TOKEN    fencing token: greater than in every earlier grant of
+                   the semaphore
+  PERMITS_SLOT     a number from 0 to the limit less 1 that no other live
                    permit has
 
 The limit:
-  A --limit that differs from the stored one replaces it for all, and says
-  so; one that an operator pinned stays (permits limit). --require-limit
-  refuses to run under another one.
+  A --limit that differs from the stored limit replaces it for all
+  programs, with a message. A limit that an operator has pinned stays
+  (permits limit). --require-limit refuses to run under any other limit.
 
 The store:
-  One that is away is waited for: --store-timeout, else --wait, else 10 s.
-  The command inherits PERMITS_URL, with the password in it, so that it can
-  call permits itself. PERMITS_URL_FILE keeps the password in a file.
+  A store that cannot be reached is retried for --store-timeout, else for
+  --wait, else for 10 s. The command inherits PERMITS_URL, with the
+  password in it, so that it can call permits itself. PERMITS_URL_FILE
+  keeps the password in a file.
 
 While waiting:
-  On a terminal a line on standard error shows how long it has waited, how
-  many are ahead, and who holds. Otherwise there is a line after 10 s, and
-  then every minute.
+  On a terminal a line on standard error shows the time since the start of
+  the wait, the number of waiters before this one, and some holders. On
+  another stream there is a line after 10 s, and then every minute.
 
 Signals:
-  INT, TERM, HUP and QUIT leave the line while waiting. While the command
-  runs, they and USR1, USR2 and TSTP are passed on to its process group. On
-  a terminal Ctrl-C and Ctrl-Z work as without permits; but a suspended
-  permits renews nothing, and if its lease ends meanwhile the command is
-  ended when it is continued.
+  INT, TERM, HUP and QUIT end the wait. While the command runs, they and
+  USR1, USR2 and TSTP are forwarded to its process group. On a terminal
+  Ctrl-C and Ctrl-Z work as without permits. A suspended permits renews
+  nothing: if the lease ends before it is continued, the command is ended.
 
 When the permit is lost:
   If it cannot be renewed, the command's process group gets SIGTERM while
   the permit is still held: a fifth of the lease before its end, at most
-  5 s (3 s with the default lease). SIGKILL comes shortly before its end. A
-  longer --lease bears a longer absence of the store.
+  5 s (3 s with the default lease). SIGKILL comes shortly before the end. A
+  longer --lease survives a longer absence of the store.
   If the permit is lost at once, because it was revoked or permits was
   suspended, SIGTERM comes then, and SIGKILL 5 s later. Meanwhile the units
-  may have been granted to another.
-  Should permits itself be killed, the kernel kills the command (on Linux;
-  not what the command has started, nor a command that changes its user).
+  may have been granted to another holder.
+  If permits itself is killed, the kernel kills the command (on Linux only;
+  not the command's children, nor a command that changes its user).
 
 Exit code:
-  the command's own; 128+n if signal n ended it, or ended the waiting
-   64  wrong usage, also: no limit is known, the weight exceeds it, or it
-       is not the one required
+  the command's own; 128+n if signal n ended it, or ended the wait
+   64  wrong usage, also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
-   75  no permit in time (or -E): none is free, waited for too long, the
-       line is full, the holder has or waits for one already, the place in
-       line was revoked
+   75  no permit in time (or -E): none is free, --wait has passed, the line
+       is full, the holder holds or waits already, or an operator revoked
+       the place in line
    76  the permit was lost
   126  the command cannot be executed
   127  the command was not found";
@@ -122,11 +122,12 @@ JSON:
                \"age_ms\",\"label\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
    \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\"}
-  limit and held are units, waiting is how many wait; limit is null if none
-  is set, label if none was given. recovering_ms is how long free units are
-  still held back after a start of the server. At most 1,000 holders and
-  1,000 waiters are listed. The schema is docs/status.schema.json.",
-    exit_codes!("    0  also if nobody uses the semaphore\n")
+  limit and held are units, waiting is a number of waiters. limit is null
+  if none is set, label if none was given. recovering_ms is the time until
+  free units are granted again after a start of the server. At most 1,000
+  holders and 1,000 waiters are listed. The schema is
+  docs/status.schema.json.",
+    exit_codes!("    0  also if the semaphore is not in use\n")
 );
 
 pub(crate) const LIST: &str = concat!(
@@ -139,13 +140,15 @@ Examples:
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
     \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\"}]
-  As in permits status --json. The ages are of the first 1,000 holders and
-  waiters, null if there are none. The schema is docs/list.schema.json.
+  The fields are those of permits status --json. The ages are of the first
+  1,000 holders and waiters, null if there are none. The schema is
+  docs/list.schema.json.
 
-What is listed:
-  Semaphores in use, those used within the last minutes, and those that are
-  pinned or paused. One that begins or ends meanwhile may be missing.",
-    exit_codes!("    0  also if there are none\n")
+Semaphores:
+  Those in use, those used within the last minutes, and those that are
+  pinned or paused. A semaphore that begins or ends during the call may be
+  missing.",
+    exit_codes!("    0  also if there are no semaphores\n")
 );
 
 pub(crate) const LIMIT: &str = concat!(
@@ -157,13 +160,13 @@ Examples:
   permits limit exports --unpin
 
 Pinned:
-  A limit that is set here counts, whatever programs declare (run --limit),
-  until --unpin. Then the limit stays as it is until programs declare one.
-  A higher limit grants at once. A lower one revokes nobody: nothing is
-  granted until what is held fits. +N and -N change it in one step, so that
-  two operators do not undo each other's change. The version counts the
-  changes.",
-    exit_codes!("    0  the limit is as said\n")
+  A limit that is set here overrides the limits that programs declare (run
+  --limit) until --unpin. After --unpin the limit stays as it is until a
+  program declares one. A higher limit grants at once. A lower limit
+  revokes no permit: nothing is granted until the held units fit. +N and
+  -N change the limit in one step, so that two operators do not undo each
+  other's change. The version counts the changes.",
+    exit_codes!("    0  the limit is set, unpinned or shown\n")
 );
 
 pub(crate) const PAUSE: &str = concat!(
@@ -172,16 +175,17 @@ Examples:
   permits pause exports
 
 Paused:
-  Waiters keep their places; run --no-wait ends with 75. It stays so until
-  permits resume. A semaphore that nobody has used yet can be paused, too.",
-    exit_codes!("    0  it is paused, or was so already\n")
+  Nothing is granted until permits resume is called. Waiters keep their
+  places; run --no-wait ends with 75. An unused semaphore can be paused,
+  too.",
+    exit_codes!("    0  it is paused, or was paused already\n")
 );
 
 pub(crate) const RESUME: &str = concat!(
     "\
 Examples:
   permits resume exports",
-    exit_codes!("    0  it is not paused, or was not\n")
+    exit_codes!("    0  it is resumed, or was not paused\n")
 );
 
 pub(crate) const REVOKE: &str = concat!(
@@ -191,16 +195,16 @@ Examples:
   permits revoke exports db1:30220/ --partial
   permits revoke exports --all
 
-What happens:
+Effect:
   permits run ends its command and exits with 76, or leaves the line and
-  exits with 75, and tells the reason. Until the holder has heard of it,
-  which takes until its next renewal if it is out of reach, it may go on
-  working while another is granted its units.
+  exits with 75, and reports the reason. A holder that cannot be reached
+  works on until its next renewal, while another holder may be granted its
+  units.
 
 All:
-  Those that hold or wait when the command begins. Those that come later
-  may be granted: pause the semaphore first to prevent that.",
-    exit_codes!("    0  it is revoked\n    1  no such holder holds or waits\n")
+  The holders and waiters at the start of the command. Later ones may be
+  granted: pause the semaphore first to prevent that.",
+    exit_codes!("    0  it is revoked\n    1  no such holder or waiter\n")
 );
 
 /// The keys of the live screen, also shown by `?` there.
@@ -209,9 +213,9 @@ macro_rules! keys {
         "\
 Keys:
   Up Down PgUp PgDn Home End k j  select
-  Enter      open: who holds, oldest first, and who waits
-  Esc        back, or end what is being typed
-  /          show only names with a text in them
+  Enter      open: the holders, oldest first, and the waiters
+  Esc        back, or cancel the input
+  /          show only names that contain a text
   p          pause: grant nothing; or resume
   l          set the limit, and pin it
   u          unpin: let programs declare the limit again
@@ -241,12 +245,12 @@ Examples:
   permits doctor --url redis://db.example/ --json | jq .healthy
   permits doctor --acl --prefix team-a
 
-What is looked at:
-  Every operation is tried on a semaphore of its own, of which nothing is
-  left. Of a server also the version, the user's rights, eviction, memory,
-  persistence, replication, connections, the clock and the latency, on
-  every primary of a cluster; of a file its owner, modes and directory,
-  what it lies on, and what is in it.
+Checks:
+  Every operation is tried on a semaphore of its own, which is deleted
+  afterwards. On a server, and on every primary of a cluster: the version,
+  the user's rights, eviction, memory, persistence, replication,
+  connections, the clock and the latency. On a file: its owner, modes,
+  directory, file system and contents.
 
 Exit code:
     0  no problem was found; there may be notes
@@ -264,7 +268,7 @@ Examples:
 Exit code:
     0  the script is on standard output
    64  wrong usage
-   71  it cannot be written";
+   71  standard output cannot be written to";
 
 pub(crate) const MAN: &str = "\
 Examples:
@@ -275,7 +279,7 @@ Examples:
 Exit code:
     0  the page is on standard output
    64  wrong usage, also: there is no such verb
-   71  it cannot be written";
+   71  standard output cannot be written to";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! `permits list`: which semaphores there are, for people or as JSON.
+//! `permits list`: all semaphores, as a table or as JSON.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Client, Inspection, StoreError};
@@ -10,14 +10,14 @@ use crate::status::milliseconds;
 use crate::table::{Row, Table};
 use crate::{connect, report, status};
 
-/// How many semaphores are asked about at once: enough that nobody waits for a round trip, and few enough that a
-/// server can serve others in between.
+/// The most inspections in flight at once: enough to hide the round trips, and few enough that a server
+/// serves other clients in between.
 const CONCURRENCY: usize = 64;
 
-/// Shows every semaphore in one line. That there are none is no failure.
+/// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
-    // The counts come without the holders and waiters; the ages in the JSON do not.
+    // The table needs counts only; the ages in the JSON need the holders and waiters.
     let mut inspections = inspect_all(&client, if options.json { status::MAX_LISTED } else { 0 }).await?;
     if options.busy {
         inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
@@ -41,7 +41,7 @@ async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, Ad
     let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
     let listed =
         inspections.try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)));
-    // A key of somebody else, which looks like one of ours, must not hide all that are.
+    // A key of another program that looks like a semaphore must not hide the semaphores.
     let ours = listed.filter_map(async |listed| match listed {
         Err(AdminError::Store(error @ StoreError::WrongType { .. })) => {
             report::say(format_args!("not listed: {error}"));
@@ -52,13 +52,13 @@ async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, Ad
     ours.try_collect().await
 }
 
-/// One that has ended since it was named is not.
+/// False for a semaphore that has ended since it was listed.
 fn is_used(inspection: &Inspection) -> bool {
     let Inspection { limit, held, waiting, paused, pinned, .. } = *inspection;
     limit.is_some() || held > 0 || waiting > 0 || paused || pinned
 }
 
-/// What `--json` prints for each. Scripts depend on it: fields may be added, never changed.
+/// An element of the array that `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
 struct ListJson<'a> {
     name: &'a str,

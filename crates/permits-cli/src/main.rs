@@ -1,12 +1,12 @@
 //! `permits`: a distributed semaphore on the command line.
 //!
-//! One file a verb, each over the public interface of the library alone. Here the arguments are parsed, the
-//! verb is called, and its end becomes an exit code; [`exit`] says which. Everything the command itself has
-//! to say goes to standard error through [`report`], so that standard output belongs to the verb, and to the
-//! program that `permits run` runs.
+//! One file a verb, each over the public interface of the library alone. This file parses the arguments,
+//! calls the verb, and turns its result into an exit code of [`exit`]. The command's own messages go to
+//! standard error through [`report`]. Standard output belongs to the verb, and to the program that `permits
+//! run` runs.
 //!
-//! The runtime lives on the main thread, and that matters: the kernel ties the wish of a child to die with
-//! its parent to the *thread* that forked it, and the main thread lives as long as the process.
+//! The runtime lives on the main thread, because the kernel ties a child's parent-death signal to the
+//! *thread* that forked it, and the main thread lives as long as the process.
 
 #[cfg(not(unix))]
 compile_error!("the permits command needs Unix: process groups, signals, and a terminal with job control");
@@ -36,7 +36,7 @@ use exit::Failure;
 
 fn main() -> ExitCode {
     if let Err(error) = report::start() {
-        // Nothing runs yet that a blocked standard error could harm.
+        // Blocking on standard error harms nothing yet, because no permit is held.
         eprintln!("permits: {}", Failure::system(error).message);
         return ExitCode::from(exit::SYSTEM);
     }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Does what the arguments say. The exit code.
+/// Runs the verb. Returns the exit code.
 fn code() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -63,10 +63,10 @@ fn code() -> u8 {
     }
 }
 
-/// What of the library's log is shown.
+/// The level from which the library's log is shown.
 fn level(args: &Args) -> LevelFilter {
     match (args.common.verbose, &args.verb) {
-        // What the library warns of is what the doctor finds: it would be said twice.
+        // The doctor's findings repeat the library's warnings.
         (0, Verb::Doctor(_)) => LevelFilter::ERROR,
         (0, _) => LevelFilter::WARN,
         (1, _) => LevelFilter::INFO,

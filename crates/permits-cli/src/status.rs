@@ -1,4 +1,4 @@
-//! `permits status`: who holds and who waits, for people or as JSON.
+//! `permits status`: the holders and waiters of a semaphore, as tables or as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::text::duration;
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
 
-/// Shows one semaphore. One that nobody has used is shown as unused, which is no failure.
+/// Prints one semaphore. An unused semaphore is no failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
     let inspection = client.open(&options.name).inspect().await?;
-    // The session has nothing to give back; it ends with the process.
+    // The session ends with the process: it holds nothing.
     if options.json {
         return exit::print_json(&StatusJson::new(&inspection, Target::of(common)?.store));
     }
     Ok(exit::print(human(&inspection)))
 }
 
-/// What `--json` prints. Scripts depend on it: fields may be added, never changed.
+/// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
 struct StatusJson<'a> {
     name: &'a str,
@@ -103,12 +103,12 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether free units are held back. Of a semaphore without a limit that is not told: it grants nothing anyway.
+/// True while free units are not granted. A semaphore without a limit grants nothing in any case.
 pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
     inspection.limit.is_some() && !inspection.recovering.is_zero()
 }
 
-/// How much of a semaphore is in use, as a part of a sentence.
+/// The use of a semaphore, as a part of a sentence.
 pub(crate) fn usage(inspection: &Inspection) -> String {
     let Inspection { limit, held, waiting, .. } = inspection;
     match limit {
@@ -159,9 +159,9 @@ fn human(inspection: &Inspection) -> String {
     text
 }
 
-fn more(text: &mut String, count: u64, what: &str) {
+fn more(text: &mut String, count: u64, noun: &str) {
     if count > 0 {
-        let _ = writeln!(text, "… and {count} more {what}");
+        let _ = writeln!(text, "… and {count} more {noun}");
     }
 }
 

@@ -5,50 +5,50 @@ use std::time::Duration;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-/// How many columns it takes.
+/// The number of columns that `text` takes.
 pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Broken into at most `lines` lines of `columns` columns, between words where there are any. What does not fit
-/// is cut off, which an ellipsis shows.
+/// Breaks `text` into at most `lines` lines of `columns` columns, between words where possible. A text that
+/// does not fit is cut off, with an ellipsis at the end.
 pub(crate) fn wrap(text: &str, columns: usize, lines: usize) -> Vec<String> {
     let whole = Span::raw(text);
     let mut rest: Vec<&str> = whole.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
-    // A wide character does not go into a narrow column.
+    // A wide character does not fit into a narrow column.
     rest.retain(|symbol| width(symbol) <= columns);
-    let mut folded = Vec::new();
-    while folded.len() < lines {
-        let prefix_len = prefix_len(&rest, columns);
-        if prefix_len == rest.len() {
-            folded.push(rest.concat());
+    let mut wrapped = Vec::new();
+    while wrapped.len() < lines {
+        let fitting = prefix_len(&rest, columns);
+        if fitting == rest.len() {
+            wrapped.push(rest.concat());
             break;
         }
-        if folded.len() + 1 == lines {
-            folded.push(rest[..self::prefix_len(&rest, columns.saturating_sub(1))].concat() + "…");
+        if wrapped.len() + 1 == lines {
+            wrapped.push(rest[..prefix_len(&rest, columns.saturating_sub(1))].concat() + "…");
             break;
         }
-        // The space between two lines is in neither.
-        let word = rest[..=prefix_len].iter().rposition(|symbol| *symbol == " ").filter(|place| *place > 0);
-        folded.push(rest[..word.unwrap_or(prefix_len)].concat());
-        rest.drain(..word.map_or(prefix_len, |row| row + 1));
+        // The space at the break belongs to neither line.
+        let space = rest[..=fitting].iter().rposition(|symbol| *symbol == " ").filter(|space| *space > 0);
+        wrapped.push(rest[..space.unwrap_or(fitting)].concat());
+        rest.drain(..space.map_or(fitting, |space| space + 1));
     }
-    folded
+    wrapped
 }
 
-/// How many of these go into so many columns.
+/// The number of symbols at the start that fit into `columns`.
 fn prefix_len(symbols: &[&str], columns: usize) -> usize {
     let mut left = columns;
     let fits = |symbol: &&&str| left.checked_sub(width(symbol)).map(|less| left = less).is_some();
     symbols.iter().take_while(fits).count()
 }
 
-/// In one line.
+/// Cuts `text` off after one line, with an ellipsis at the end.
 pub(crate) fn truncate(text: &str, columns: usize) -> String {
     wrap(text, columns, 1).pop().unwrap_or_default()
 }
 
-/// The two units that matter, rounded down.
+/// The two largest units, rounded down.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);

@@ -1,7 +1,7 @@
-//! The arguments: what may be given, what is refused before anything is asked of a store, and the help.
+//! The arguments, checked before a store is asked, and the help.
 //!
-//! What can be checked without a store is checked here, by the library's own rules, so that a wrong call is
-//! told apart from a store that cannot be reached.
+//! Everything that can be checked without a store is checked here, by the library's own rules, so that wrong
+//! usage and an unreachable store have different exit codes.
 
 mod value;
 
@@ -26,54 +26,54 @@ pub(crate) struct Args {
     pub(crate) verb: Verb,
 }
 
-/// What every verb may be given.
+/// Options of every verb.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Common {
-    /// The store, such as redis://host:port/db or local:/path/file.db. With a password it belongs into the
-    /// environment or a file, which the process list does not show [default: $PERMITS_URL, else what is in
-    /// $PERMITS_URL_FILE, else local:]
+    /// The store, such as redis://host:port/db or local:/path/file.db. A URL with a password belongs in the
+    /// environment or in a file, because the process list shows arguments [default: $PERMITS_URL, else the
+    /// URL in $PERMITS_URL_FILE, else local:]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
-    /// The first part of every key on a server. Semaphores with another one are others
+    /// The first part of every key on a server. Semaphores with different prefixes are separate
     #[arg(long, global = true, value_name = "P", default_value = "permits", value_parser = value::prefix)]
     pub(crate) prefix: String,
 
-    /// How long a store that is away is waited for [default: 3s; of run: --wait, else 10s]
+    /// Time to wait for a store that cannot be reached [default: 3s; of run: --wait, else 10s]
     #[arg(long, global = true, value_name = "TIME", value_parser = value::duration)]
     pub(crate) store_timeout: Option<Duration>,
 
-    /// Say more on standard error; twice for even more
+    /// Log more to standard error; give it twice for even more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Wait for a permit, run a command while holding it, and give it back
+    /// Wait for a permit, run a command while holding it, and release it
     Run(Run),
-    /// Show who holds and who waits
+    /// Show the holders and the waiters of a semaphore
     Status(Status),
-    /// Show the semaphores that the store has
+    /// Show the semaphores of the store
     List(List),
-    /// Watch semaphores, and intervene: a live screen
+    /// Watch semaphores on a live screen, and change them
     Top(Top),
-    /// Set how many units may be held at once, and pin it against what programs declare; or show it
+    /// Set the limit, and pin it against what programs declare; or show it
     Limit(Limit),
-    /// Stop granting; holders keep what they hold
+    /// Stop granting; holders keep their permits
     #[command(after_help = help::PAUSE)]
     Pause(NameArg),
-    /// Grant again, beginning with the head of the line
+    /// Grant again, starting with the head of the line
     #[command(after_help = help::RESUME)]
     Resume(NameArg),
     /// Take permits or places in line away
     Revoke(Revoke),
-    /// Check the store, and say what to do about what is wrong with it
+    /// Check the store, and say how to fix what is wrong with it
     Doctor(Doctor),
-    /// Print a script that completes this command's arguments in a shell
+    /// Print a completion script for a shell
     Completions(Completions),
-    /// Print the manual page of this command, or of one of its verbs
+    /// Print the manual page of this command or of a verb
     Man(Man),
 }
 
@@ -85,29 +85,29 @@ pub(crate) struct Run {
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
 
-    /// How many units may be held at once [default: the limit that is stored]
+    /// The number of units that may be held at once [default: the stored limit]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::limit)]
     pub(crate) limit: Option<u32>,
 
-    /// How many units to hold
+    /// The number of units to hold
     #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
     pub(crate) weight: u32,
 
-    /// How long the permit stands without renewal, 100ms to 24h. It is renewed three times in that time; if
-    /// this machine dies, it is free after so long
+    /// Time that the permit lasts without renewal, 100ms to 24h. It is renewed three times in that time; if
+    /// this machine dies, it ends by itself
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = value::lease)]
     pub(crate) lease: Duration,
 
-    /// How long to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without
+    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without
     /// limit]
     #[arg(long, value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 
-    /// Do not wait: a permit now, or exit code 75
+    /// Do not wait: get a permit now, or exit with code 75
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Who holds the permit. A holder has at most one permit of a semaphore [default: a name of its own]
+    /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
@@ -115,17 +115,17 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TEXT", value_parser = value::label)]
     pub(crate) label: Option<String>,
 
-    /// Do not run, exit code 64, if another limit is in force than --limit
+    /// Refuse to run, with exit code 64, if a limit other than --limit is in force
     #[arg(long, requires = "limit")]
     pub(crate) require_limit: bool,
 
-    /// How long a server that has just started, and may have forgotten holders, grants nothing: not at all, for
-    /// as long as connected holders need to come back, or for the longest lease
-    /// [default: as the URL says, else interval]
+    /// Time in which a server grants nothing after a start, since it may have forgotten holders: none with
+    /// off, enough for connected holders to reconnect with interval, the longest lease with strict [default:
+    /// as the URL says, else interval]
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) recovery: Option<RecoveryArg>,
 
-    /// Say nothing if there is no permit in time
+    /// Print nothing if there is no permit in time
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
@@ -133,12 +133,12 @@ pub(crate) struct Run {
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_NOW)]
     pub(crate) conflict_exit_code: u8,
 
-    /// The command and its arguments. What follows it is its own, options too
+    /// The command and its arguments. Everything after its name belongs to the command, options too
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// [`Recovery`], as it is written.
+/// [`Recovery`] as a value of `--recovery`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum RecoveryArg {
     Off,
@@ -147,8 +147,8 @@ pub(crate) enum RecoveryArg {
 }
 
 impl From<RecoveryArg> for Recovery {
-    fn from(window: RecoveryArg) -> Self {
-        match window {
+    fn from(recovery: RecoveryArg) -> Self {
+        match recovery {
             RecoveryArg::Off => Self::Off,
             RecoveryArg::Interval => Self::Interval,
             RecoveryArg::Strict => Self::Strict,
@@ -163,7 +163,7 @@ pub(crate) struct Status {
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
 
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -171,11 +171,11 @@ pub(crate) struct Status {
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::LIST)]
 pub(crate) struct List {
-    /// As one JSON array
+    /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Only semaphores that are held or waited for
+    /// Show only semaphores with holders or waiters
     #[arg(long)]
     pub(crate) busy: bool,
 }
@@ -183,7 +183,7 @@ pub(crate) struct List {
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::TOP)]
 pub(crate) struct Top {
-    /// Begin with this semaphore in detail
+    /// Open this semaphore first
     #[arg(value_parser = value::name)]
     pub(crate) name: Option<String>,
 }
@@ -196,8 +196,8 @@ pub(crate) struct Limit {
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
 
-    /// How many units may be held at once, or with a sign how many more or fewer. No permit is revoked if fewer are
-    /// allowed than are held [default: show the limit]
+    /// The new limit, or with a sign the difference to the present one. A limit lower than the units that are
+    /// held revokes no permit [default: show the limit]
     #[arg(value_name = "N", allow_negative_numbers = true, value_parser = value::change)]
     pub(crate) limit: Option<LimitChange>,
 
@@ -206,7 +206,7 @@ pub(crate) struct Limit {
     pub(crate) unpin: bool,
 }
 
-/// What only needs a name.
+/// A name and nothing else.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NameArg {
     /// The semaphore, 1 to 200 bytes
@@ -225,15 +225,15 @@ pub(crate) struct Revoke {
     #[arg(value_parser = value::holder, required_unless_present = "all", conflicts_with = "all")]
     pub(crate) holder: Option<String>,
 
-    /// All that hold or wait
+    /// Revoke all holders and waiters
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// HOLDER is the beginning of a name, and of one only
+    /// Take HOLDER as the beginning of a name, which must match one holder or waiter only
     #[arg(long, conflicts_with = "all")]
     pub(crate) partial: bool,
 
-    /// What to tell them, at most 1,000 bytes
+    /// The reason that is reported to them, at most 1,000 bytes
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
 }
@@ -241,11 +241,11 @@ pub(crate) struct Revoke {
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::DOCTOR)]
 pub(crate) struct Doctor {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print the commands that make a user with just the rights that permits needs
+    /// Print the commands that create a user with just the rights that permits needs
     #[arg(long, conflicts_with = "json")]
     pub(crate) acl: bool,
 }

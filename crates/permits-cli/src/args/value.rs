@@ -5,7 +5,7 @@ use std::time::Duration;
 use permits::InvalidInput;
 use permits::protocol::{Holder, Label, Name, check_lease, check_prefix, check_reason};
 
-/// What becomes of a limit.
+/// A change of a limit: the new one, or the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitChange {
     To(u32),
@@ -46,7 +46,7 @@ pub(super) fn change(text: &str) -> Result<LimitChange, String> {
     }
     let most = i64::from(u32::MAX);
     let by = text.parse().ok().filter(|by| (-most..=most).contains(by));
-    by.map(LimitChange::By).ok_or_else(|| format!("behind a sign it must be a number up to {most}"))
+    by.map(LimitChange::By).ok_or_else(|| format!("after a sign it must be a number up to {most}"))
 }
 
 fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
@@ -63,21 +63,21 @@ pub(super) fn lease(text: &str) -> Result<Duration, String> {
     Ok(lease)
 }
 
-/// Numbers with `ms`, `s`, `m` or `h`, the larger unit first, such as `1h30m`; seconds without a unit. The last number
-/// may have a fraction.
+/// Parses numbers with `ms`, `s`, `m` or `h`, the larger unit first, such as `1h30m`, or seconds without a
+/// unit. The last number may have a fraction.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
     let wrong = || "write numbers with ms, s, m or h, such as 500ms, 1.5s, 15s or 1h30m".to_owned();
     let (mut rest, mut larger, mut total) = (text, u64::MAX, 0_u64);
     loop {
         let whole = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, behind) = rest.split_at(whole);
+        let (number, after) = rest.split_at(whole);
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-        let fraction = behind.strip_prefix('.').map(|fraction| &fraction[..digits(fraction)]);
-        let behind = &behind[fraction.map_or(0, |fraction| fraction.len() + 1)..];
-        let unit = behind.bytes().take_while(u8::is_ascii_lowercase).count();
-        let (unit, behind) = behind.split_at(unit);
-        let last = behind.is_empty();
+        let fraction = after.strip_prefix('.').map(|fraction| &fraction[..digits(fraction)]);
+        let after = &after[fraction.map_or(0, |fraction| fraction.len() + 1)..];
+        let unit = after.bytes().take_while(u8::is_ascii_lowercase).count();
+        let (unit, after) = after.split_at(unit);
+        let last = after.is_empty();
         let bare = unit.is_empty() && last && larger == u64::MAX;
         let unit = if bare { "s" } else { unit };
         let milliseconds =
@@ -95,7 +95,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         if last {
             return Ok(Duration::from_millis(total));
         }
-        (rest, larger) = (behind, milliseconds);
+        (rest, larger) = (after, milliseconds);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Warnings of the library, which arrive as `tracing` events, as lines on standard error.
+//! Reports the library's `tracing` events as lines on standard error.
 //!
-//! That takes a screenful of code here, and a stack of crates otherwise.
+//! A subscriber of our own takes a screenful of code, the usual one a stack of crates.
 
 use std::fmt::{Debug, Write as _};
 
@@ -10,9 +10,9 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::say;
 
-/// Listens to the library.
+/// Reports events from `level` on.
 pub(crate) fn install(level: LevelFilter) {
-    // Fails only if there is one already, and this is called once.
+    // Fails only if a subscriber is set, and this function is called once.
     let _ = tracing::subscriber::set_global_default(LogSubscriber { level });
 }
 
@@ -44,7 +44,7 @@ impl Subscriber for LogSubscriber {
         say(format_args!("{level}: {message}{fields}"));
     }
 
-    // Spans are not shown.
+    // Spans are not reported.
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
     }
@@ -54,7 +54,7 @@ impl Subscriber for LogSubscriber {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// An event as text.
+/// The text of an event.
 #[derive(Default)]
 struct EventText {
     message: String,

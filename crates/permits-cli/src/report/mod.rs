@@ -1,16 +1,13 @@
-//! Standard error: everything that the command itself has to say, written by a thread of its own.
+//! Standard error: all messages of the command itself, written by a thread of their own.
 //!
-//! Saying something never blocks. Standard error may be a full pipe, or a terminal on which Ctrl-S was typed: then
-//! the writing thread stands still, and neither the thread that guards the command nor the session's. Lines that
-//! do not fit into the queue are dropped and counted. `O_NONBLOCK` would not do: it belongs to the open file, which
-//! the command and the shell share.
+//! Reporting never blocks. Standard error may be a full pipe, or a terminal stopped by Ctrl-S: then the
+//! writing thread blocks, and the thread that guards the command and the session's thread go on. Lines that
+//! do not fit into the queue are dropped and counted. `O_NONBLOCK` is no alternative, because it belongs to
+//! the open file, which the command and the shell share.
 //!
-//! Every line begins with `permits: `, so that it can be told from what the command that is run says on the
-//! same stream. On a terminal one *status line* may stand at the bottom, rewritten in place; any other line
-//! erases it first. Passwords in URLs are blotted out on the way.
-//!
-//! Warnings of the library arrive as `tracing` events and are lines like any other. That takes a screenful of
-//! code here, and a stack of crates otherwise.
+//! Every line begins with `permits: `, to tell it from the command's own output on the same stream. On a
+//! terminal one *status line* may stand at the bottom, rewritten in place; any other line erases it first.
+//! Passwords in URLs are redacted.
 
 mod log;
 mod redact;
@@ -28,40 +25,40 @@ pub(crate) use log::install;
 use redact::printable;
 pub(crate) use redact::redacted;
 
-/// What is to be written, and how far that is.
+/// The lines to write.
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// Told of every change of [`STATE`] that a thread may wait for.
+/// Notified of every change of [`STATE`].
 static CHANGED: Condvar = Condvar::new();
 
-/// The most lines that wait to be written.
+/// The most lines in the queue.
 const MAX_QUEUED: usize = 256;
 
-/// The most lines that are kept while lines are held back: the last ones.
+/// The most lines in the buffer, which keeps the last ones.
 const MAX_BUFFERED: usize = 20;
 
-/// A reader that has taken nothing for this long is not waited for.
+/// The longest wait of a flush for a reader that reads nothing.
 const STUCK: Duration = Duration::from_millis(500);
 
-/// How long a busy machine may take to run the writing thread.
+/// The longest wait of a flush for the writing thread to be scheduled on a busy machine.
 const UNSCHEDULED: Duration = Duration::from_secs(5);
 
-/// Back to the first column, and everything from there erased.
+/// Moves to the first column and erases the line.
 const ERASE: &str = "\r\x1b[K";
-/// The terminal cuts off what is too long for a line, instead of wrapping it where it could not be erased.
+/// Makes the terminal cut off a long line instead of wrapping it, because a wrapped line could not be erased.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
 struct State {
-    /// Pieces that are each written at once, so that lines of other processes don't come between.
+    /// Pieces, each written by one call, so that lines of other processes don't come between.
     queue: VecDeque<String>,
-    /// Lines that did not fit since the queue was last empty.
+    /// Lines dropped since the queue was last empty.
     dropped: u64,
-    /// The writing thread has a piece in hand.
+    /// The writing thread is writing a piece.
     writing: bool,
     /// Pieces written.
     written: u64,
-    /// How many columns the status line takes, if there is one.
+    /// The width of the status line, if there is one.
     status_width: Option<usize>,
     buffer: Option<Buffer>,
 }
@@ -76,8 +73,8 @@ impl State {
         self.queue.is_empty() && self.dropped == 0 && !self.writing
     }
 
-    /// Queues a line, or drops it. After the first that is dropped all are, until the queue is empty: so the place
-    /// where lines are missing is known.
+    /// Queues a line, or drops it. After the first dropped line all are dropped until the queue is empty, so
+    /// that the gap is in one place.
     fn add(&mut self, line: &str) {
         if self.dropped > 0 || self.queue.len() >= MAX_QUEUED {
             self.dropped += 1;
@@ -105,12 +102,13 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the writing thread. Before that nothing is written.
+/// Starts the writing thread. Nothing is written before.
 ///
 /// # Errors
-/// What the system says if it refuses.
+///
+/// The system's error if it refuses a thread.
 pub(crate) fn start() -> io::Result<()> {
-    // Not `io::stderr`: a thread that panics takes its lock.
+    // Not `io::stderr`, because a panicking thread takes its lock.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
     std::panic::set_hook(Box::new(|panic| {
@@ -120,7 +118,8 @@ pub(crate) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes until the process ends. A line that cannot be written, because standard error is closed, say, is lost.
+/// Writes until the process ends. A line that cannot be written, say because standard error is closed, is
+/// lost.
 fn write_queued(mut stderr: File) {
     let mut locked = state();
     loop {
@@ -139,7 +138,7 @@ fn write_queued(mut stderr: File) {
     }
 }
 
-/// Waits until everything is written, as long as the reader takes something at least every [`STUCK`].
+/// Waits until everything is written, as long as the reader reads something at least every [`STUCK`].
 pub(crate) fn flush() {
     let mut locked = state();
     while !locked.is_idle() {
@@ -153,24 +152,24 @@ pub(crate) fn flush() {
     }
 }
 
-/// From now on nothing is written: lines are kept, because the screen is drawn on the same terminal.
+/// Buffers lines from now on, because a screen is drawn on the same terminal.
 pub(crate) fn start_buffering() {
     state().buffer = Some(Buffer::default());
     flush();
 }
 
-/// How many lines were held back, and the last of them.
+/// The number of buffered lines so far, and the last line.
 pub(crate) fn buffered() -> (usize, Option<String>) {
     state().buffer.as_ref().map_or((0, None), |buffer| (buffer.count, buffer.lines.back().cloned()))
 }
 
-/// Lines are written again, first the last ones that were held back.
+/// Writes the buffered lines, and writes lines directly again.
 pub(crate) fn stop_buffering() {
     let buffer = state().buffer.take();
     buffer.into_iter().flat_map(|buffer| buffer.lines).for_each(say);
 }
 
-/// Says one line. What would control the terminal is shown instead, because names and reasons come from others.
+/// Reports one line. Control characters are escaped, because names and reasons come from others.
 pub(crate) fn say(message: impl fmt::Display) {
     let message = printable(&redacted(&message.to_string()));
     let mut state = state();
@@ -180,10 +179,10 @@ pub(crate) fn say(message: impl fmt::Display) {
     }
 }
 
-/// Shows the status line, in place of the one before. Only for a stream that is [`in_place`]. While the reader is
-/// behind it is left out: the next one is newer.
+/// Shows the status line in place of the previous one. Only for a stream that is [`in_place`]. A status line
+/// is skipped while the reader is behind, because the next one is newer.
 pub(crate) fn show_status(line: &str) {
-    // One less than there are: at the end of a full line terminals differ in where the cursor stands.
+    // One column less than there are, because terminals differ in the cursor's position after a full line.
     let line = text::truncate(&printable(&redacted(&format!("permits: {line}"))), columns() - 1);
     let mut state = state();
     if state.is_idle() {
@@ -200,8 +199,8 @@ pub(crate) fn erase_status() {
     }
 }
 
-/// Erases a status line that took so many columns when it was written. In a window that has become narrower since, it
-/// stands in several lines, with the cursor in the last of them.
+/// Erases a status line of `shown` columns. In a window that has become narrower since, it is wrapped, with
+/// the cursor in its last line.
 fn erasing(shown: usize, columns: usize) -> String {
     match shown.saturating_sub(1) / columns {
         0 => ERASE.to_owned(),
@@ -209,30 +208,30 @@ fn erasing(shown: usize, columns: usize) -> String {
     }
 }
 
-/// How wide the terminal is that standard error is.
+/// The width of the terminal on standard error.
 fn columns() -> usize {
     let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
-    // A terminal that does not know is taken for a usual one.
+    // 80 for a terminal that does not know its width.
     if columns == 0 { 80 } else { usize::from(columns) }
 }
 
-/// Whether a line can be rewritten in place.
+/// True if standard error is a terminal that can rewrite a line.
 pub(crate) fn in_place() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Whether this process is in the foreground of the terminal that standard error is.
+/// True if this process is in the foreground of the terminal on standard error.
 pub(crate) fn in_foreground() -> bool {
-    // Fails if it is not the terminal that controls this process; then there is no foreground to be in.
+    // Fails for a terminal that does not control this process, which has no foreground.
     rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
-/// Says `text` as it is.
+/// Reports `text` unchanged.
 pub(crate) fn print_raw(text: &str) {
     state().add(text);
 }
 
-/// What was said while lines are held back.
+/// Lines reported while a screen is shown.
 #[derive(Default)]
 struct Buffer {
     lines: VecDeque<String>,

@@ -1,4 +1,4 @@
-//! Text from outside, made fit to be shown: without passwords and without control characters.
+//! Text from outside, made safe to show: without passwords and control characters.
 
 use std::fmt::Write as _;
 
@@ -14,17 +14,17 @@ pub(super) fn printable(text: &str) -> String {
     shown
 }
 
-/// `text` without what may be a password in a URL: what stands before its `@`, and its query. A password may have any
-/// character in it, so rather too much is blotted out.
+/// `text` without possible passwords in URLs: the part before an `@`, and the query. A password may contain
+/// any character, so rather too much is redacted.
 pub(crate) fn redacted(text: &str) -> String {
     let mut pieces = text.split("://");
     let mut result = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        // A question mark before a space, or at the end, is the sentence's.
+        // A question mark before a space, or at the end, belongs to the sentence.
         let is_query = |query: &str| query.contains('@') || !query.is_empty() && !query.starts_with(' ');
         let query = piece.split_once('?').filter(|(_, query)| is_query(query));
         let (place, query) = query.map_or((piece, None), |(place, query)| (place, Some(query)));
-        // Behind an `@` in what may be a query, or a password with a question mark in it, nothing is safe to show.
+        // After an `@` in a possible query, or a password with a question mark, no part is safe to show.
         let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { place };
         let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
         let query = if query.is_some() { "?***" } else { "" };
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_in_urls_are_blotted_out() {
+    fn passwords_in_urls_are_redacted() {
         for (text, expected) in [
             ("no url", "no url"),
             ("redis://host:1/", "redis://host:1/"),

@@ -1,10 +1,10 @@
 //! The command: started in a process group of its own, signalled as a group, and watched.
 //!
-//! It must not outlive the permit. While this process lives it sees to that itself; should it be killed, the
-//! kernel does: the child asks for SIGKILL when its parent dies. Not SIGTERM, which may be caught: then
-//! nobody would be left to insist, nobody renews, and the lease ends with the command still at work. The
-//! kernel's help has its limits: it is Linux's alone, it does not reach the child's own children, and it is
-//! forgotten when the command changes its user, as `sudo` does.
+//! The command must not outlive the permit. While this process lives, it ends the command itself. If this
+//! process is killed, the kernel does it: the child asks for SIGKILL when its parent dies. SIGTERM would not
+//! do, because a command may catch it, and no process would be left to send SIGKILL when the lease ends. The
+//! kernel's help is limited: it exists on Linux only, it does not reach the child's own children, and it ends
+//! when the command changes its user, as `sudo` does.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -26,17 +26,17 @@ pub(super) struct Child {
     ended: Option<Ended>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ended {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(u8),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
 }
 
 impl Ended {
-    /// As a shell gives it.
+    /// The exit code as in a shell.
     pub(super) fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -58,17 +58,17 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What has become of a command.
+/// A change of a command's state.
 pub(super) enum ChildChange {
-    /// It has ended, and has been waited for.
+    /// The command has ended and has been waited for.
     Ended(Ended),
-    /// It is stopped, by this signal.
+    /// This signal stopped the command.
     Stopped(i32),
 }
 
 impl Child {
     /// Starts `command` (the program, then its arguments) with `environment` added to this process's own, in
-    /// the foreground of `terminal` if one is given. To be called on the main thread.
+    /// the foreground of `terminal` if there is one. Call it on the main thread.
     pub(super) fn spawn(
         command: &[OsString],
         environment: &[(&str, String)],
@@ -79,12 +79,12 @@ impl Child {
         command_line.args(command.iter().skip(1)).process_group(0);
         command_line.envs(environment.iter().map(|(name, value)| (name, value)));
         let parent = rustix::process::getpid();
-        // System calls alone: see there.
+        // System calls only, as `before_exec` demands.
         posix::before_exec(&mut command_line, move || {
             die_with_parent(parent)?;
             posix::inherit_ignored_pipe();
             if let Some(terminal) = &terminal {
-                // Without the foreground the command still runs.
+                // The command runs without the foreground, too.
                 let _ = terminal.give_to_caller();
             }
             Ok(())
@@ -94,20 +94,19 @@ impl Child {
         Ok(Self { pid, ended: None })
     }
 
-    /// The process group, which is the process id of its leader.
+    /// The process group, whose number is the process id of its leader.
     pub(super) fn group(&self) -> Pid {
         self.pid
     }
 
-    /// How it ended, if it has been seen to.
+    /// The end of the command, if `next_change` has seen it.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    /// What has become of it since the last call, if anything.
+    /// The next change since the last call, if there is one.
     ///
-    /// Waits for any child: where this process is the first of a container it inherits the orphans, and they
-    /// want to be buried.
+    /// Waits for any child, because the first process of a container inherits orphans and has to reap them.
     pub(super) fn next_change(&mut self) -> Option<ChildChange> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid != self.pid {
@@ -129,9 +128,9 @@ impl Child {
         Ok(kill_process_group(self.pid, signal)?)
     }
 
-    /// Whether there is anybody left in the process group.
+    /// True while the process group has members.
     pub(super) fn group_is_alive(&self) -> bool {
-        // Not allowed to signal them: they live.
+        // A group that may not be signalled is alive.
         test_kill_process_group(self.pid) != Err(rustix::io::Errno::SRCH)
     }
 }
@@ -141,8 +140,9 @@ fn ended(status: WaitStatus) -> Option<Ended> {
     status.exit_status().map(code).or(status.terminating_signal().map(Ended::Signal))
 }
 
-/// Has the kernel make this process the parent of what the command leaves behind, so that [`Child::next_change`]
-/// buries them: nobody else may, and the dead count as members of their group.
+/// Makes this process the parent of the processes that the command leaves behind, so that
+/// [`Child::next_change`] reaps them. Otherwise they might stay zombies, which count as members of their
+/// group.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt_orphans() {
     // Without it, the end of the group is noticed later.
@@ -152,11 +152,12 @@ pub(super) fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn adopt_orphans() {}
 
-/// Has the kernel kill the calling process when the thread that forked it ends: the main thread of `parent`.
+/// Makes the kernel kill the calling process when the thread that forked it ends: the main thread of
+/// `parent`.
 #[cfg(target_os = "linux")]
 fn die_with_parent(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have died before that; then no signal will come.
+    // The parent may have died before the call; then no signal will come.
     if rustix::process::getppid() != Some(parent) {
         return Err(rustix::io::Errno::SRCH.into());
     }

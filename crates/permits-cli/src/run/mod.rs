@@ -1,9 +1,8 @@
-//! `permits run`: waits in line, runs a command while the permit is held, gives it back.
+//! `permits run`: waits in line, runs a command while the permit is held, and releases it.
 //!
-//! What happens, in this order: listen to signals; connect; wait, leaving the line at once if a signal says
-//! so; start the command; watch over it until it has ended or the permit is lost, in which case it is ended;
-//! give the permit back, which takes a bounded time even if the store is gone. The command is never alive
-//! when the permit is given back.
+//! The order: listen to signals; connect; acquire, which a signal cancels; start the command; supervise it
+//! until it has ended, or end it when the permit is lost; release the permit within a bounded time, even if
+//! the store is gone. When the permit is released, the command has ended.
 
 mod child;
 pub(crate) mod posix;
@@ -31,21 +30,20 @@ use signals::Signals;
 use supervisor::{Interrupt, Supervisor};
 use terminal::Terminal;
 
-/// How long giving the permit back may take: a little longer than the library tries.
+/// Time for the release: a little longer than the library retries.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long leaving the line may take, for one who was told to do it at once.
+/// Time for leaving the line after a signal or a refusal.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the store may take to be told when the command was ended: the permit is lost, or ends by itself soon.
+/// Time for the release after the command was ended, when the permit is lost or about to end by itself.
 const LOST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a store that is away is waited for, unless said otherwise; and at least, whatever `--wait` says: a
-/// connection over a slow line takes its time.
+/// The default store timeout, and its minimum with any `--wait`: connecting takes a while on a slow network.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs the command. The exit code is the command's, unless something kept it from ending in its own way.
+/// Runs the command. Returns the command's exit code, unless the permit was lost or not granted.
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let began = Instant::now();
     let mut signals = Signals::listen().map_err(Failure::system)?;
@@ -63,7 +61,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
         signal = signals.next_ending() => return exit_by_signal(signal),
         client = target.connect(common.store_timeout.unwrap_or(default_timeout)) => client?,
     };
-    // One time limit for all that is waited for.
+    // `--wait` covers connecting and waiting.
     let wait = options.wait.map(|wait| wait.saturating_sub(began.elapsed()));
     let permit = match acquire(&client, &options, wait, common.verbose, &mut signals).await {
         Ok(permit) => permit,
@@ -80,7 +78,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
         }
     };
     let finished = hold(&permit, &options.command, signals).await;
-    // The command has ended. Whether the permit was held all the time is decided now.
+    // The command has ended. A loss that is noticed from here on no longer counts.
     let lost = if permit.is_held() { None } else { Some(permit.lost().await) };
     drop(permit);
     if lost.is_some() || finished.as_ref().is_ok_and(|finished| finished.was_ended) {
@@ -96,7 +94,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
             Ok(ended.code())
         }
         (Some(lost), Some(ended)) => {
-            let message = format!("{lost}, which was noticed when the command had ended: {ended}");
+            let message = format!("{lost}, noticed after the command had ended: {ended}");
             Err(Failure::new(exit::LOST, message))
         }
         (Some(lost), None) => Err(Failure::new(exit::LOST, format!("{lost}, before the command ran"))),
@@ -104,13 +102,13 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     }
 }
 
-/// Why there is no permit.
+/// The reason why no permit was acquired.
 enum NoPermit {
     Signal(Signal),
     Failure(Failure),
 }
 
-/// Waits in line.
+/// Acquires a permit, or waits in line for one.
 async fn acquire(
     client: &Client,
     options: &Run,
@@ -123,7 +121,7 @@ async fn acquire(
         Some(limit) => client.semaphore(&options.name, limit),
         None => client.open(&options.name),
     };
-    // Named here, so that the place in line can be found while waiting.
+    // The holder is named here, to find its position while it waits.
     let holder = options.holder.clone().unwrap_or_else(unique_holder);
     let mut how = AcquireOptions::new().weight(options.weight).holder(&holder);
     if let Some(wait) = if options.no_wait { Some(Duration::ZERO) } else { wait } {
@@ -152,7 +150,7 @@ async fn acquire(
     Ok(permit)
 }
 
-/// A holder that nobody else is: what the library would call it, as far as that tells people something.
+/// A unique holder, named as the library names holders: host, process id and a random part.
 fn unique_holder() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
@@ -161,7 +159,7 @@ fn unique_holder() -> String {
     format!("{host}:{}/{random:016x}", std::process::id())
 }
 
-/// A refusal for now says also why: it need not be that others hold permits.
+/// The failure for `error`. A refusal gets the reason why no permit is free, which need not be other holders.
 async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
     let refused = match (&error, wait) {
         (AcquireError::Recovering { remaining }, _) => {
@@ -169,7 +167,7 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaph
             return Failure::new(exit::NOT_NOW, message);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
-        // What was left of the time limit when the store was reached.
+        // The store was reached when the time was nearly over.
         (AcquireError::NoPermits, Some(wait)) if !wait.is_zero() => format!("no permit within {wait:?}"),
         (AcquireError::NoPermits, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
@@ -181,7 +179,7 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaph
     Failure::new(exit::NOT_NOW, message)
 }
 
-/// A signal ended the waiting.
+/// Ends this process after a signal that ended the wait.
 fn exit_by_signal(signal: Signal) -> Result<u8, Failure> {
     let from_terminal = || Terminal::controlling().is_some_and(|terminal| terminal.is_ours());
     if signal == Signal::INT && from_terminal() {
@@ -190,25 +188,26 @@ fn exit_by_signal(signal: Signal) -> Result<u8, Failure> {
     Ok(exit::from_signal(signal.as_raw()))
 }
 
-/// What has come of the command.
+/// The result of the command.
 struct Finished {
-    /// How it ended. `None` if it never ran, or did not end even when it was killed.
+    /// The end of the command, or `None` if it never ran or survived SIGKILL.
     ended: Option<Ended>,
     interrupt: Interrupt,
-    /// By this process, which has said why.
+    /// True if this process ended the command and has reported why.
     was_ended: bool,
 }
 
 /// Runs the command while the permit is held. When this returns, the command has ended.
 async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Result<Finished, Failure> {
-    // What was said so far, and the status line, are not to come between what the command says.
+    // Writes all messages and erases the status line before the command writes.
     report::flush();
     if !permit.is_held() {
         return Ok(Finished { ended: None, interrupt: Interrupt::None, was_ended: false });
     }
     signals.listen_to_child().map_err(Failure::system)?;
     let terminal = Terminal::controlling();
-    // One that does not read from the terminal gets it when it asks: it may run beside others that read.
+    // A command that does not read from the terminal gets it on demand, because it may run beside others that
+    // read.
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
     let environment = [
@@ -218,7 +217,7 @@ async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Re
         ("PERMITS_SLOT", permit.slot().to_string()),
     ];
     let child = Child::spawn(command, &environment, in_front.clone()).map_err(|error| {
-        // The child may have put itself there before it failed.
+        // The child may have taken the foreground before it failed.
         if let Some(terminal) = in_front {
             terminal.take_back();
         }
@@ -240,13 +239,11 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
     }
 }
 
-/// Gives everything back, in bounded time.
+/// Closes the client within `timeout`.
 async fn close(client: Client, timeout: Duration) {
     match tokio::time::timeout(timeout, client.close()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => report::say(error),
-        Err(_) => {
-            report::say("the store does not answer; what it still counts comes back when the lease ends")
-        }
+        Err(_) => report::say("the store does not answer; it frees the units when the lease ends"),
     }
 }

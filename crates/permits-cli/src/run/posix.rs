@@ -1,5 +1,5 @@
-//! The few calls that have no safe form: what a process does about a signal, and what a child does between
-//! fork and exec. All of the crate's `unsafe` is here.
+//! The calls that have no safe form: a process's reaction to a signal, and a child's work between fork and
+//! exec. All of the crate's `unsafe` is here.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 
-/// Whether this process ignores `signal`. The one who started it said so (`nohup`, a shell's `&`), and it
-/// holds for the command, too: so nobody may listen to the signal here.
+/// True if this process ignores `signal`. The parent chose that (`nohup`, a shell's `&`) for the command as
+/// well, so this process must not listen to the signal.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action, the old one is written to a place that is ours and large enough, and
@@ -23,11 +23,11 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Whether this process ignored SIGPIPE when it started.
+/// True if this process ignored SIGPIPE when it started.
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 
-/// Notes that before Rust's runtime starts, which ignores SIGPIPE in this process and sets it back to the default in
-/// every child: after `main` has begun, what was inherited cannot be told.
+/// Sets [`IGNORED_PIPE`] before `main`. Rust's runtime ignores SIGPIPE in this process and resets it to the
+/// default in every child, which hides the inherited value from `main`.
 // SAFETY: the section holds functions of this type, which the C runtime calls once before `main`. The function
 // makes a system call and stores a flag; it uses nothing that Rust's runtime sets up.
 #[used]
@@ -40,7 +40,8 @@ static NOTE_IGNORED_PIPE: extern "C" fn() = {
     note
 };
 
-/// Has the command ignore SIGPIPE if this process was started so, as by systemd. To be called between fork and exec.
+/// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and
+/// exec.
 pub(super) fn inherit_ignored_pipe() {
     if IGNORED_PIPE.load(Ordering::Relaxed) {
         // SAFETY: the signal is a valid one, ignoring it needs no handler, and the call is async-signal-safe.
@@ -48,7 +49,7 @@ pub(super) fn inherit_ignored_pipe() {
     }
 }
 
-/// While it lives, this process does by default what `signal` asks for, whoever listens to it otherwise.
+/// Sets the default reaction of this process to `signal` until it is dropped, in place of any listener.
 pub(crate) struct ByDefault {
     signal: Signal,
     before: libc::sigaction,
@@ -77,7 +78,7 @@ impl Drop for ByDefault {
     }
 }
 
-/// Does `work` while `signal` cannot reach this thread. Safe to be called between fork and exec.
+/// Runs `work` while `signal` is blocked on this thread. Safe to call between fork and exec.
 pub(super) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the sets are ours and initialised before they are read; none of the calls can fail, the signal
@@ -96,7 +97,7 @@ pub(super) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has `command` call `prepare` in the child before it becomes the program. If that fails, so does the spawn.
+/// Makes `command` call `prepare` in the child between fork and exec. The spawn fails if `prepare` fails.
 ///
 /// `prepare` runs in a copy of a process with several threads: it may make system calls, and must neither
 /// allocate nor take a lock.
@@ -104,6 +105,6 @@ pub(super) fn before_exec(
     command: &mut Command,
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) {
-    // SAFETY: the one caller passes what keeps to the above.
+    // SAFETY: the only caller passes a closure that keeps to the rule above.
     unsafe { command.pre_exec(prepare) };
 }

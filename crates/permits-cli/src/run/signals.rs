@@ -1,4 +1,4 @@
-//! The signals that concern `permits run`, one after the other.
+//! The signals of `permits run`, in order of arrival.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,44 +11,44 @@ use tokio::time::timeout;
 
 use super::posix;
 
-/// What ends the waiting, and is passed on to the command.
+/// Signals that end the wait, and that are forwarded to the command.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// What else is passed on. It would end a process that does not expect it, so it is listened to from the
-/// beginning, and means nothing before the command runs.
+/// Other signals that are forwarded. Their default ends a process, so they are listened to from the start and
+/// ignored before the command runs.
 const OTHER: [Signal; 2] = [Signal::USR1, Signal::USR2];
 
-/// What matters only while the command runs. Before that, Ctrl-Z suspends this process as any other.
+/// Signals that matter while the command runs. Before that, Ctrl-Z suspends this process as any other.
 const WITH_CHILD: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
-/// Listens from when it is made until the process ends, except to what is ignored on purpose.
+/// Listeners, from their creation to the end of the process. Signals ignored by the parent stay ignored.
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
 impl Signals {
-    /// Listens to these.
+    /// Listens to `signals`.
     pub(crate) fn of(signals: &[Signal]) -> io::Result<Self> {
         let mut listening = Self { streams: Vec::new() };
         listening.add(signals)?;
         Ok(listening)
     }
 
-    /// Listens to what can be sent to this process by others.
+    /// Listens to the signals that other processes send.
     pub(super) fn listen() -> io::Result<Self> {
         let mut signals = Self::of(&ENDING)?;
         signals.add(&OTHER)?;
         Ok(signals)
     }
 
-    /// Listens also to what comes of having a child.
+    /// Listens also to the signals of having a child.
     pub(super) fn listen_to_child(&mut self) -> io::Result<()> {
         self.add(&WITH_CHILD)
     }
 
     fn add(&mut self, signals: &[Signal]) -> io::Result<()> {
         for &signal in signals {
-            // An ignored SIGCHLD would have the system forget how the child ended.
+            // With SIGCHLD ignored, the system would discard the child's exit status.
             if signal == Signal::CHILD || !posix::is_ignored(signal) {
                 self.streams.push((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
             }
@@ -69,7 +69,7 @@ impl Signals {
         .await
     }
 
-    /// The next signal that ends the waiting. Cancel safe.
+    /// The next signal that ends the wait. Cancel safe.
     pub(super) async fn next_ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -79,8 +79,8 @@ impl Signals {
         }
     }
 
-    /// Waits until this process is continued, at most `limit` of the time that it runs. Other
-    /// signals stay to be seen.
+    /// Waits until this process is continued, at most `limit` of its running time. Other signals stay
+    /// pending.
     pub(crate) async fn continued(&mut self, limit: Duration) {
         let stream = self.streams.iter_mut().find(|(signal, _)| *signal == Signal::CONT);
         match stream {

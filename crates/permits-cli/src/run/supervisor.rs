@@ -1,10 +1,9 @@
-//! Stands between the command and everybody who wants something of it: those who send signals, the terminal,
-//! and the store that may take the permit away.
+//! Supervision of the command: signals, the terminal, and the loss of the permit.
 //!
-//! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command is asked to
-//! end early enough that it can be killed before the deadline. If the permit is lost at once, because an operator
-//! revoked it or this process stood still, the command is asked to end before anything else is done. Whenever this
-//! process may have stood still, the permit is looked at before the command is continued.
+//! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command gets
+//! SIGTERM early enough to be killed before the deadline. If the permit is lost at once, because an operator
+//! revoked it or this process was suspended, the command gets SIGTERM before anything else is done. After
+//! every possible suspension of this process, the permit is checked before the command is continued.
 
 use std::fmt;
 use std::io;
@@ -20,27 +19,28 @@ use super::signals::Signals;
 use super::terminal::Terminal;
 use crate::report;
 
-/// The longest time that a command has to end when it is asked to.
+/// The longest time between SIGTERM and SIGKILL.
 const MAX_GRACE: Duration = Duration::from_secs(5);
 
-/// The part of the lease that is kept for a command to end in, should the permit not be renewed. The rest of it is
-/// what the store may be out of reach. Part of the grace is spent on killing: see [`Supervisor::end_command`].
+/// The part of the lease reserved for the end of a command whose permit is not renewed. During the rest the
+/// store may be unreachable. A part of the grace is spent on SIGKILL: see [`Supervisor::end_command`].
 const GRACE_SHARE: u32 = 5;
 
-/// The part of the grace that is spent before it on a last try to renew the permit.
+/// The part of the grace that is spent before it on a last attempt to renew.
 const LAST_TRY_SHARE: u32 = 8;
 
-/// The part of the grace before the deadline at which a command is killed, so that it is dead at the deadline.
+/// The part of the grace before the deadline at which a command is killed, so that it is dead at the
+/// deadline.
 const KILL_SHARE: u32 = 8;
 
-/// How long the system may take to end what it was told to kill.
+/// The longest wait for the end of a killed command.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often to look whether the rest of the group has ended. The system does not tell.
+/// Interval of checks for the end of the rest of the group, which the system does not report.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How soon this process stops when it has told itself to. It does not where nobody could continue it: as the
-/// first process of a container or of a session.
+/// The longest wait for this process to be stopped by its own signal. It is not stopped where no process
+/// could continue it: as the first process of a container or of a session.
 const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A command under supervision.
@@ -48,18 +48,18 @@ pub(super) struct Supervisor {
     child: Child,
     signals: Signals,
     terminal: Option<Terminal>,
-    /// The command wants the terminal whenever this process could have it.
+    /// The command gets the terminal whenever this process could have it.
     wants_terminal: bool,
-    /// A SIGTSTP came to this process, and was passed on.
+    /// A SIGTSTP came to this process and was forwarded.
     forwarded_stop: bool,
-    /// A SIGINT came to this process, and was passed on.
+    /// A SIGINT came to this process and was forwarded.
     forwarded_interrupt: bool,
 }
 
-/// Why a command is ended.
+/// The reason to end a command.
 pub(super) enum EndReason {
     Lost(Lost),
-    /// The permit was not renewed, and this is left of it.
+    /// The permit was not renewed, and ends after this time.
     RunningOut(Duration),
 }
 
@@ -74,14 +74,14 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// Who else has to hear of a Ctrl-C.
+/// The receivers of a SIGINT that has to be passed on after the command's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
-    /// It was none.
+    /// No receiver.
     None,
-    /// Only whoever waits for this process.
+    /// This process, for the sake of its parent.
     Own,
-    /// The whole group of this process, since the terminal told the command alone.
+    /// The whole group of this process, because the terminal signalled the command's group alone.
     Group,
 }
 
@@ -95,7 +95,7 @@ impl Supervisor {
         Self { child, signals, terminal, wants_terminal, forwarded_stop: false, forwarded_interrupt: false }
     }
 
-    /// Watches over the command until it has ended, or has to be.
+    /// Supervises the command until it has ended or has to be ended.
     pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, EndReason> {
         let grace = MAX_GRACE.min(permit.lease() / GRACE_SHARE);
         let last_try = grace / LAST_TRY_SHARE;
@@ -104,9 +104,9 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 lost = permit.lost() => return Err(EndReason::Lost(lost)),
-                // Each renewal puts it off.
+                // Each renewal postpones this branch.
                 () = sleep(left.saturating_sub(grace + last_try)) => {
-                    // One is due at once if this process has stood still.
+                    // Renews at once if this process was suspended.
                     let _ = timeout(last_try.min(permit.remaining() / LAST_TRY_SHARE), permit.renew()).await;
                     let left = permit.remaining();
                     if left > Duration::ZERO && left <= grace + last_try {
@@ -142,24 +142,25 @@ impl Supervisor {
         self.forwarded_stop |= signal == Signal::TSTP;
         self.forwarded_interrupt |= signal == Signal::INT;
         if let Err(error) = self.child.signal(signal) {
-            report::say(format_args!("signal {} could not be passed on: {error}", signal.as_raw()));
+            report::say(format_args!("signal {} could not be forwarded: {error}", signal.as_raw()));
         }
     }
 
-    /// The command is stopped. Under job control this process stops, too, for the shell looks at nobody else.
+    /// The command is stopped. Under job control this process stops, too, because the shell watches this
+    /// process only.
     async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), EndReason> {
         let group = self.child.group();
         let in_front = self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(group));
-        let by = |wanted: Signal| signal == wanted.as_raw();
+        let by = |other: Signal| signal == other.as_raw();
         if let Some(terminal) = &self.terminal
             && (by(Signal::TTIN) || by(Signal::TTOU))
             && terminal.is_ours()
         {
-            // It wants to use the terminal after all, and it is our turn.
+            // The command asks for the terminal, and this process is in the foreground.
             self.wants_terminal = true;
             return self.continue_child(permit).await;
         }
-        // Somebody looks into the command, say, with a debugger: the permit is renewed meanwhile.
+        // Stopped from outside, say, by a debugger: the permit is renewed meanwhile.
         let not_ours = by(Signal::STOP) && !in_front;
         if not_ours || (self.terminal.is_none() && !self.forwarded_stop) {
             return Ok(());
@@ -175,8 +176,8 @@ impl Supervisor {
         let signal = Signal::from_named_raw(signal).filter(|signal| *signal != Signal::STOP);
         let signal = signal.unwrap_or(Signal::TSTP);
         let Ok(_by_default) = ByDefault::set(signal) else { return };
-        // What the terminal or the kernel told the command would have been for our whole group; what we were
-        // told is for us, and the others have been told as well.
+        // A signal of the terminal or the kernel to the command was meant for the whole group of this
+        // process. A signal to this process was sent to the others as well.
         let stopped = if std::mem::take(&mut self.forwarded_stop) {
             kill_process(getpid(), signal)
         } else {
@@ -187,8 +188,8 @@ impl Supervisor {
         }
     }
 
-    /// Continues the command, and lets it have the terminal if it is ours. Nothing was renewed while we stood
-    /// still, so the permit may be lost.
+    /// Continues the command, in the foreground if this process is there. The permit may be lost, because
+    /// nothing was renewed during a suspension.
     async fn continue_child(&mut self, permit: &Permit) -> Result<(), EndReason> {
         if !permit.is_held() {
             return Err(EndReason::Lost(permit.lost().await));
@@ -197,19 +198,19 @@ impl Supervisor {
             && self.wants_terminal
             && terminal.is_ours()
         {
-            // Refused only if the group has ended, of which we shall hear.
+            // Fails only if the group has ended, which SIGCHLD reports.
             let _ = terminal.give_to(self.child.group());
         }
         let _ = self.child.signal(Signal::CONT);
         Ok(())
     }
 
-    /// Ends the command and all of its process group: asks, and when the grace is over kills. Nothing is said before
-    /// the command is asked.
+    /// Ends the command and all of its process group: SIGTERM, and SIGKILL after the grace. SIGTERM is sent
+    /// before anything is reported.
     pub(super) async fn end_command(&mut self, reason: &EndReason) {
         child::adopt_orphans();
         let asked = self.child.signal(Signal::TERM);
-        // A stopped one would not hear it.
+        // A stopped command would not get SIGTERM.
         let _ = self.child.signal(Signal::CONT);
         let kill_after = match reason {
             EndReason::Lost(_) => MAX_GRACE,
@@ -233,7 +234,7 @@ impl Supervisor {
                         return;
                     }
                     killed = true;
-                    // Nobody is left, or nobody whom we may signal.
+                    // Fails if the group has ended, or may not be signalled.
                     let _ = self.child.signal(Signal::KILL);
                 }
                 signal = self.signals.next() => match signal {
@@ -246,7 +247,7 @@ impl Supervisor {
         }
     }
 
-    /// The command has ended: the terminal is ours again. Says how it ended, and who else has to hear of it.
+    /// Takes the terminal back after the command's end. Returns the end, and the receivers of an interrupt.
     pub(super) fn finish(&self) -> (Option<Ended>, Interrupt) {
         let ended = self.child.ended();
         let Some(terminal) = &self.terminal else { return (ended, Interrupt::None) };
@@ -262,9 +263,8 @@ impl Supervisor {
     }
 }
 
-/// Ends this process by SIGINT. A shell that was told of a Ctrl-C goes on with its script if the program it
-/// waited for ended otherwise, be it with code 130: it takes it that the program knew what to do about it.
-/// Returns if that has no effect.
+/// Ends this process by SIGINT. After a Ctrl-C, a shell goes on with its script unless the program it waited
+/// for ended by SIGINT, because exit code 130 counts as handled. Returns if the signal has no effect.
 pub(super) fn die_by(interrupt: Interrupt) -> io::Result<()> {
     if interrupt == Interrupt::None {
         return Ok(());

@@ -1,8 +1,8 @@
-//! What can be done to a semaphore from the screen, and how that is put into words.
+//! An operator's actions on the screen, and their wording.
 
 use permits::{AdminError, Client};
 
-/// Something to do to a semaphore.
+/// An action on a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Action {
     pub(super) semaphore: String,
@@ -15,7 +15,7 @@ pub(super) enum ActionKind {
     Resume,
     SetLimit(u32),
     Unpin,
-    /// Who, and whether it held when it was selected.
+    /// A holder or waiter by name, and true if it held when it was selected.
     Revoke(String, bool),
 }
 
@@ -30,7 +30,7 @@ impl Action {
         }
     }
 
-    /// As a command.
+    /// The action as a command.
     pub(super) fn describe(&self) -> String {
         let Self { semaphore, kind } = self;
         match kind {
@@ -42,7 +42,8 @@ impl Action {
         }
     }
 
-    /// When it is done; for a revocation, whether there was anything to take.
+    /// The message after the action. `taken` is false for a revocation that found neither a permit nor a
+    /// waiter.
     pub(super) fn outcome(&self, taken: bool) -> String {
         let Self { semaphore, kind } = self;
         match kind {
@@ -51,11 +52,11 @@ impl Action {
             ActionKind::SetLimit(limit) => format!("the limit of {semaphore:?} is {limit}, and pinned"),
             ActionKind::Unpin => format!("programs declare the limit of {semaphore:?} again"),
             ActionKind::Revoke(holder, _) if taken => format!("revoked {holder:?}"),
-            ActionKind::Revoke(holder, _) => format!("{holder:?} had nothing any more"),
+            ActionKind::Revoke(holder, _) => format!("{holder:?} no longer holds or waits"),
         }
     }
 
-    /// Does it. For a revocation, whether there was anything to take.
+    /// Performs the action. Returns false for a revocation that found neither a permit nor a waiter.
     pub(super) async fn perform(&self, client: &Client) -> Result<bool, AdminError> {
         let semaphore = client.open(&self.semaphore);
         match &self.kind {

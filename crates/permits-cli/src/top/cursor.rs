@@ -1,8 +1,8 @@
-//! Which row is selected, and which part of the rows is on the screen.
+//! The selected row, and the rows on the screen.
 
 use std::ops::Range;
 
-/// How far to go.
+/// A movement of the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Motion {
     Up,
@@ -13,7 +13,8 @@ pub(super) enum Motion {
     End,
 }
 
-/// A place among rows, whose number may change at any time: it is right when [`Cursor::fit`] has been called.
+/// A position among rows. The number of rows may change at any time, so a position is valid after
+/// [`Cursor::fit`].
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
     selected: usize,
@@ -33,7 +34,7 @@ impl Cursor {
 
     pub(super) fn go(&mut self, motion: Motion, rows: usize) {
         let last = rows.saturating_sub(1);
-        // A line of the page before stays in sight.
+        // One line of the previous page stays visible.
         let page = self.height.saturating_sub(1).max(1);
         let to = match motion {
             Motion::Up => self.selected.saturating_sub(1),
@@ -46,13 +47,13 @@ impl Cursor {
         self.selected = to.min(last);
     }
 
-    /// Selects the row at this place. `None` if what was selected is gone: then what took its place is.
+    /// Selects `row`. With `None`, the selected row is gone, and the row in its place is selected.
     pub(super) fn follow(&mut self, row: Option<usize>) {
         self.selected = row.unwrap_or(self.selected);
     }
 
-    /// Brings the selected row into sight, among so many rows that are laid out on so many lines, that row on
-    /// the one that `line` says. A screen that has room for what comes before the first row shows it.
+    /// Scrolls so that the selected row is visible. The `rows` are laid out on `lines` lines, each on the
+    /// line that `line` returns. If there is room, the lines before the first row are visible as well.
     pub(super) fn fit(&mut self, height: usize, rows: usize, lines: usize, line: impl Fn(usize) -> usize) {
         self.selected = self.selected.min(rows.saturating_sub(1));
         self.height = height;
@@ -67,14 +68,14 @@ impl Cursor {
 mod tests {
     use super::*;
 
-    /// Rows that are lines.
+    /// Each row is a line.
     fn fit(cursor: &mut Cursor, height: usize, rows: usize) -> (usize, Range<usize>) {
         cursor.fit(height, rows, rows, |row| row);
         (cursor.selected(), cursor.visible())
     }
 
     #[test]
-    fn the_selected_row_is_always_in_sight() {
+    fn the_selected_row_is_always_visible() {
         let mut cursor = Cursor::default();
         assert_eq!(fit(&mut cursor, 3, 10), (0, 0..3));
         for (motion, expected) in [

@@ -1,10 +1,9 @@
-//! Asks the store for what the screen wants, so that the screen never waits: whatever is asked runs beside it,
-//! and is heard of by [`Fetcher::next`].
+//! Fetches the data of the screen from the store.
 //!
-//! At most one question of a kind is under way. What the rows on the screen stand at is asked every second, and
-//! at once when the screen wants something else; then the earlier question is dropped. The list of names costs
-//! a walk over all keys of a Redis server, so it may take a tenth of the time and no more: after one that took
-//! two seconds there is none for twenty.
+//! The screen never waits, because each fetch is a task, and [`Fetcher::next`] returns the answers. At most
+//! one fetch of a kind is in flight. The visible rows are fetched every second, and at once when the screen
+//! changes; then the earlier fetch is aborted. A list of names scans all keys of a Redis server, so it may
+//! take at most about a tenth of the time: after a list that took two seconds there is none for twenty.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +13,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::action::Action;
 use super::snapshot::{Counts, Detail, Query, Snapshot};
 
-/// How much longer than a list took there is none.
+/// The time without a list after a list, as a multiple of the list's duration.
 const LIST_SHARE: u32 = 10;
 
-/// What the store has said.
+/// An answer of the store.
 #[derive(Debug)]
 pub(super) enum Answer {
     Listed(Result<Vec<String>, AdminError>),
@@ -28,11 +27,11 @@ pub(super) enum Answer {
 pub(super) struct Fetcher {
     client: Client,
     tasks: JoinSet<Answer>,
-    /// What was asked for last, and the question, if it is still open.
+    /// The last query, and its task.
     query: Option<Query>,
     fetching: Option<AbortHandle>,
     list_due: Instant,
-    /// When the list that is under way was asked for.
+    /// The start of the list in flight.
     listing_since: Option<Instant>,
 }
 
@@ -42,7 +41,7 @@ impl Fetcher {
         Self { client, tasks, query: None, fetching: None, list_due: now, listing_since: None }
     }
 
-    /// Asks, if this is not what was asked last.
+    /// Fetches `query`, unless it is the last query.
     pub(super) fn fetch_if_changed(&mut self, query: Query, now: Instant) {
         if self.query.as_ref() != Some(&query) {
             self.list_if_due(&query, now);
@@ -50,7 +49,7 @@ impl Fetcher {
         }
     }
 
-    /// Asks again, if the last answer has come.
+    /// Fetches the last query again, unless it is in flight.
     pub(super) fn refresh(&mut self, now: Instant) {
         let Some(query) = self.query.clone() else { return };
         self.list_if_due(&query, now);
@@ -59,7 +58,7 @@ impl Fetcher {
         }
     }
 
-    /// Asks again at once: what is under way may be about how it was before.
+    /// Fetches the last query again at once, because a fetch in flight may show an earlier state.
     pub(super) fn refetch(&mut self) {
         if let Some(query) = self.query.clone() {
             self.fetch(query);
@@ -74,7 +73,7 @@ impl Fetcher {
         });
     }
 
-    /// The next answer. Never ready while nothing is asked. Cancel safe.
+    /// The next answer. Pending while no task runs. Cancel safe.
     pub(super) async fn next(&mut self) -> Answer {
         loop {
             match self.tasks.join_next().await {
@@ -86,7 +85,7 @@ impl Fetcher {
                     }
                     return answer;
                 }
-                // It was dropped for another.
+                // The task was aborted for a newer query.
                 Some(Err(error)) if error.is_cancelled() => {}
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 None => std::future::pending().await,
@@ -94,7 +93,7 @@ impl Fetcher {
         }
     }
 
-    /// Gives an action that is under way a moment to be done. Returns it if it was not.
+    /// Waits for the action in flight, at most `timeout`. Returns the action if it was not done by then.
     pub(super) async fn finish(mut self, pending: Option<Action>, timeout: Duration) -> Option<Action> {
         let action = pending?;
         let acted = async { while !matches!(self.next().await, Answer::Acted(..)) {} };
@@ -130,16 +129,16 @@ impl Fetcher {
     }
 }
 
-/// The counts of these. That one of them cannot be had, say, because its keys are somebody else's, is no reason
-/// not to show the others.
+/// The counts of `names`. An error that concerns one semaphore, say because its keys belong to another
+/// program, does not hide the others.
 async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
-    let mut asked = JoinSet::new();
+    let mut inspections = JoinSet::new();
     for name in names {
         let semaphore = client.open(&name);
-        asked.spawn(async move { (name, semaphore.inspect_up_to(0).await) });
+        inspections.spawn(async move { (name, semaphore.inspect_up_to(0).await) });
     }
     let mut rows = Vec::new();
-    for (name, inspected) in asked.join_all().await {
+    for (name, inspected) in inspections.join_all().await {
         match inspected {
             Ok(inspection) => rows.push((name, Ok(Counts::from(&inspection)))),
             Err(AdminError::Store(error)) if !error.is_temporary() => {

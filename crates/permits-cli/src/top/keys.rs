@@ -1,7 +1,7 @@
-//! What a key means, which depends on what is on the screen: [`Model::on_key`].
+//! The meaning of a key, which depends on the screen: [`Model::on_key`].
 //!
-//! Whatever ends something that others wait for is asked about first, and only `y` is a yes. The question says
-//! who or what it is about, and the answer is about that, whatever has moved on the screen meanwhile.
+//! Pausing and revoking need a confirmation, and only `y` confirms. The question names its target, and the
+//! answer applies to this target even if rows have moved since.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use super::model::{Model, Prompt};
 /// The digits of the highest limit.
 const MAX_DIGITS: usize = 10;
 
-/// The longest filter, in characters: as a name in bytes.
+/// The longest filter, in characters: as long as a name in bytes.
 const MAX_FILTER: usize = 200;
 
-/// What a key asks for beyond another screen.
+/// The effect of a key beyond the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Quit,
@@ -32,7 +32,7 @@ impl Model {
             return None;
         }
         if key.modifiers.contains(KeyModifiers::ALT) {
-            // Escape and a key behind it look like this if they come together, say, over a slow line.
+            // Escape and the next key look like this if they arrive together, say, over a slow connection.
             self.on_key(KeyEvent::from(KeyCode::Esc), now);
             key.modifiers.remove(KeyModifiers::ALT);
         }
@@ -45,7 +45,7 @@ impl Model {
             };
         }
         if std::mem::take(&mut self.help) {
-            // Any key leaves the help; those that leave the program do both.
+            // Any key leaves the help; `q` quits as well.
             return (key.code == KeyCode::Char('q')).then_some(Effect::Quit);
         }
         match self.prompt.take() {
@@ -93,7 +93,7 @@ impl Model {
     fn on_action_key(&mut self, key: char) -> Option<Effect> {
         let semaphore = self.selected()?.to_owned();
         if let Some(action) = &self.pending {
-            self.message = Some(format!("not yet: {} is still under way", action.describe()));
+            self.message = Some(format!("not yet: {} is still in progress", action.describe()));
             return None;
         }
         let paused = self.selected_counts().map(|counts| counts.paused);
@@ -107,7 +107,7 @@ impl Model {
             (_, Some(true)) => ActionKind::Resume,
             (_, Some(false)) => ActionKind::Pause,
             (_, None) => {
-                self.message = Some("not yet: the store has not said whether it is paused".into());
+                self.message = Some("not yet: the store has not answered".into());
                 return None;
             }
         };
@@ -122,7 +122,7 @@ impl Model {
 
     fn revocation(&mut self) -> Option<ActionKind> {
         let Some(opened) = &self.opened else {
-            self.message = Some("open it with Enter, and select whom to revoke".into());
+            self.message = Some("open it with Enter, and select a holder or waiter to revoke".into());
             return None;
         };
         let (holder, holds) = opened.detail.as_ref()?.at(opened.cursor.selected())?;
@@ -178,7 +178,7 @@ impl Model {
             KeyCode::Char(character) if self.filter.chars().count() < MAX_FILTER => {
                 self.refilter(|filter| filter.push(character));
             }
-            // The arrows move also among what is being filtered.
+            // The arrows move the cursor while the filter is typed.
             key => motion(key).into_iter().for_each(|motion| self.go(motion)),
         }
         self.prompt = Some(Prompt::Filter);

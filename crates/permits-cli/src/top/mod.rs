@@ -1,9 +1,9 @@
-//! `permits top`: a live screen of the semaphores of a store, from which an operator can intervene.
+//! `permits top`: a live screen of a store's semaphores, with actions for an operator.
 //!
-//! [`model`] is what the screen shows and [`keys`] what a key does to it: plain data. [`render`] makes lines
-//! of it, [`fetch`] gets it from the store, [`screen`] has the terminal. Here they meet, in a loop that waits
-//! for the first of a signal, a key, an answer and the next second, and never for one of them alone: with the
-//! store out of reach the keys still work.
+//! [`model`] is the state of the screen and [`keys`] changes it: plain data. [`render`] makes lines of it,
+//! [`fetch`] gets the data from the store, and [`screen`] has the terminal. The loop in this file waits for
+//! the first of a signal, a key, an answer and the next second. So the keys work while the store is
+//! unreachable.
 
 mod action;
 mod cursor;
@@ -36,28 +36,28 @@ use model::Model;
 use screen::Screen;
 use snapshot::Snapshot;
 
-/// How often the store is asked.
+/// Interval of fetches.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the store may be out of reach before that is the answer. It is asked again at once.
+/// The store timeout. A failed fetch is retried at once.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an action may take that is under way when the screen is left.
+/// The longest wait for an action in flight when the screen is left.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What would leave the terminal in disorder if it were not listened to.
+/// Signals that would leave the terminal in raw mode if they were not handled.
 const SIGNALS: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::TSTP, Signal::CONT];
 
-/// How the screen was left.
+/// The way in which the screen was left.
 enum End {
     Quit,
-    /// Ctrl-C, which in raw mode is a key and no signal.
+    /// Ctrl-C, which is a key and no signal in raw mode.
     Interrupt,
     Signal(Signal),
 }
 
-/// Shows the screen until it is left.
+/// Shows the screen until the operator leaves it.
 pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_dumb || !io::stdout().is_terminal() {
@@ -71,7 +71,7 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
     let store = target.store.clone();
     let client = target.connect(common.store_timeout.unwrap_or(STORE_TIMEOUT)).await?;
     let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
-    // Everything else that is written now would tear the screen.
+    // Any other output would damage the screen.
     report::start_buffering();
     let end = show(client, store, options.name, &mut signals).await;
     report::stop_buffering();
@@ -126,7 +126,7 @@ async fn event_loop(
             biased;
             signal = signals.next() => match signal {
                 Signal::TSTP => screen.suspend(signals).await.map_err(Failure::system)?,
-                // It may have been stopped without being asked, and the terminal used by others.
+                // SIGSTOP may have stopped this process, and other programs may have used the terminal.
                 Signal::CONT => screen.reenter().map_err(Failure::system)?,
                 signal => return Ok(End::Signal(signal)),
             },
@@ -138,7 +138,7 @@ async fn event_loop(
                     Some(Effect::Do(action)) => fetcher.act(action),
                     None => {}
                 },
-                // Another size: drawing takes care of it.
+                // A new size: rendering adapts to it.
                 Some(_) => {}
                 None => return Err(Failure::new(exit::SYSTEM, "the keyboard cannot be read")),
             },
@@ -150,7 +150,7 @@ async fn event_loop(
 
 fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result<(), Failure> {
     match answer {
-        // The session has ended; it does not come back.
+        // A session that has ended does not come back.
         Answer::Listed(Err(AdminError::Closed))
         | Answer::Fetched(Snapshot::Failed(AdminError::Closed))
         | Answer::Acted(_, Err(AdminError::Closed)) => return Err(AdminError::Closed.into()),
@@ -164,7 +164,8 @@ fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result
     Ok(())
 }
 
-/// The keys, read by a thread of their own: there is no other way to wait for them. It ends with the process.
+/// The keys, read by a thread, because crossterm has no other way to wait for them here. The thread ends with
+/// the process.
 fn read_keys() -> io::Result<mpsc::UnboundedReceiver<Event>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let read = move || {

@@ -1,10 +1,10 @@
-//! What the screen shows, and what it has heard from the store: plain data, without a terminal, a clock or a
-//! store, so that all of it can be tested as such.
+//! The state of the screen: plain data without a terminal, a clock or a store, so that all of it can be
+//! tested as such.
 //!
-//! Two pictures are kept apart. The *overview* is all names, and the counts of those on the screen alone: a
-//! store may have thousands. The *detail* is one semaphore with everybody in it. Rows come and go and move
-//! while somebody looks at them, so what is selected is followed by its name: nobody shall revoke one holder
-//! because another has moved under the marker.
+//! There are two views. The *overview* has all names, and the counts of the visible ones only, since a store
+//! may have thousands. The *detail* has one semaphore with its holders and waiters. Rows come, go and move
+//! while they are shown, so the selection follows the name: no holder is revoked because it has moved under
+//! the marker.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use super::cursor::Cursor;
 use super::snapshot::{Counts, Detail, Query, Snapshot};
 use crate::text;
 
-/// A picture older than this is said to be old: three fetch intervals.
+/// Data older than three fetch intervals is marked with its age.
 const OLD: Duration = Duration::from_secs(3);
 
-/// The most semaphores that are asked for at once, on however high a screen.
+/// The most semaphores in one query, on however high a screen.
 const MAX_ASKED: usize = 300;
 
-/// One semaphore, opened.
+/// An opened semaphore.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) name: String,
@@ -30,36 +30,36 @@ pub(super) struct Opened {
     pub(super) cursor: Cursor,
 }
 
-/// What the last line asks for.
+/// The input that the last line asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     /// Yes or no.
     Confirm(Action),
     /// A limit for this semaphore: the digits so far.
     Limit(String, String),
-    /// Which names to show; typed into [`Model::filter`].
+    /// A filter of the names; typed into [`Model::filter`].
     Filter,
 }
 
-/// Something said under the rows.
+/// A note below the rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    /// The rows are not what the store has now, or may not be.
+    /// The rows may differ from the store's present state.
     Stale(String),
-    /// From the library.
+    /// A warning of the library.
     Warning(String),
-    /// About the last action.
+    /// The outcome of the last action.
     Message(String),
-    /// An answer is expected, which is typed behind it.
+    /// A question, with the answer typed behind it.
     Question(String),
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Debug)]
 pub(super) struct Model {
-    /// Where the store is.
+    /// The URL of the store, without passwords.
     pub(super) store: String,
-    /// `None` until the store has said.
+    /// `None` until the first list.
     pub(super) names: Option<Vec<String>>,
     pub(super) rows: HashMap<String, Result<Counts, AdminError>>,
     pub(super) overview: Cursor,
@@ -68,19 +68,19 @@ pub(super) struct Model {
     pub(super) prompt: Option<Prompt>,
     pub(super) help: bool,
     pub(super) message: Option<String>,
-    /// Under way.
+    /// The action in flight.
     pub(super) pending: Option<Action>,
     warning: Option<String>,
-    /// Since when this picture is wanted, and when it was last got.
+    /// The time since when this view is shown, and the time of its last data.
     opened_at: Instant,
     fetched_at: Option<Instant>,
-    /// Why there was nothing newer, of the names and of the rest.
+    /// The errors of the last list and of the last fetch.
     list_error: Option<AdminError>,
     fetch_error: Option<AdminError>,
 }
 
 impl Model {
-    /// The overview of a store, or this semaphore in it.
+    /// The overview of a store, or the detail of `name` in it.
     pub(super) fn new(store: String, name: Option<String>, now: Instant) -> Self {
         let mut model = Self {
             store,
@@ -110,7 +110,7 @@ impl Model {
         (self.opened_at, self.fetched_at) = (now, None);
     }
 
-    /// Back to the overview, and to the semaphore one comes from.
+    /// Returns to the overview, and to the opened semaphore in it.
     pub(super) fn go_back(&mut self, now: Instant) {
         let Some(opened) = self.opened.take() else { return };
         self.rows.clear();
@@ -119,13 +119,13 @@ impl Model {
         self.overview.follow(row);
     }
 
-    /// The names that the filter lets through.
+    /// The names that match the filter.
     pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
         let names = self.names.iter().flatten().map(String::as_str);
         names.filter(|name| name.contains(&self.filter))
     }
 
-    /// The semaphore that actions are about.
+    /// The semaphore to which actions apply.
     pub(super) fn selected(&self) -> Option<&str> {
         match &self.opened {
             Some(opened) => Some(&opened.name),
@@ -133,7 +133,7 @@ impl Model {
         }
     }
 
-    /// Its counts, as far as they are known.
+    /// The counts of the selected semaphore, if they are known.
     pub(super) fn selected_counts(&self) -> Option<&Counts> {
         match &self.opened {
             Some(opened) => opened.detail.as_ref().map(|detail| &detail.counts),
@@ -141,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Changes which names are shown, with the marker on the same one if it is still there.
+    /// Changes the filter. The selection stays on the same name if it still matches.
     pub(super) fn refilter(&mut self, change: impl FnOnce(&mut String)) {
         let selected = self.selected().map(str::to_owned);
         change(&mut self.filter);
@@ -149,7 +149,7 @@ impl Model {
         self.overview.follow(row.or(Some(0)));
     }
 
-    /// What to ask the store for.
+    /// The query for the visible rows.
     pub(super) fn query(&self) -> Query {
         match &self.opened {
             Some(opened) => Query::Detail(opened.name.clone()),
@@ -168,7 +168,7 @@ impl Model {
         };
         self.list_error = None;
         if names.is_empty() && self.opened.is_none() {
-            // There is nothing else to be seen.
+            // An empty list is all there is to show.
             (self.fetched_at, self.fetch_error) = (Some(now), None);
         }
         let selected = self.shown().nth(self.overview.selected()).map(str::to_owned);
@@ -177,7 +177,7 @@ impl Model {
         self.overview.follow(row);
     }
 
-    /// Takes in an answer, unless something else is on the screen by now.
+    /// Stores a snapshot, unless it belongs to another view.
     pub(super) fn on_snapshot(&mut self, snapshot: Snapshot, now: Instant) {
         match (snapshot, &mut self.opened) {
             (Snapshot::Failed(error), _) => self.fetch_error = Some(error),
@@ -188,7 +188,7 @@ impl Model {
             (Snapshot::Detail(name, detail), Some(opened)) if opened.name == name => {
                 let selected = opened.detail.as_ref().and_then(|old| old.at(opened.cursor.selected()));
                 let row = selected.and_then(|(selected, _)| {
-                    (0..detail.len()).find(|&row| detail.at(row).is_some_and(|(who, _)| who == selected))
+                    (0..detail.len()).find(|&row| detail.at(row).is_some_and(|(name, _)| name == selected))
                 });
                 opened.cursor.follow(row);
                 opened.detail = Some(detail);
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// Takes in what has come of an action.
+    /// Stores the outcome of an action.
     pub(super) fn on_acted(&mut self, action: &Action, result: Result<bool, AdminError>) {
         self.pending = None;
         self.message = Some(match result {
@@ -211,12 +211,12 @@ impl Model {
         self.warning = Some(line);
     }
 
-    /// What has been read need not stay.
+    /// Clears the messages, because a key press shows that they have been read.
     pub(super) fn clear_messages(&mut self) {
         (self.message, self.warning) = (None, None);
     }
 
-    /// What stands under the rows.
+    /// The notes below the rows.
     pub(super) fn notes(&self, now: Instant) -> Vec<Note> {
         let warning = self.warning.clone().map(Note::Warning);
         let pending =
@@ -234,7 +234,7 @@ impl Model {
         [self.staleness(now).map(Note::Stale), warning, last].into_iter().flatten().collect()
     }
 
-    /// Why what is shown is not, or may not be, what the store has now.
+    /// The reason why the rows may differ from the store's present state.
     fn staleness(&self, now: Instant) -> Option<String> {
         let of_list = self.list_error.as_ref().filter(|_| self.opened.is_none());
         let error = of_list.or(self.fetch_error.as_ref()).map(ToString::to_string);

@@ -1,8 +1,8 @@
-//! Draws the model, on however small a screen.
+//! Renders the model on a screen of any size.
 //!
-//! From top to bottom: what it is about, the rows, what there is to say, and the keys. Where there is no room
-//! for all, the keys go first, then the columns from the last, and every text that is cut ends in an ellipsis.
-//! Nothing is said by colour alone.
+//! From top to bottom: the title, the rows, the notes, and the keys. Without room for all, the keys go first,
+//! then the columns from the last, and every text that is cut ends in an ellipsis. Colour carries no
+//! information of its own.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::help::TOP_KEYS;
 use crate::table::{Row, Table};
 use crate::text::{self, duration};
 
-/// A screen this high has room for a long title.
+/// The least height of a screen with a title of two lines.
 const ROOMY: usize = 10;
 
 const KEYS_OF_OVERVIEW: &str =
@@ -25,7 +25,7 @@ const KEYS_OF_OVERVIEW: &str =
 const KEYS_OF_DETAIL: &str =
     "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  r revoke";
 
-/// Styles, without colours if there shall be none.
+/// Styles, without colours if `NO_COLOR` is set.
 #[derive(Clone, Copy)]
 struct Palette {
     colour: bool,
@@ -39,7 +39,7 @@ impl Palette {
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Draws everything, and brings what is selected into sight.
+/// Renders everything, and scrolls to the selection.
 pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now: Instant) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
@@ -48,14 +48,14 @@ pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now
     let mut lines: Vec<Line<'_>> = title.into_iter().map(|line| Line::styled(line, BOLD)).collect();
     let notes = notes(model, palette, now, width, height.saturating_sub(lines.len() + 1));
     let rest = height.saturating_sub(lines.len() + notes.len());
-    // A heading and two rows are worth more than the keys.
+    // A heading and two rows matter more than the keys.
     let with_keys = rest > 3;
     let body_height = rest - usize::from(with_keys);
     let mut body = body(model, palette, width, body_height);
     body.resize(body_height, Line::default());
     lines.append(&mut body);
     lines.extend(notes);
-    // A question is the last of the notes, and what is typed stands at its end.
+    // A question is the last note, and the cursor stands at its end.
     let cursor = model.prompt.is_some().then(|| (lines.len(), lines.last().map_or(0, Line::width)));
     if with_keys {
         let keys = if model.opened.is_some() { KEYS_OF_DETAIL } else { KEYS_OF_OVERVIEW };
@@ -72,7 +72,7 @@ pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now
     }
 }
 
-/// What it is about, and at the end, where it is cut first, which store it is in.
+/// The title. The store comes last, because the end is cut off first.
 fn title(model: &Model) -> String {
     format!("{} ({})", subject(model), model.store)
 }
@@ -102,7 +102,7 @@ fn subject(model: &Model) -> String {
     title
 }
 
-/// What else is to be said of a semaphore, the most important first.
+/// The state of a semaphore, the most important part first.
 fn state(counts: &Counts) -> String {
     let is_unused = counts.held == 0 && counts.waiting == 0;
     let recovering = (!counts.recovering.is_zero() && counts.limit.is_some())
@@ -117,7 +117,7 @@ fn state(counts: &Counts) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What stands under the rows. If it is too much the last is kept, which waits for an answer.
+/// The notes below the rows. If there are too many lines, the last ones are kept, which may be a question.
 fn notes(model: &Model, palette: Palette, now: Instant, width: usize, room: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for note in model.notes(now) {
@@ -147,14 +147,14 @@ fn body(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec
 fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec<Line<'static>> {
     let count = model.shown().count();
     if count == 0 {
-        let why = match &model.names {
+        let text = match &model.names {
             None => "asking the store …",
             Some(names) if names.is_empty() => "no semaphores",
-            Some(_) => "no such semaphore",
+            Some(_) => "no name matches the filter",
         };
-        return vec![Line::raw(text::truncate(why, width))];
+        return vec![Line::raw(text::truncate(text, width))];
     }
-    // The heading is dropped before the last row is.
+    // The heading is dropped before the last row.
     let heading = usize::from(height > 1);
     model.overview.fit(height - heading, count, count, |row| row);
     let visible = model.overview.visible();
@@ -207,10 +207,10 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
         return vec![Line::raw(text::truncate("asking the store …", width))];
     };
     if detail.len() == 0 {
-        return vec![Line::raw(text::truncate("nobody holds it or waits for it", width))];
+        return vec![Line::raw(text::truncate("no holders and no waiters", width))];
     }
-    let more = |count: u64, what: &str| {
-        (count > 0).then(|| Line::raw(text::truncate(&format!("  … and {count} more {what}"), width)))
+    let more = |count: u64, noun: &str| {
+        (count > 0).then(|| Line::raw(text::truncate(&format!("  … and {count} more {noun}"), width)))
     };
     let (held, waiting) = (detail.holders.len(), detail.waiters.len());
     let selected = opened.cursor.selected().min(detail.len() - 1);
@@ -226,7 +226,7 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
         lines.extend(styled_lines(&waiters(detail), width, selected.checked_sub(held), plain));
     }
     lines.extend(more(detail.counts.waiting.saturating_sub(waiting as u64), "waiting"));
-    // Below the heading.
+    // The line of a row, below its heading.
     let line = |row: usize| row + 1 + if row < held { 0 } else { before_waiters - held };
     opened.cursor.fit(height, detail.len(), lines.len(), line);
     lines.drain(..opened.cursor.visible().start);

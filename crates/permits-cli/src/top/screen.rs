@@ -1,7 +1,7 @@
-//! The terminal while the screen is up, and its way back to what it was.
+//! The terminal while the screen is shown, and its restoration.
 //!
-//! The terminal is in raw mode and on its alternate screen. However this ends, it is left as it was found: when
-//! the [`Screen`] is dropped, before a panic is reported, and for as long as the process is suspended.
+//! The terminal is in raw mode and on its alternate screen. It is restored in every case: when the [`Screen`]
+//! is dropped, before a panic is reported, and while the process is suspended.
 
 use std::io::{self, BufWriter, Stdout};
 use std::panic;
@@ -19,10 +19,11 @@ use rustix::process::{Signal, kill_current_process_group};
 use crate::run::posix::{ByDefault, is_ignored};
 use crate::run::signals::Signals;
 
-/// Whether the terminal is ours. Leaving twice would put the cursor back twice, over what was written since.
+/// True while the screen is shown. Restoring twice would move the cursor back twice, over later output.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// How soon this process stops when it has told itself to. It does not where nobody could continue it.
+/// The longest wait for this process to be stopped by its own signal. It is not stopped where no process
+/// could continue it.
 const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The terminal, taken over. There is one at a time.
@@ -47,12 +48,13 @@ impl Screen {
         enable_raw_mode()?;
         ACTIVE.store(true, Ordering::SeqCst);
         execute!(self.terminal.backend_mut(), EnterAlternateScreen)?;
-        // Not `clear`: that asks the terminal where the cursor is, and the answer would be taken for keys.
+        // Not `clear`, because it asks the terminal for the cursor position, and the answer would be read as
+        // keys.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from(size))
     }
 
-    /// Takes the terminal over once more, whatever others have done to it, and draws everything anew.
+    /// Takes the terminal over again in whatever state it is, and redraws everything.
     pub(super) fn reenter(&mut self) -> io::Result<()> {
         leave();
         self.enter()
@@ -62,10 +64,10 @@ impl Screen {
         self.terminal.draw(draw).map(drop)
     }
 
-    /// Suspends this process, as Ctrl-Z does where it is not just a key, and returns when it is continued.
+    /// Suspends this process, as Ctrl-Z does outside raw mode. Returns when it is continued.
     pub(super) async fn suspend(&mut self, signals: &mut Signals) -> io::Result<()> {
         if is_ignored(Signal::TSTP) {
-            // There is no job control, as whoever started this process knows.
+            // The parent has no job control.
             return Ok(());
         }
         leave();
@@ -80,9 +82,8 @@ impl Drop for Screen {
     }
 }
 
-/// Does what a terminal in its usual mode does for a key such as Ctrl-C: tells the whole process group, which
-/// reacts as if nobody had listened. Returns if that stopped this process and it was continued, or had no
-/// effect.
+/// Signals the whole process group with the default reaction, as a terminal outside raw mode does for a key
+/// such as Ctrl-C. Returns if this process was stopped and continued, or if the signal had no effect.
 pub(super) async fn raise_with_default(signal: Signal, signals: &mut Signals) -> io::Result<()> {
     let _by_default = ByDefault::set(signal)?;
     kill_current_process_group(signal)?;
@@ -92,7 +93,7 @@ pub(super) async fn raise_with_default(signal: Signal, signals: &mut Signals) ->
 
 fn leave() {
     if ACTIVE.swap(false, Ordering::SeqCst) {
-        // They fail if the terminal is gone; then nothing is left to be restored.
+        // Fails if the terminal is gone.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use permits::{AdminError, Inspection};
 
-/// The numbers of one semaphore.
+/// The counts of one semaphore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) limit: Option<u32>,
@@ -15,7 +15,7 @@ pub(super) struct Counts {
     pub(super) recovering: Duration,
 }
 
-/// One who holds.
+/// A holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HolderRow {
     pub(super) name: String,
@@ -27,7 +27,7 @@ pub(super) struct HolderRow {
     pub(super) label: String,
 }
 
-/// One who waits.
+/// A waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WaiterRow {
     pub(super) name: String,
@@ -37,7 +37,7 @@ pub(super) struct WaiterRow {
     pub(super) label: String,
 }
 
-/// One semaphore with everybody in it: who has held for longest first, who came first first.
+/// One semaphore with its holders, oldest first, and its waiters in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Detail {
     pub(super) counts: Counts,
@@ -50,7 +50,7 @@ impl Detail {
         self.holders.len() + self.waiters.len()
     }
 
-    /// Who stands in this row, holders before waiters, and whether it holds.
+    /// The name in `row`, holders before waiters, and true if it holds.
     pub(super) fn at(&self, row: usize) -> Option<(&str, bool)> {
         let waiter = || self.waiters.get(row.checked_sub(self.holders.len())?);
         match self.holders.get(row) {
@@ -88,22 +88,23 @@ impl From<Inspection> for Detail {
             label: info.label.unwrap_or_default(),
         });
         let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
-        // They come by the end of their lease, which changes with every renewal: rows would jump about.
+        // The store orders them by the end of their leases, which changes with every renewal: rows would jump
+        // about.
         holders.sort_by_key(|holder| holder.token);
         Self { counts, holders, waiters }
     }
 }
 
-/// What is wanted of the store for what is on the screen.
+/// A query for the visible rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Query {
-    /// The counts of these.
+    /// The counts of these semaphores.
     Rows(Vec<String>),
-    /// Everything about this one.
+    /// The detail of this semaphore.
     Detail(String),
 }
 
-/// What the store has said of it.
+/// An answer to a query.
 #[derive(Debug)]
 pub(super) enum Snapshot {
     Rows(Vec<(String, Result<Counts, AdminError>)>),

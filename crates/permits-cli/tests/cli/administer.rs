@@ -1,4 +1,4 @@
-//! `permits limit`, `pause`, `resume` and `revoke`: what they change, what they say, and how they end.
+//! `permits limit`, `pause`, `resume` and `revoke`: their effects, messages and exit codes.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ on_both_stores! {
     a_holder_is_revoked_by_the_beginning_of_its_name,
 }
 
-/// An operator does this, and reads one line.
+/// Runs an operator's call, which prints one line.
 #[track_caller]
 fn operate<const N: usize>(store: &dyn Store, arguments: [&str; N], says: &str) {
     let Output { code, stdout, stderr } = output(&mut permits(&store.url(), arguments));
@@ -41,7 +41,7 @@ fn a_pinned_limit_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
     assert!(warned.stderr.contains("another limit is in force"), "{}", warned.stderr);
     assert_eq!(status(store, name)["limit"], json!(5));
     operate(store, ["limit", "--unpin", name], "of its own: limit 5, not pinned (version 4)");
-    assert_eq!(status(store, name)["limit"], json!(5), "until somebody declares another");
+    assert_eq!(status(store, name)["limit"], json!(5), "until a program declares another");
     assert_eq!(output(&mut run(store, name, "--limit 2", "true")).code, 0);
     assert_eq!(status(store, name)["limit"], json!(2));
 }
@@ -120,7 +120,7 @@ fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {
 }
 
 fn an_unknown_holder_is_1(store: &dyn Store, name: &str) {
-    for name in [name, "nobody-has-used-it"] {
+    for name in [name, "unused"] {
         let output = output(&mut permits(&store.url(), ["revoke", name, "web-3"]));
         assert_eq!((output.code, output.stdout.as_str()), (1, ""));
         assert_eq!(output.stderr, format!("permits: {name}: \"web-3\" neither holds nor waits\n"));
@@ -181,7 +181,7 @@ fn a_holder_is_revoked_by_the_beginning_of_its_name(store: &dyn Store, name: &st
     assert!(ambiguous.stderr.contains("2 holders and waiters begin with \"web-1\""), "{}", ambiguous.stderr);
     assert_eq!(revoke("mail").code, 1);
     assert_eq!(revoke("d").stdout, "semaphore: db revoked, 2 of 3 held, 0 waiting\n");
-    // Without the option it is the whole name.
+    // Without the option the name must match as a whole.
     operate(store, ["revoke", name, "web-1"], "semaphore: web-1 revoked, 1 of 3 held, 0 waiting");
     assert_eq!(counts(store, name), (1, 0));
     drop(holders);

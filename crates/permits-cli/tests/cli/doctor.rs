@@ -1,5 +1,5 @@
-//! `permits doctor`: each thing that can be wrong with a store is named, with what to do about it; the exit code
-//! says whether anything is; and nothing is left behind.
+//! `permits doctor`: each problem of a store is named with a remedy, the exit code reports problems, and no
+//! keys are left.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::{CLOSED_PORT, Output, TIMEOUT, output, permits, prepare};
 
-/// A password that stands nowhere by chance.
+/// A password that occurs nowhere by chance.
 const PASSWORD: &str = "s3cr3t-Xyz";
 
-/// Runs it twice, for people and as JSON, which must agree. Returns the JSON and what people see.
+/// Runs the doctor twice, for the text and for the JSON, which must agree. Returns the JSON and the text.
 #[track_caller]
 fn doctor(url: &str) -> (Value, String) {
     let json = output(&mut permits(url, ["doctor", "--json"]));
@@ -36,7 +36,7 @@ fn doctor(url: &str) -> (Value, String) {
     (value, text.stdout)
 }
 
-/// Demands a finding of this subject and severity, with these words in what was seen or what it means.
+/// Demands a finding of this subject and severity, with these words in the observation or the advice.
 #[track_caller]
 fn assert_found(url: &str, subject: &str, severity: &str, words: &[&str]) {
     let (value, text) = doctor(url);
@@ -128,7 +128,7 @@ fn a_cluster_node_is_a_problem_that_names_the_cluster_url() {
 #[test]
 fn a_missing_right_is_named() {
     let server = Server::start();
-    // Before 7.0 a user has all channels to begin with.
+    // Before 7.0 a new user has all channels.
     let reach = ["~permits:{*", "resetchannels", "&permits:*", "+@all", "-zadd", "-config"];
     let user = ["ACL", "SETUSER", "exporter", "on", &format!(">{PASSWORD}")];
     assert_eq!(server.command(&[&user[..], &reach[..]].concat()).text(), "OK");
@@ -143,7 +143,7 @@ fn a_missing_right_is_named() {
 #[test]
 fn a_failed_login_is_a_problem_and_shows_no_password() {
     let server = Server::builder().password("another").start();
-    for user in [format!(":{PASSWORD}@"), format!("nobody:{PASSWORD}@"), String::new()] {
+    for user in [format!(":{PASSWORD}@"), format!("unknown:{PASSWORD}@"), String::new()] {
         let url = format!("redis://{user}{}/", server.address());
         assert_found(&url, "connection", "problem", &["denies access", "redis://user:password@host/"]);
     }
@@ -191,10 +191,10 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
         assert!(among(&optional) && !among(&least), "{rule}: {}", printed.stdout);
     }
     let commands: Vec<&str> = least.into_iter().chain(optional).collect();
-    // A server before 7.0 does not know what is for clusters, and refuses that one command.
+    // A server before 7.0 does not know the cluster's command, and refuses that one rule.
     let clusters = server.command(&["COMMAND", "INFO", "spublish"]).array() != [Resp::Nil];
     let known = |command: &&&str| clusters || !command.contains("+spublish");
-    // Twice: it also serves to bring a user up to date.
+    // Twice, because it also updates a user.
     for command in commands.iter().chain(&commands).filter(known) {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(server.command(&words).text(), "OK", "{command}");
@@ -251,9 +251,9 @@ fn a_damaged_or_foreign_file_is_a_problem_and_stays_unchanged() {
 
     fs::remove_file(&path).expect("it is ours");
     use_file(&url);
-    // What is in the log would count instead of what is in the file.
+    // The log would hide the contents of the file.
     for log in ["db-wal", "db-shm"] {
-        // It may have been cleared away.
+        // The log may be gone already.
         let _ = fs::remove_file(path.with_extension(log));
     }
     let mut bytes = fs::read(&path).expect("it is there");
@@ -274,7 +274,7 @@ fn a_local_path_that_is_no_file_is_a_problem() {
     assert_found(&below, "file", "problem", &["is no directory"]);
 }
 
-/// Runs something under a permit, so that the file is made.
+/// Runs a command under a permit, which creates the file.
 #[track_caller]
 fn use_file(url: &str) {
     let output = output(&mut permits(url, ["run", "exports", "--limit", "1", "--", "true"]));

@@ -1,4 +1,4 @@
-//! How `permits run` ends: its exit codes, what the command is given, and that nothing stays behind.
+//! The end of `permits run`: exit codes, the environment of the command, and a clean store.
 
 use std::fs;
 use std::io::Write as _;
@@ -31,7 +31,7 @@ fn the_code_of_the_command_is_passed_on(store: &dyn Store, name: &str) {
     for (script, code) in [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137)] {
         let output = output(&mut run(store, name, "--limit 1", script));
         assert_eq!((output.code, output.stderr.as_str()), (code, ""), "{script}");
-        // Given back before it ended.
+        // The permit was released before the exit.
         assert_eq!(counts(store, name), (0, 0), "{script}");
     }
 }
@@ -133,7 +133,7 @@ fn a_revoked_waiter_is_75(store: &dyn Store, name: &str) {
 }
 
 fn without_a_limit_the_stored_one_counts(store: &dyn Store, _: &str) {
-    let name = "nobody-has-used-it";
+    let name = "unused";
     let refused = output(&mut run(store, name, "", "echo ran"));
     assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
     assert!(refused.stderr.contains("--limit N"), "{}", refused.stderr);
@@ -178,8 +178,14 @@ fn a_script_can_choose_the_code_of_no_permit_and_silence(store: &dyn Store, name
     for options in ["--no-wait", "--wait 100ms", "--holder first"] {
         let silent = output(&mut run(store, name, &format!("{options} -q -E 0"), "echo ran"));
         assert_eq!((silent.code, silent.stdout.as_str(), silent.stderr.as_str()), (0, "", ""), "{options}");
-        let told = output(&mut run(store, name, &format!("{options} --conflict-exit-code 9"), "echo ran"));
-        assert_eq!((told.code, told.stderr.lines().count()), (9, 1), "{options}: {}", told.stderr);
+        let reported =
+            output(&mut run(store, name, &format!("{options} --conflict-exit-code 9"), "echo ran"));
+        assert_eq!(
+            (reported.code, reported.stderr.lines().count()),
+            (9, 1),
+            "{options}: {}",
+            reported.stderr
+        );
     }
     // It is of no other failure.
     let refused = output(&mut run(store, name, "--limit 2 --require-limit -q -E 0", "echo ran"));

@@ -1,4 +1,4 @@
-//! `permits completions` and `permits man`: bash can use the one, a formatter of manual pages the other.
+//! `permits completions` in bash, and `permits man` in a formatter of manual pages.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::support::{CLOSED_PORT, output, permits};
 const VERBS: [&str; 11] =
     ["run", "status", "list", "top", "limit", "pause", "resume", "revoke", "doctor", "completions", "man"];
 
-/// What the command prints, which asks no store.
+/// The output of a call that asks no store.
 #[track_caller]
 fn generated<const N: usize>(arguments: [&str; N]) -> String {
     let output = output(&mut permits(CLOSED_PORT, arguments));
@@ -31,7 +31,7 @@ fn bash_completes_verbs_options_and_values() {
     let path = directory.path().join("permits.bash");
     std::fs::write(&path, generated(["completions", "bash"])).expect("it can be written");
     assert_eq!(output(Command::new("bash").arg("-n").arg(&path)).stderr, "");
-    // As bash itself does it: the function that is registered for the command fills in COMPREPLY.
+    // Calls the registered completion function, which fills COMPREPLY, as bash does.
     let script = r#"
         source "$1"; shift
         function=$(complete -p permits | sed 's/.*-F \([^ ]*\).*/\1/')
@@ -72,7 +72,7 @@ fn every_verb_has_a_manual_page() {
     assert!(generated(["man", "run"]).contains("\n.SH \"EXIT CODE\"\n"));
 }
 
-/// Where there is a formatter, it has nothing to complain of, and shows the examples as they are.
+/// If a formatter is installed, it has no complaints and shows the examples unchanged.
 #[track_caller]
 fn formats(page: &str) {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");

@@ -1,4 +1,4 @@
-//! The line: never more than the limit, first come, first served, and what is shown of it.
+//! The line: never more than the limit, first come, first served, and its display.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,22 +19,22 @@ on_both_stores! {
     a_wait_is_over_when_the_permit_comes,
 }
 
-/// Works for a moment in its slot, and keeps a log: `+ PLACE TOKEN` when it has begun, `-` before it ends, so
-/// that what the lines show has happened. Two holders of one slot would fail.
+/// Works for a moment in its slot and keeps a log: `+ PLACE TOKEN` after its start, `-` before its end, so
+/// that the log never shows more holders than there were. Two holders of one slot would fail.
 const WORK: &str = r#"
     set -C
     : > "$DIR/slot.$PERMITS_SLOT" || exit 99
     echo + "$PLACE" "$PERMITS_TOKEN" >> "$DIR/log"; sleep 0.05; echo - >> "$DIR/log"
     rm "$DIR/slot.$PERMITS_SLOT""#;
 
-/// Starts the worker of this place.
+/// Starts the worker with this place in line.
 fn work(store: &dyn Store, name: &str, directory: &TempDir, place: usize) -> Running {
     let mut command = run(store, name, "--limit 3", WORK);
     Running::start(command.env("DIR", directory.path()).env("PLACE", place.to_string()))
 }
 
-/// Waits for all; demands that so many have run, never more than three at once. Returns their places in the
-/// order of their grants.
+/// Waits for all workers. Demands that all have run, never more than three at once. Returns their places in
+/// the order of their grants.
 #[track_caller]
 fn finish_all(all: Vec<Running>, directory: &TempDir) -> Vec<usize> {
     let count = all.len();
@@ -89,7 +89,7 @@ fn first_come_first_served(store: &dyn Store, name: &str) {
     let mut first = run(store, name, "--limit 2 --weight 2", "echo ready; read x");
     let gate = gate(&mut first);
     let first = Running::until(&mut first, "ready");
-    // The heavy one in the middle is not overtaken by lighter ones that came later.
+    // The heavy waiter in the middle is not overtaken by later, lighter ones.
     let weights = [2, 1, 2, 1, 1, 2];
     let waiters: Vec<Running> = weights
         .iter()
@@ -113,7 +113,7 @@ fn first_come_first_served(store: &dyn Store, name: &str) {
     for waiter in waiters {
         assert_eq!(waiter.finish().code, 0);
     }
-    // 3 and 4 run together, in whichever order.
+    // 3 and 4 run together, in either order.
     let log = fs::read_to_string(log).expect("it was written");
     assert!(["0\n1\n2\n3\n4\n5\n", "0\n1\n2\n4\n3\n5\n"].contains(&log.as_str()), "{log}");
 }

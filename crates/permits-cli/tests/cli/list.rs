@@ -1,4 +1,4 @@
-//! `permits list`: what people and scripts read, of none and of thousands.
+//! `permits list`: the table and the JSON, of none and of thousands.
 
 use permits_testkit::Server;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ on_both_stores! {
     thousands_are_listed_in_order,
 }
 
-/// `permits list --json`, without what differs from run to run.
+/// `permits list --json`, without the fields that differ from run to run.
 #[track_caller]
 fn list(store: &dyn Store) -> Value {
     let mut list = json(&mut permits(&store.url(), ["list", "--json"]));
@@ -24,7 +24,7 @@ fn list(store: &dyn Store) -> Value {
     list
 }
 
-/// What has been used with this limit, and is not held.
+/// An unheld semaphore with this limit.
 fn used(name: &str, limit: u32) -> Value {
     json!({"name": name, "limit": limit, "held": 0, "waiting": 0, "paused": false, "pinned": false})
 }
@@ -61,7 +61,7 @@ fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
     );
     let ages = json(&mut permits(&store.url(), ["list", "--json", "--busy"]));
     assert_eq!(ages.as_array().map(Vec::len), Some(1), "{ages}");
-    let age = |who: &str| ages[0][who].as_u64().expect("a number");
+    let age = |field: &str| ages[0][field].as_u64().expect("a number");
     let (held, waited) = (age("oldest_holder_age_ms"), age("oldest_waiter_age_ms"));
     assert!(0 < waited && waited < held, "{held} {waited}");
     let text = output(&mut permits(&store.url(), ["list"]));

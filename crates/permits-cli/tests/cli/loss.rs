@@ -1,4 +1,4 @@
-//! The permit is lost: the command is ended, the code is 76, and standard error says why.
+//! A lost permit: the command is ended, the exit code is 76, and standard error has the reason.
 
 use std::fs;
 use std::io::{PipeReader, Write as _};
@@ -23,8 +23,8 @@ on_both_stores! {
     a_revoked_command_ends_though_standard_error_is_full,
 }
 
-/// Says `ready`, and `asked` when it is asked to end. Some shells tell on standard error how their children
-/// ended.
+/// Prints `ready`, and `asked` on SIGTERM. Standard error is closed, because some shells report the end of
+/// their children on it.
 const ASKED: &str =
     r#"exec 2> /dev/null; trap "echo asked; exit 0" TERM; echo ready; while :; do sleep 0.02; done"#;
 
@@ -63,7 +63,7 @@ fn a_restart_within_the_lease_changes_nothing() {
 }
 
 fn a_command_that_ignores_sigterm_is_killed_with_its_group(store: &dyn Store, name: &str) {
-    // The shell dies at once; what it has started is as stubborn as can be.
+    // The shell dies at once. Its child ignores SIGTERM, SIGINT and SIGHUP.
     let script =
         r#"exec 2> /dev/null; sh -c 'trap "" TERM INT HUP; echo $$; while :; do sleep 0.1; done'; true"#;
     let running = Running::until(&mut run(store, name, "--limit 1 --holder h", script), "\n");
@@ -111,11 +111,12 @@ fn a_loss_noticed_after_the_command_has_ended_is_76(store: &dyn Store, name: &st
     assert_own_lines(&output.stderr);
 }
 
-/// Writes its process id again and again, which shows from outside when it was alive. With `trap '' TERM;` before it,
-/// it does not end when it is asked to.
+/// Writes its process id again and again, so that the file's time shows its last moment. With `trap '' TERM;`
+/// before it, it ignores SIGTERM.
 const BEATS: &str = r#"while :; do echo $$ > "$BEAT"; sleep 0.02; done"#;
 
-/// Starts it with a full pipe as standard error, which is never read, and waits until it runs.
+/// Starts the command with a full pipe as standard error, which is never read, and waits until the command
+/// runs.
 #[track_caller]
 fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (Guard, PipeReader) {
     let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
@@ -127,7 +128,7 @@ fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (Guard, PipeRea
     (guard, reader)
 }
 
-/// The process that beats.
+/// The process that writes the beat.
 fn process_of(beat: &Path) -> Option<u32> {
     fs::read_to_string(beat).ok()?.trim().parse().ok()
 }
@@ -153,7 +154,7 @@ fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_
     let lease = Duration::from_secs(5);
     let mut command = run(&server, &name, "--limit 1 --lease 5s -vvv", &format!("trap '' TERM; {BEATS}"));
     let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
-    // What was renewed last was asked for before this.
+    // The last renewal was sent before this.
     let silent_since = SystemTime::now();
     server.pause();
     let status = guard.wait_timeout(TIMEOUT).expect("it ends");
@@ -175,7 +176,7 @@ fn a_command_gets_sigterm_before_an_unrenewed_permit_ends() {
     let silent_since = Instant::now();
     server.pause();
     let output = running.finish();
-    // The lease was extended last before the server fell silent.
+    // The lease was last extended before the server fell silent.
     assert!(silent_since.elapsed() < Duration::from_secs(5), "permits has ended, too");
     assert_eq!((output.code, output.stdout.as_str()), (76, "ready\ndone\n"), "{}", output.stderr);
     assert!(

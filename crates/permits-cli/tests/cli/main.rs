@@ -1,5 +1,4 @@
-//! The `permits` command as its users meet it: the built program, against real servers, on real
-//! terminals.
+//! The `permits` command from its users' side: the built program, on real servers and real terminals.
 
 mod administer;
 mod doctor;

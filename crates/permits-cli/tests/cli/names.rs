@@ -1,4 +1,4 @@
-//! Names, holders and reasons: any printable text goes through every verb as it is, anything else is refused.
+//! Names, holders and reasons: every verb takes printable text unchanged, and refuses anything else.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn any_name_can_be_used(store: &dyn Store, _: &str) {
     assert_eq!(long.len(), 200);
     for name in TEXTS.into_iter().chain([long.as_str()]) {
         prepare(store, name);
-        // Within, everything is as it was said; the name is told by the environment and by both lists.
+        // Inside, the name is in the environment, in `status` and in `list`, unchanged.
         let script = r#"[ "$PERMITS_NAME" = "$NAME" ] && "$P" status --json -- "$NAME" && "$P" list --json"#;
         let mut command = permits(&store.url(), ["run", "--limit", "1", name, "--", "sh", "-c", script]);
         let output = output(command.env("NAME", name).env("P", env!("CARGO_BIN_EXE_permits")));
@@ -45,7 +45,7 @@ fn any_name_can_be_used(store: &dyn Store, _: &str) {
     }
 }
 
-/// Each line begins with the name as it is.
+/// Each line begins with the unchanged name.
 #[track_caller]
 fn administer(store: &dyn Store, name: &str) {
     for (verb, rest, says) in [

@@ -1,4 +1,4 @@
-//! Standard output: a reader that has seen enough is no failure, a disk that is full is.
+//! Standard output: a closed pipe is no failure, a full disk is.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Seek as _};
@@ -10,14 +10,14 @@ use crate::support::{EVERY_VERB, Local, Store as _, TIMEOUT, code, output, permi
 
 /// A call of each verb that prints something itself.
 fn printing() -> Vec<&'static [&'static str]> {
-    // The command that is run prints for itself, and there is nobody to be revoked.
+    // `run` leaves standard output to its command, and `revoke` finds no holder.
     let asking = EVERY_VERB.iter().filter(|arguments| !["run", "revoke"].contains(&arguments[0]));
     let others: [&[&str]; 5] =
         [&["completions", "bash"], &["man"], &["man", "run"], &["--help"], &["help", "run"]];
     asking.copied().chain(others).collect()
 }
 
-/// What becomes of a call that prints there.
+/// The exit code and the messages of a call that prints to `stdout`.
 #[track_caller]
 fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i32, String) {
     let mut command = permits(&store.url(), arguments);
@@ -29,7 +29,7 @@ fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i
     (code(status), said)
 }
 
-/// With something to list.
+/// A store with a semaphore.
 fn store() -> Local {
     let store = Local::new();
     assert_eq!(output(&mut permits(&store.url(), ["limit", "y", "1"])).code, 0);

@@ -1,4 +1,4 @@
-//! Signals: what leaves the line, what reaches the command, and what kills it.
+//! Signals: those that end the wait, those that reach the command, and those that kill it.
 
 use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
@@ -18,9 +18,9 @@ on_both_stores! {
     background_processes_of_the_command_are_left_alone,
 }
 
-/// Says `ready`, then waits for any of the signals, and says which it was.
+/// Prints `ready`, waits for any of the signals, and prints its name.
 const TRAPS: &str = r#"
-    exec 2> /dev/null # where some shells tell how their children ended
+    exec 2> /dev/null # where some shells report the end of their children
     for signal in INT TERM HUP QUIT USR1 USR2; do trap "echo got $signal; exit 7" $signal; done
     echo ready
     while :; do sleep 0.02; done"#;
@@ -73,7 +73,7 @@ fn signals_leave_the_line_at_once(store: &dyn Store, name: &str) {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let waiter = Running::start(&mut run(store, name, "", "echo ran"));
         until_counts(store, name, (1, 1));
-        // These mean nothing to one who waits.
+        // A waiter ignores these.
         waiter.signal(Signal::USR1);
         waiter.signal(Signal::USR2);
         waiter.signal(signal);
@@ -116,7 +116,7 @@ fn the_command_does_not_outlive_a_killed_permits(store: &dyn Store, name: &str) 
     assert!(is_alive(child));
     running.guard.kill();
     assert!(wait::until(TIMEOUT, || !is_alive(child)), "the command died with permits");
-    // Nobody gave the permit back; its lease ends.
+    // The permit was not released; its lease ends.
     let next = output(&mut run(store, name, options, "echo ran"));
     assert_eq!((next.code, next.stdout.as_str()), (0, "ran\n"));
 }

@@ -1,4 +1,4 @@
-//! `permits status`: what people and scripts read.
+//! `permits status`: the text and the JSON.
 
 use permits_testkit::Server;
 use serde_json::{Value, json};
@@ -16,14 +16,14 @@ on_both_stores! {
 #[test]
 fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
     let server = Server::start();
-    let json = output(&mut permits(&server.url(), ["status", "nobody", "--json"]));
+    let json = output(&mut permits(&server.url(), ["status", "unused", "--json"]));
     assert_eq!((json.code, json.stderr.as_str()), (0, ""));
     let expected =
-        r#"{"name":"nobody","limit":null,"held":0,"paused":false,"holders":[],"waiters":[],"store":""#;
+        r#"{"name":"unused","limit":null,"held":0,"paused":false,"holders":[],"waiters":[],"store":""#;
     assert!(json.stdout.starts_with(expected), "{}", json.stdout);
-    let text = output(&mut permits(&server.url(), ["status", "nobody"]));
+    let text = output(&mut permits(&server.url(), ["status", "unused"]));
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
-    assert_eq!(text.stdout, "nobody: not in use, no limit is set\n");
+    assert_eq!(text.stdout, "unused: not in use, no limit is set\n");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
 }
 
@@ -76,9 +76,9 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     assert_eq!((first.finish().code, second.finish().code), (1, 0));
 }
 
-/// Demands that `value` is as the schema says, and that the schema speaks of every field in it.
+/// Demands that `value` matches the schema, and that the schema has every field of it.
 #[track_caller]
-fn assert_is_of(schema: &str, value: &Value) {
+fn assert_matches_schema(schema: &str, value: &Value) {
     let path = format!("{}/../../docs/{schema}", env!("CARGO_MANIFEST_DIR"));
     let schema: Value =
         serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON");
@@ -101,14 +101,14 @@ fn assert_known(schema: &Value, value: &Value) {
 
 fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {
     let list = || json(&mut permits(&store.url(), ["list", "--json"]));
-    assert_is_of("status.schema.json", &status(store, "unused"));
-    assert_is_of("list.schema.json", &list());
+    assert_matches_schema("status.schema.json", &status(store, "unused"));
+    assert_matches_schema("list.schema.json", &list());
     let holder = run(store, name, "--limit 1 --label nightly", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut { holder }, "ready");
     let _waiter = Running::start(&mut run(store, name, "", "true"));
     until_counts(store, name, (1, 1));
-    assert_is_of("status.schema.json", &status(store, name));
-    assert_is_of("list.schema.json", &list());
+    assert_matches_schema("status.schema.json", &status(store, name));
+    assert_matches_schema("list.schema.json", &list());
 }
 
 fn a_paused_semaphore_is_shown_as_such(store: &dyn Store, name: &str) {

@@ -1,4 +1,4 @@
-//! Which store it is: `--url`, the environment, or a file of this user; and what is never said of it.
+//! The choice of the store by `--url`, the environment, or default; and passwords, which are never printed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,7 +15,7 @@ use crate::support::{
 use crate::terminal::Terminal;
 use crate::top::view::View;
 
-/// A call that names no store, by one whose state directory this is.
+/// A call without a URL, with this state directory.
 fn at_home<const N: usize>(state: &Path, arguments: [&str; N]) -> Command {
     let mut command = permits("", arguments);
     command.env_remove("PERMITS_URL").env("XDG_STATE_HOME", state);
@@ -36,14 +36,14 @@ fn the_default_store_is_a_file_of_this_user() {
     let same = format!("local:{}/permits/semaphores.db", state.path().display());
     let other_home = tempfile::tempdir().expect("a directory");
     let in_use = "x: 1 of 2 held, 0 waiting\n";
-    for (what, mut command, expected) in [
+    for (case, mut command, expected) in [
         ("the same", at_home(state.path(), ["status", "x"]), in_use),
         ("the same, in words", at_home(state.path(), ["status", "x", "--url", "local:"]), in_use),
         ("the same, by its path", permits(&same, ["status", "x"]), in_use),
         ("another user's", at_home(other_home.path(), ["status", "x"]), "x: not in use, no limit is set\n"),
     ] {
         let text = output(&mut command).stdout;
-        assert!(text.starts_with(expected), "{what}: {text}");
+        assert!(text.starts_with(expected), "{case}: {text}");
     }
     drop(gate);
 }
@@ -56,7 +56,7 @@ fn an_empty_variable_is_64_and_no_other_store_is_used() {
             let empty = output(at_home(state.path(), [""; 0]).args(arguments).env(variable, ""));
             assert_eq!((empty.code, empty.stdout.as_str()), (64, ""), "{variable}, {arguments:?}");
             let expected = format!("permits: {variable} is empty: name a store, or unset it\n");
-            // Without a terminal `top` may say that first.
+            // Without a terminal, `top` may report that first.
             assert!(arguments == ["top"] || empty.stderr == expected, "{}", empty.stderr);
         }
     }
@@ -117,7 +117,7 @@ fn the_store_is_named_without_its_password() {
         let output = output(&mut permits(&server.url(), [&["-v"], arguments].concat()));
         assert!(output.stderr.starts_with(&named), "{arguments:?}: {}", output.stderr);
     }
-    // The parser of URLs refuses this one, in which a question mark ends what may be the password.
+    // The URL parser refuses this one: a question mark ends the possible password.
     let unclear =
         output(&mut permits(&format!("redis://:t0p?-secret@{}/", server.address()), ["-v", "list"]));
     assert!(!unclear.stderr.contains("t0p") && !unclear.stderr.contains("-secret"), "{}", unclear.stderr);
@@ -183,7 +183,7 @@ fn a_wrong_url_is_64() {
                 assert_own_lines(&output.stderr);
             }
         }
-        // Not the default, which might not be what was meant.
+        // An empty URL does not select the default store.
         let empty = output(&mut permits(CLOSED_PORT, [&["--url", ""], *arguments].concat()));
         assert_eq!((empty.code, empty.stdout.as_str()), (64, ""), "{}", empty.stderr);
         let mut not_text = permits("", *arguments);
@@ -238,7 +238,7 @@ fn permanent_errors_fail_at_once() {
         ("http://localhost/".into(), 64),
     ] {
         let options = ["run", "x", "--limit", "1", "--wait", "1h", "true"];
-        // Should it wait, the test's own limit ends it.
+        // If it waited, the test's own timeout would end it.
         let refused = output(&mut permits(&url, options));
         assert_eq!(refused.code, code, "{}", refused.stderr);
         assert!(!refused.stderr.contains("waiting"), "{}", refused.stderr);

@@ -1,4 +1,4 @@
-//! Starting the command, and looking at what it does, in bounded time.
+//! Helpers that start the command and observe it in bounded time.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,13 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// More than anything here should take, on a busy machine.
+/// More time than any step of a test takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A URL where nobody listens.
+/// The URL of a closed port.
 pub(crate) const CLOSED_PORT: &str = "redis://127.0.0.1:1/";
 
-/// A right call of each verb that asks a store once.
+/// A valid call of each verb that asks a store once.
 pub(crate) const EVERY_VERB: &[&[&str]] = &[
     &["run", "x", "--limit", "1", "--", "true"],
     &["status", "x"],
@@ -33,7 +33,7 @@ pub(crate) const EVERY_VERB: &[&[&str]] = &[
     &["revoke", "x", "h", "--reason", "r"],
 ];
 
-/// Where semaphores live.
+/// A store.
 pub(crate) trait Store {
     fn url(&self) -> String;
 }
@@ -44,7 +44,7 @@ impl Store for Server {
     }
 }
 
-/// A local store of its own.
+/// A local store in a directory of its own.
 pub(crate) struct Local {
     directory: TempDir,
 }
@@ -62,8 +62,8 @@ impl Store for Local {
     }
 }
 
-/// Makes two tests of each case, which takes a store and the name of a semaphore that grants at once: one on a
-/// local store, one on a server.
+/// Makes two tests of each case, one on a local store and one on a server. A case takes the store and the
+/// name of a semaphore that grants at once.
 macro_rules! on_both_stores {
     ($($case:ident,)*) => {
         mod on_local {
@@ -84,7 +84,7 @@ macro_rules! on_both_stores {
 }
 pub(crate) use on_both_stores;
 
-/// A server, and a semaphore in it that grants at once.
+/// A server, and a semaphore on it that grants at once.
 #[track_caller]
 pub(crate) fn fresh() -> (Server, String) {
     let (server, name) = (Server::start(), "semaphore".to_owned());
@@ -92,18 +92,18 @@ pub(crate) fn fresh() -> (Server, String) {
     (server, name)
 }
 
-/// Uses a semaphore, so that it grants at once. Otherwise nothing is granted for a while, for all it knows
-/// because the server has just lost its state.
+/// Uses a semaphore, so that it grants at once. A new semaphore grants nothing at first, because the server
+/// may have just lost its state.
 #[track_caller]
 pub(crate) fn prepare(store: &dyn Store, name: &str) {
     let builder = permits::Client::builder(store.url()).recovery(permits::Recovery::Off);
     let client = permits::blocking::Client::connect_with(builder).expect("the server is up");
-    let permit = client.semaphore(name, 1).try_acquire().expect("nobody holds it");
+    let permit = client.semaphore(name, 1).try_acquire().expect("no holders");
     permit.release().expect("it is held");
     client.close().expect("nothing is left");
 }
 
-/// The command with some arguments.
+/// The command with `arguments`.
 pub(crate) fn permits<S: AsRef<OsStr>>(url: &str, arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_permits"));
     command.args(arguments).env("PERMITS_URL", url).env_remove("TERM").stdin(Stdio::null());
@@ -111,29 +111,29 @@ pub(crate) fn permits<S: AsRef<OsStr>>(url: &str, arguments: impl IntoIterator<I
     command
 }
 
-/// Where the default store cannot be, so that no test meets the one of whoever runs it.
+/// Removes the default store, so that no test uses the store of the user that runs it.
 pub(crate) fn without_home(command: &mut Command) -> &mut Command {
     command.env("HOME", "/dev/null").env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR")
 }
 
-/// `permits run NAME OPTIONS -- sh -c SCRIPT`. The script knows a directory as `$DIR` if one is set.
+/// `permits run NAME OPTIONS -- sh -c SCRIPT`.
 pub(crate) fn run(store: &dyn Store, name: &str, options: &str, script: &str) -> Command {
     let mut command = permits(&store.url(), ["run", name]);
     command.args(options.split_whitespace()).args(["--", "sh", "-c", script]);
     command
 }
 
-/// A command under way. Its output goes to files, which nobody has to read for it to go on.
+/// A running command. Its output goes to files, so that it never blocks on a reader.
 pub(crate) struct Running {
     pub(crate) guard: Guard,
     stdout: File,
     stderr: File,
 }
 
-/// What a command has done.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// As a shell gives it.
+    /// The exit code as in a shell.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -148,7 +148,7 @@ impl Running {
         Self { guard, stdout, stderr }
     }
 
-    /// Starts it, and waits until it has printed `text`.
+    /// Starts the command and waits until it has printed `text`.
     #[track_caller]
     pub(crate) fn until(command: &mut Command, text: &str) -> Self {
         let running = Self::start(command);
@@ -156,7 +156,7 @@ impl Running {
         running
     }
 
-    /// Waits until it has printed `text`.
+    /// Waits until the command has printed `text`.
     #[track_caller]
     pub(crate) fn prints(&self, text: &str) {
         let printed = wait::until(TIMEOUT, || contents(&self.stdout).contains(text));
@@ -176,24 +176,24 @@ impl Running {
         send(self.guard.pid(), signal);
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the command.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Output {
         let Some(status) = self.guard.wait_timeout(TIMEOUT) else {
-            panic!("it goes on: {:?}, {:?}", self.stdout(), self.stderr());
+            panic!("still running: {:?}, {:?}", self.stdout(), self.stderr());
         };
         Output { code: code(status), stdout: self.stdout(), stderr: self.stderr() }
     }
 }
 
-/// Read by position: the writer's place is the same file's.
+/// The contents of a file. Reads by position, because the writer shares the file offset.
 fn contents(file: &File) -> String {
     let mut bytes = vec![0; usize::try_from(file.metadata().expect("a file of ours").len()).expect("small")];
     let read = file.read_at(&mut bytes, 0).expect("a file can be read");
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
-/// Gives the command an input that goes on until the writer is dropped.
+/// Gives the command an input that stays open until the writer is dropped.
 pub(crate) fn gate(command: &mut Command) -> PipeWriter {
     let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
     command.stdin(reader);
@@ -206,19 +206,19 @@ pub(crate) fn output(command: &mut Command) -> Output {
     Running::start(command).finish()
 }
 
-/// The code as a shell gives it.
+/// The exit code as in a shell.
 pub(crate) fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().expect("it has ended"))
 }
 
-/// Signals a process that is ours, and alive or not yet waited for.
+/// Signals a child that has not been waited for.
 #[track_caller]
 pub(crate) fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
     kill_process(pid, signal).expect("a process of ours");
 }
 
-/// Whether a process runs. A zombie does not.
+/// True if a process runs. A zombie does not.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
@@ -240,29 +240,29 @@ pub(crate) fn json(command: &mut Command) -> Value {
     serde_json::from_str(&output.stdout).expect("it is JSON")
 }
 
-/// How many hold and how many wait.
+/// The numbers of holders and of waiters.
 #[track_caller]
 pub(crate) fn counts(store: &dyn Store, name: &str) -> (usize, usize) {
     let status = status(store, name);
-    let count = |what: &str| status[what].as_array().expect("a list").len();
+    let count = |list: &str| status[list].as_array().expect("a list").len();
     (count("holders"), count("waiters"))
 }
 
-/// Waits until so many hold and so many wait.
+/// Waits for these numbers of holders and of waiters.
 #[track_caller]
 pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usize)) {
     let reached = wait::until(TIMEOUT, || counts(store, name) == expected);
     assert!(reached, "{:?} instead of {expected:?}", counts(store, name));
 }
 
-/// Takes away what `holder` has, as an operator would.
+/// Revokes `holder` as an operator does.
 #[track_caller]
 pub(crate) fn revoke(store: &dyn Store, name: &str, holder: &str, reason: &str) {
     let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
     assert_eq!(client.open(name).revoke(holder, reason), Ok(true));
 }
 
-/// Every line is the command's own.
+/// Demands that every line is the command's own.
 #[track_caller]
 pub(crate) fn assert_own_lines(stderr: &str) {
     assert!(!stderr.is_empty());

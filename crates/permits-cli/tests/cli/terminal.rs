@@ -1,5 +1,4 @@
-//! On a terminal: Ctrl-C, Ctrl-Z and `fg`, programs that read what is typed, and the line that shows who
-//! waits.
+//! A terminal: Ctrl-C, Ctrl-Z and `fg`, programs that read input, and the waiting line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write as _};
@@ -34,14 +33,14 @@ const CTRL_D: &str = "\x04";
 const CTRL_S: &str = "\x13";
 pub(crate) const CTRL_Z: &str = "\x1a";
 
-/// A session on a terminal of its own, at which the test types.
+/// A session on a terminal of its own, driven by the test.
 pub(crate) struct Terminal {
     pub(crate) guard: Guard,
     pub(crate) keyboard: File,
     pub(crate) screen: Arc<Mutex<Vec<u8>>>,
-    /// Ends when nobody has the terminal any more, and all that was written is on the screen.
+    /// Ends when no process has the terminal any more, and all output is on the screen.
     pub(crate) reader: JoinHandle<()>,
-    /// How much of the screen has been looked at.
+    /// The part of the screen that was read.
     seen: usize,
 }
 
@@ -97,7 +96,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes it");
     }
 
-    /// Waits until this appears, after what was waited for before.
+    /// Waits until `text` appears after the texts that were waited for before.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         let found = wait::until(TIMEOUT, || {
@@ -110,7 +109,7 @@ impl Terminal {
         assert!(found, "no {text:?} in {:?} of {:?}", &self.screen()[self.seen..], self.screen());
     }
 
-    /// Waits until so many hold and so many wait.
+    /// Waits for these numbers of holders and of waiters.
     #[track_caller]
     fn until_counts(&self, store: &dyn Store, name: &str, expected: (usize, usize)) {
         let reached = wait::until(TIMEOUT, || counts(store, name) == expected);
@@ -124,7 +123,7 @@ impl Terminal {
     #[track_caller]
     pub(crate) fn finish(mut self) -> i32 {
         let status = self.guard.wait_timeout(TIMEOUT);
-        code(status.unwrap_or_else(|| panic!("it goes on: {:?}", self.screen())))
+        code(status.unwrap_or_else(|| panic!("still running: {:?}", self.screen())))
     }
 }
 
@@ -135,10 +134,10 @@ fn the_line_is_shown_and_ctrl_c_leaves_it(store: &dyn Store, name: &str) {
     until_counts(store, name, (1, 1));
     let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
     terminal.shows("permits: waiting 0 s for \"semaphore\": 1 before you, 1 of 1 held by web-1");
-    // Rewritten in place.
+    // The line is rewritten in place.
     terminal.shows("\r\x1b[K");
     terminal.types(CTRL_C);
-    // Erased, and nothing more.
+    // The line is erased, and nothing more is written.
     terminal.shows("^C\r\x1b[K");
     assert_eq!(terminal.finish(), 130);
     assert_eq!(counts(store, name), (1, 1));
@@ -154,10 +153,10 @@ fn the_line_fits_into_a_window_of_any_width() {
     let mut view = View::start(permits(&server.url(), ["run", &name, "true"]));
     for columns in [80, 200, 60, 33, 20] {
         view.resize(24, columns);
-        // Written anew, and nothing of it in a second line.
+        // The line is rewritten, and does not run over into a second line.
         view.until("line that ends in an ellipsis", |rows| {
             let (first, rest) = rows.split_first().expect("there are rows");
-            // What a terminal cuts off itself has none.
+            // A line that the terminal itself cuts off has no ellipsis.
             let is_cut = first.starts_with("permits: waiting ") && first.ends_with('…');
             is_cut && rest.iter().all(String::is_empty)
         });
@@ -214,7 +213,7 @@ fn ctrl_c_reaches_the_command(store: &dyn Store, name: &str) {
 fn ctrl_c_ends_the_calling_script(store: &dyn Store, name: &str) {
     let mut holder = run(store, name, "--limit 2", "echo ready; exec sleep 1000");
     let _holder = Running::until(&mut holder, "ready");
-    // The second time it waits; either way the loop must not go on to the next round.
+    // In the second round the command waits. In both the loop must not start its next round.
     for weight in ["1", "2"] {
         let script = r#"for round in 1 2; do echo round $round
             "$P" run "$NAME" --weight "$WEIGHT" -- sh -c 'echo running; exec sleep 1000'; done; echo end"#;
@@ -268,7 +267,8 @@ fn a_command_can_be_suspended_and_continued(store: &dyn Store, name: &str) {
 
 fn a_command_suspended_beyond_its_lease_is_ended(store: &dyn Store, name: &str) {
     let mut terminal = Terminal::shell(store);
-    // It starts nobody: a shell that is stopped amid a fork does not count as stopped, under permits or not.
+    // The script starts no process, because a shell stopped during a fork does not count as stopped, with or
+    // without permits.
     let script = r#"trap "echo asked; exit 0" TERM; echo re""ady $$.; read x"#;
     terminal.types(&format!("\"$P\" run {name} --limit 1 --lease 2s -- sh -c '{script}'\n"));
     terminal.shows("ready ");
@@ -283,8 +283,8 @@ fn a_command_suspended_beyond_its_lease_is_ended(store: &dyn Store, name: &str) 
     terminal.types("fg\n");
     terminal.shows("asked");
     terminal.shows("prompt> ");
-    let said = wait::until(TIMEOUT, || terminal.screen().contains("permits: the permit was lost"));
-    assert!(said, "{}", terminal.screen());
+    let reported = wait::until(TIMEOUT, || terminal.screen().contains("permits: the permit was lost"));
+    assert!(reported, "{}", terminal.screen());
     assert!(!is_alive(child));
     terminal.types("echo code $?.\n");
     terminal.shows("code 76.");
@@ -313,7 +313,7 @@ fn a_command_in_the_background_waits_for_its_turn_to_read() {
     terminal.types(&format!("\"$P\" run {name} --limit 1 -- cat &\n"));
     terminal.shows("prompt> ");
     terminal.until_counts(&server, &name, (1, 0));
-    // The shell speaks of its jobs only before a prompt.
+    // The shell reports jobs only before a prompt.
     let stopped = || {
         terminal.types("jobs; echo listed\n");
         terminal.shows("echo listed");
@@ -367,7 +367,7 @@ fn a_session_without_a_shell_cannot_be_suspended() {
     terminal.until_counts(&server, &name, (1, 0));
     terminal.types(CTRL_Z);
     terminal.shows("^Z");
-    // Nobody could continue it; so it goes on by itself.
+    // No process could continue it, so it goes on by itself.
     terminal.types("hello\n");
     terminal.shows("hello\r\nhello\r\n");
     terminal.types(CTRL_D);

@@ -1,4 +1,4 @@
-//! `permits top` on a terminal: what a person sees there, and what the keys do to a real store.
+//! `permits top` on a terminal: its screen, and the effects of keys on a real store.
 
 mod resilience;
 pub(crate) mod view;
@@ -19,7 +19,7 @@ fn holder(server: &Server, name: &str, options: &str) -> Running {
     Running::until(&mut run(server, name, options, "echo ready; exec sleep 1000"), "ready")
 }
 
-/// Waits in the line of `name`, behind so many.
+/// Waits in the line of `name`, behind `before` waiters.
 #[track_caller]
 fn waiter(server: &Server, name: &str, options: &str, (holders, before): (usize, usize)) -> Running {
     let running = Running::start(&mut run(server, name, options, "true"));
@@ -59,7 +59,7 @@ fn a_change_appears_by_itself() {
     view.shows("> web-2");
     prepare(&server, "newcomer");
     view.types(ESCAPE);
-    // The marker stays on the one that was opened.
+    // The marker stays on the semaphore that was opened.
     view.shows_row(&["newcomer", "0", "1", "0"]);
     view.shows(&format!("> {name}"));
     view.quits();
@@ -151,7 +151,7 @@ fn no_color_turns_colours_off() {
 fn a_confirmed_action_is_done_when_the_screen_is_left_at_once() {
     let (server, name) = fresh();
     let mut view = View::top(&server, &[&name]);
-    view.shows("nobody holds it");
+    view.shows("no holders and no waiters");
     view.types("pyq");
     assert_eq!(view.finish(), (0, String::new()));
     assert_eq!(status(&server, &name)["paused"], json!(true));
@@ -170,11 +170,11 @@ fn the_limit_is_typed_and_can_be_unpinned() {
     view.shows(&format!("the limit of {name:?} is 8, and pinned"));
     view.shows(&format!("{name}: 0 of 8 held, 0 waiting, limit pinned"));
     assert_eq!(status(&server, &name)["limit"], json!(8));
-    for (keys, said) in
+    for (keys, message) in
         [("l0\r", "a limit is at least 1"), ("l9999999999\r", "a limit is at most 4294967295")]
     {
         view.types(keys);
-        view.shows(said);
+        view.shows(message);
     }
     for (keys, leave) in [("l", ENTER), ("l5", ESCAPE)] {
         view.types(keys);
@@ -197,7 +197,7 @@ fn a_revoked_holder_is_named_and_loses_the_permit() {
     let mut view = View::top(&server, &[]);
     view.shows_row(&[">", &name, "2", "2", "1"]);
     view.types("r");
-    view.shows("open it with Enter, and select whom to revoke");
+    view.shows("open it with Enter, and select a holder or waiter to revoke");
     view.types(ENTER);
     view.shows("> web-1");
     view.types("jjr");

@@ -1,4 +1,4 @@
-//! Wrong calls: refused with 64 before any store is asked, with a reason.
+//! Wrong usage: refused with 64 and a reason before a store is asked.
 
 use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, without_home};
 
@@ -40,7 +40,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["list", "x"], "unexpected argument 'x'"),
         (&["limit"], "<NAME>"),
         (&["limit", "x", "0"], "it must be at least 1 (to stop all grants, pause the semaphore)"),
-        (&["limit", "x", "-1.5"], "behind a sign it must be a number up to 4294967295"),
+        (&["limit", "x", "-1.5"], "after a sign it must be a number up to 4294967295"),
         (&["limit", "x", "2", "--unpin"], "cannot be used with"),
         (&["pause"], "<NAME>"),
         (&["pause", "x", "y"], "unexpected argument 'y'"),
@@ -106,12 +106,12 @@ fn the_examples_of_the_help_work_as_they_stand() {
         let mut shell = std::process::Command::new("bash");
         let path = std::path::Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("a directory");
         let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap_or_default());
-        // Reading its JSON is somebody else's business.
+        // `jq` is replaced, since it may not be installed.
         shell.args(["-c", &format!("jq() {{ cat; }}; set -o pipefail; {script}")]).env("PATH", path);
         without_home(&mut shell).env_remove("PERMITS_URL").env("XDG_STATE_HOME", state.path());
         shell
     };
-    // The examples revoke them.
+    // The holders that the examples revoke.
     let holders = ["web-3", "db1:30220/1", "other"].map(|holder| {
         let script = format!(
             "exec permits run exports --limit 4 --holder {holder} sh -c 'echo ready; exec sleep 1000'"

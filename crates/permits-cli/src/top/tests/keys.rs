@@ -1,4 +1,4 @@
-//! What keys do.
+//! Effects of keys.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
     KeyEvent::new(KeyCode::Char(key), modifiers)
 }
 
-/// The screen in each of the states that take keys.
+/// The screen in each state that takes keys.
 fn states(now: Instant) -> Vec<Model> {
     let prefixes = ["", "?", "p", "l1", "r"];
     let of_detail = prefixes.map(|keys| (opened(detail(), now), keys));
@@ -76,7 +76,7 @@ fn one_action_at_a_time() {
         assert_eq!(types(&mut model, key), None);
         assert_eq!(model.prompt, None);
     }
-    let action = model.pending.clone().expect("it is under way");
+    let action = model.pending.clone().expect("it is in flight");
     model.on_acted(&action, Ok(true));
     assert_eq!(types(&mut model, "u"), act(ActionKind::Unpin));
 }
@@ -138,7 +138,7 @@ fn after_escape_q_quits_in_every_state() {
         assert_eq!(press(&mut model, KeyCode::Esc), None);
         assert_eq!(types(&mut model, "q"), Some(Effect::Quit));
     }
-    // Typed quickly, over some lines, the two arrive as one key.
+    // Typed quickly over a slow connection, the two arrive as one key.
     for mut model in states(now) {
         assert_eq!(model.on_key(with(KeyModifiers::ALT, 'q'), now), Some(Effect::Quit));
     }

@@ -1,4 +1,4 @@
-//! The screen without a terminal and without a store: what keys and answers do to it, and how it is drawn.
+//! The screen without a terminal and without a store: effects of keys and answers, and its look.
 
 mod keys;
 mod model;
@@ -30,14 +30,14 @@ fn waiter(name: &str, position: u64) -> WaiterRow {
     WaiterRow { name: name.into(), weight: 1, position, age, label: "nightly export".into() }
 }
 
-/// Three units of which all are held, by two, for whom one waits.
+/// Three units, all held by two holders, and a waiter.
 fn detail() -> Detail {
     let counts = Counts { limit: Some(3), held: 3, waiting: 1, ..Counts::default() };
     let holders = vec![holder("web-1", 2, 0), holder("web-2", 1, 2)];
     Detail { counts, holders, waiters: vec![waiter("web-3", 0)] }
 }
 
-/// An overview of these semaphores, of each of which one of four units is held.
+/// An overview of the semaphores `of`, each with one of four units held.
 fn overview(of: &[&str], now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), None, now);
     model.on_listed(Ok(names(of)), now);
@@ -48,7 +48,7 @@ fn overview(of: &[&str], now: Instant) -> Model {
     model
 }
 
-/// `exports`, opened.
+/// The detail of `exports`.
 fn opened(detail: Detail, now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), Some("exports".into()), now);
     model.on_snapshot(Snapshot::Detail("exports".into(), detail), now);
@@ -60,7 +60,7 @@ fn press(model: &mut Model, key: KeyCode) -> Option<Effect> {
     model.on_key(KeyEvent::from(key), Instant::now())
 }
 
-/// Presses a key for each character. Returns what the last one asks for.
+/// Presses a key for each character. Returns the effect of the last one.
 fn types(model: &mut Model, keys: &str) -> Option<Effect> {
     keys.chars().fold(None, |_, key| press(model, KeyCode::Char(key)))
 }
@@ -80,7 +80,7 @@ fn drawn(model: &mut Model, width: u16, height: u16, now: Instant) -> Vec<String
         while x < width {
             let symbol = buffer[(x, y)].symbol();
             row.push_str(symbol);
-            // A wide character hides the cell behind it.
+            // A wide character hides the next cell.
             x += u16::try_from(crate::text::width(symbol).max(1)).expect("small");
         }
         row.trim_end().to_owned()

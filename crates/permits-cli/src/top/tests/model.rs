@@ -1,4 +1,4 @@
-//! What answers of the store do, and what it is asked.
+//! Effects of the store's answers, and the queries.
 
 use std::time::{Duration, Instant};
 
@@ -94,16 +94,16 @@ fn old_counts_are_not_shown_on_going_back() {
 fn old_data_is_marked_with_its_age() {
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
-    let trouble = |text: &str| vec![Note::Stale(text.into())];
+    let stale = |text: &str| vec![Note::Stale(text.into())];
     let mut model = Model::new("memory:".into(), Some("exports".into()), start);
     assert_eq!(model.notes(at(2)), []);
-    assert_eq!(model.notes(at(3)), trouble("the store does not answer"));
+    assert_eq!(model.notes(at(3)), stale("the store does not answer"));
     model.on_snapshot(Snapshot::Detail("exports".into(), detail()), at(10));
     assert_eq!(model.notes(at(12)), []);
-    assert_eq!(model.notes(at(75)), trouble("as of 1 m 5 s ago: the store does not answer"));
+    assert_eq!(model.notes(at(75)), stale("as of 1 m 5 s ago: the store does not answer"));
     model.on_snapshot(Snapshot::Failed(unreachable()), at(11));
     let text = "as of 1.0 s ago: the store cannot be reached: it is gone";
-    assert_eq!(model.notes(at(11)), trouble(text));
+    assert_eq!(model.notes(at(11)), stale(text));
     model.on_snapshot(Snapshot::Detail("exports".into(), detail()), at(12));
     assert_eq!(model.notes(at(12)), []);
 }
@@ -128,7 +128,7 @@ fn the_outcome_of_an_action_is_shown_until_the_next_key() {
     for (action, result, expected) in [
         (action(ActionKind::SetLimit(3)), Ok(true), r#"the limit of "exports" is 3, and pinned"#),
         (revoke.clone(), Ok(true), r#"revoked "web-1""#),
-        (revoke, Ok(false), r#""web-1" had nothing any more"#),
+        (revoke, Ok(false), r#""web-1" no longer holds or waits"#),
         (
             action(ActionKind::Pause),
             Err(unreachable()),
@@ -137,8 +137,8 @@ fn the_outcome_of_an_action_is_shown_until_the_next_key() {
     ] {
         let mut model = opened(detail(), now);
         model.on_acted(&action, result);
-        model.on_warning("the line is slow".into());
-        let expected = [Note::Warning("the line is slow".into()), Note::Message(expected.into())];
+        model.on_warning("the connection is slow".into());
+        let expected = [Note::Warning("the connection is slow".into()), Note::Message(expected.into())];
         assert_eq!(model.notes(now), expected);
         types(&mut model, "j");
         assert_eq!(model.notes(now), []);

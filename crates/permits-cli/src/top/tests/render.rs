@@ -1,4 +1,4 @@
-//! How the screen looks.
+//! The look of the screen.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ fn colour_carries_no_information_of_its_own() {
     model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(paused))]), now);
     let error = AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() });
     model.on_snapshot(Snapshot::Failed(error), now);
-    model.on_warning("the line is slow".into());
+    model.on_warning("the connection is slow".into());
     let coloured = buffer(&mut model, 80, 24, true, now);
     let plain = buffer(&mut model, 80, 24, false, now);
     let text = |buffer: &ratatui::buffer::Buffer| {
@@ -117,14 +117,14 @@ fn no_size_is_too_small_or_too_large() {
         AdminError::Store(StoreError::Unreachable { reason: "it is gone, and has been for long".into() });
     let long = ["a".repeat(200), "日本".repeat(33)];
     for keys in ["", "?", "p", "l123", "r", "/a", "jjjr"] {
-        let with_trouble = |mut model: Model| {
+        let with_notes = |mut model: Model| {
             model.on_snapshot(Snapshot::Failed(error.clone()), now);
-            model.on_warning("the line is slow and the night is dark".into());
+            model.on_warning("the connection is slow and the night is dark".into());
             types(&mut model, keys);
             model
         };
-        let mut shown = [overview(&[], now), overview(&[&long[0], &long[1]], now), opened(detail(), now)]
-            .map(with_trouble);
+        let mut shown =
+            [overview(&[], now), overview(&[&long[0], &long[1]], now), opened(detail(), now)].map(with_notes);
         for model in &mut shown {
             let widths = [0, 1, 2, 3, 5, 8, 12, 16, 20, 21, 30, 39, 45];
             let heights = [0, 1, 2, 3, 4, 5, 7, 12];

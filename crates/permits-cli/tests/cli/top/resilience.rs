@@ -1,5 +1,5 @@
-//! What `permits top` does about what befalls it: a store out of reach, signals, Ctrl-Z, other sizes of the
-//! terminal, or none at all.
+//! `permits top` with an unreachable store, under signals and Ctrl-Z, on terminals of other sizes, or without
+//! one.
 
 use std::process::Command;
 
@@ -23,14 +23,14 @@ fn the_keys_work_while_the_store_is_unreachable() {
     view.types("py");
     view.shows(&format!("could not pause {name:?}: the store cannot be reached"));
     server.restart();
-    // It keeps nothing on disk, and has forgotten the limit until somebody says it.
+    // The server keeps nothing on disk, and has lost the limit until a program declares it again.
     view.does_not_show(" ago: the store ");
     server.kill();
     view.shows(" ago: the store ");
     view.types("q");
     let (code, rest) = view.finish();
     assert_eq!(code, 0);
-    // What the library had to say did not tear the screen, and is not lost.
+    // Warnings of the library do not damage the screen, and are not lost.
     assert_own_lines(&rest);
 }
 

@@ -1,5 +1,5 @@
-//! A terminal that a test can look at: the escape codes that a program writes are interpreted by a terminal
-//! emulator, so that a test reads what is on the screen and not how it got there.
+//! A terminal emulator, which interprets the escape codes of a program, so that a test sees the screen and
+//! not the writes.
 
 use std::num::NonZero;
 use std::process::Command;
@@ -10,11 +10,11 @@ use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, t
 use crate::support::{TIMEOUT, permits};
 use crate::terminal::Terminal;
 
-/// A terminal that can be looked at.
+/// A terminal with a visible screen.
 pub(crate) struct View {
     pub(crate) terminal: Terminal,
     pub(crate) emulator: vt100::Parser,
-    /// How much of what was written has been interpreted.
+    /// The part of the output that was interpreted.
     read: usize,
 }
 
@@ -28,7 +28,7 @@ impl View {
 
     #[track_caller]
     pub(crate) fn start(mut command: Command) -> Self {
-        // The command has the terminal open, and is dropped here.
+        // The command keeps the terminal open, and is dropped here.
         Self::of(Terminal::start(&mut command))
     }
 
@@ -50,7 +50,7 @@ impl View {
         self.terminal.types(keys);
     }
 
-    /// What is on the screen, line by line.
+    /// The screen, line by line.
     pub(crate) fn rows(&mut self) -> Vec<String> {
         let bytes = self.terminal.screen.lock().expect("not poisoned");
         self.emulator.process(&bytes[self.read..]);
@@ -59,11 +59,11 @@ impl View {
         screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned()).collect()
     }
 
-    /// Waits until the screen is as it should be.
+    /// Waits for a screen that meets `condition`.
     #[track_caller]
-    pub(crate) fn until(&mut self, what: &str, condition: impl Fn(&[String]) -> bool) {
+    pub(crate) fn until(&mut self, expected: &str, condition: impl Fn(&[String]) -> bool) {
         let reached = wait::until(TIMEOUT, || condition(&self.rows()));
-        assert!(reached, "no {what} in\n{}", self.rows().join("\n"));
+        assert!(reached, "no {expected} in\n{}", self.rows().join("\n"));
     }
 
     #[track_caller]
@@ -76,7 +76,7 @@ impl View {
         self.until(&format!("screen without {text}"), |rows| !rows.iter().any(|row| row.contains(text)));
     }
 
-    /// Waits for a line of these words, whatever is between them.
+    /// Waits for a line of these words, with any spaces between them.
     #[track_caller]
     pub(crate) fn shows_row(&mut self, words: &[&str]) {
         self.until(&format!("{words:?}"), |rows| {
@@ -84,7 +84,7 @@ impl View {
         });
     }
 
-    /// Waits until the program has left the screen as it was.
+    /// Waits until the program has restored the terminal.
     #[track_caller]
     pub(crate) fn is_left(&mut self) {
         let left = wait::until(TIMEOUT, || {
@@ -100,12 +100,12 @@ impl View {
         assert!(now.output_modes.contains(OutputModes::OPOST), "{now:?}");
     }
 
-    /// Waits for the end of the program; returns its exit code and what is on the screen then.
+    /// Waits for the end of the program. Returns its exit code and the screen.
     #[track_caller]
     pub(crate) fn finish(mut self) -> (i32, String) {
         let status = self.terminal.guard.wait_timeout(TIMEOUT);
-        assert!(status.is_some(), "it goes on:\n{}", self.rows().join("\n"));
-        assert!(wait::until(TIMEOUT, || self.terminal.reader.is_finished()), "somebody has the terminal");
+        assert!(status.is_some(), "still running:\n{}", self.rows().join("\n"));
+        assert!(wait::until(TIMEOUT, || self.terminal.reader.is_finished()), "a process has the terminal");
         self.is_left();
         let rest = self.rows().join("\n");
         (self.terminal.finish(), rest.trim_end().to_owned())
