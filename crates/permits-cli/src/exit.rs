@@ -63,7 +63,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Thread { .. } => SYSTEM,
             _ => UNAVAILABLE,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, report::with_causes(&error))
     }
 }
 
@@ -74,7 +74,7 @@ impl From<AdminError> for Failure {
             AdminError::VersionMismatch { .. } => NOT_NOW,
             _ => UNAVAILABLE,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, report::with_causes(&error))
     }
 }
 
@@ -95,7 +95,7 @@ impl From<AcquireError> for Failure {
                 let how = "give one with --limit N, or set one with: permits limit NAME N";
                 format!("semaphore {semaphore:?} has no limit yet: {how}")
             }
-            error => error.to_string(),
+            error => report::with_causes(&error),
         };
         Self::new(code, message)
     }

@@ -44,7 +44,7 @@ async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, Ad
     // A key of another program that looks like a semaphore must not hide the semaphores.
     let ours = listed.filter_map(async |listed| match listed {
         Err(AdminError::Store(error @ StoreError::WrongType { .. })) => {
-            report::say(format_args!("not listed: {error}"));
+            report::say(format_args!("not listed: {}", report::with_causes(&error)));
             None
         }
         listed => Some(listed),

@@ -13,6 +13,7 @@ mod log;
 mod redact;
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -104,9 +105,7 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Starts the writing thread. Nothing is written before.
 ///
-/// # Errors
-///
-/// The system's error if it refuses a thread.
+/// # Errors The system's error if it refuses a thread.
 pub(crate) fn start() -> io::Result<()> {
     // Not `io::stderr`, because a panicking thread takes its lock.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
@@ -226,6 +225,21 @@ pub(crate) fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
+/// The message of `error`, followed by the messages of its causes.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        // Some messages contain their cause.
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 /// Reports `text` unchanged.
 pub(crate) fn print_raw(text: &str) {
     state().add(text);
@@ -250,7 +264,34 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{ERASE, MAX_QUEUED, State, erasing};
+    use std::error::Error;
+    use std::fmt;
+
+    use super::{ERASE, MAX_QUEUED, State, erasing, with_causes};
+
+    /// An error with a message and perhaps a cause.
+    #[derive(Debug)]
+    struct Failed(&'static str, Option<Box<Self>>);
+
+    impl fmt::Display for Failed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Failed {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    #[test]
+    fn causes_follow_the_message_once() {
+        let cause = |message| Some(Box::new(Failed(message, Some(Box::new(Failed("refused", None))))));
+        assert_eq!(with_causes(&Failed("no store", cause("host:1"))), "no store: host:1: refused");
+        assert_eq!(with_causes(&Failed("no store: host:1", cause("host:1"))), "no store: host:1: refused");
+        assert_eq!(with_causes(&Failed("no store", None)), "no store");
+    }
 
     #[test]
     fn lines_that_do_not_fit_are_dropped_and_counted_where_they_are_missing() {

@@ -243,7 +243,7 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
 async fn close(client: Client, timeout: Duration) {
     match tokio::time::timeout(timeout, client.close()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => report::say(error),
+        Ok(Err(error)) => report::say(report::with_causes(&error)),
         Err(_) => report::say("the store does not answer; it frees the units when the lease ends"),
     }
 }

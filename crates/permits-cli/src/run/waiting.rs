@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use permits::{Inspection, Semaphore};
+use permits::{AdminError, Inspection, Semaphore};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{report, text};
@@ -113,7 +113,7 @@ fn line(
 async fn reason(semaphore: &Semaphore, columns: usize) -> (String, bool) {
     match timeout(ANSWER_TIMEOUT, inspect(semaphore)).await {
         Ok(Ok(inspection)) => (describe(&inspection, columns), !inspection.recovering.is_zero()),
-        Ok(Err(error)) => (error.to_string(), false),
+        Ok(Err(error)) => (report::with_causes(&error), false),
         Err(_) => ("the store does not answer".to_owned(), false),
     }
 }
@@ -125,7 +125,7 @@ pub(super) async fn blocking_reason(semaphore: &Semaphore) -> Option<String> {
 }
 
 /// Inspects one holder more than is named, which shows whether there are more.
-async fn inspect(semaphore: &Semaphore) -> Result<Inspection, permits::AdminError> {
+async fn inspect(semaphore: &Semaphore) -> Result<Inspection, AdminError> {
     semaphore.inspect_up_to(NAMED as u32 + 1).await
 }
 

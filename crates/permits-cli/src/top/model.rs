@@ -14,6 +14,7 @@ use permits::AdminError;
 use super::action::Action;
 use super::cursor::Cursor;
 use super::snapshot::{Counts, Detail, Query, Snapshot};
+use crate::report::with_causes;
 use crate::text;
 
 /// Data older than three fetch intervals is marked with its age.
@@ -203,7 +204,7 @@ impl Model {
         self.pending = None;
         self.message = Some(match result {
             Ok(done) => action.outcome(done),
-            Err(error) => format!("could not {}: {error}", action.describe()),
+            Err(error) => format!("could not {}: {}", action.describe(), with_causes(&error)),
         });
     }
 
@@ -237,7 +238,7 @@ impl Model {
     /// The reason why the rows may differ from the store's present state.
     fn staleness(&self, now: Instant) -> Option<String> {
         let of_list = self.list_error.as_ref().filter(|_| self.opened.is_none());
-        let error = of_list.or(self.fetch_error.as_ref()).map(ToString::to_string);
+        let error = of_list.or(self.fetch_error.as_ref()).map(|error| with_causes(error));
         let age = now.saturating_duration_since(self.fetched_at.unwrap_or(self.opened_at));
         let as_of = match self.fetched_at {
             Some(_) => format!("as of {} ago: ", text::duration(age)),

@@ -14,6 +14,7 @@ use ratatui::text::Line;
 use super::model::{Model, Note, Opened};
 use super::snapshot::{Counts, Detail, HolderRow, WaiterRow};
 use crate::help::TOP_KEYS;
+use crate::report::with_causes;
 use crate::table::{Row, Table};
 use crate::text::{self, duration};
 
@@ -166,7 +167,7 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
         .map(|name| {
             let (numbers, text, style) = match model.rows.get(name) {
                 None => (["…", "", ""].map(str::to_owned), String::new(), Style::new()),
-                Some(Err(error)) => (["", "", ""].map(str::to_owned), error.to_string(), Style::new()),
+                Some(Err(error)) => (["", "", ""].map(str::to_owned), with_causes(error), Style::new()),
                 Some(Ok(counts)) => {
                     let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
                     let numbers = [counts.held.to_string(), limit, counts.waiting.to_string()];
