@@ -45,8 +45,7 @@ pub(crate) async fn resume(common: &Common, options: &NameArg) -> Result<u8, Fai
     print_result(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
 }
 
-/// Takes permits or places in line away. An unknown holder is a failure, so that a script notices a misspelt
-/// name.
+/// Takes permits or places in line away. An unknown holder is a failure, so that a script notices a misspelt name.
 pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Failure> {
     let Revoke { name, holder, reason, partial, .. } = options;
     let semaphore = open(common, name).await?;

@@ -55,8 +55,7 @@ impl Target {
         Ok(Self { builder, store })
     }
 
-    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a
-    /// warning.
+    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a warning.
     pub(crate) async fn connect(self, store_timeout: Duration) -> Result<Client, Failure> {
         Ok(self.builder.store_timeout(store_timeout).connect().await?)
     }

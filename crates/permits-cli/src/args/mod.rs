@@ -98,8 +98,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = value::lease)]
     pub(crate) lease: Duration,
 
-    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without
-    /// limit]
+    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
     #[arg(long, value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 

@@ -117,8 +117,7 @@ pub(crate) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes until the process ends. A line that cannot be written, say because standard error is closed, is
-/// lost.
+/// Writes until the process ends. A line that cannot be written, say because standard error is closed, is lost.
 fn write_queued(mut stderr: File) {
     let mut locked = state();
     loop {

@@ -23,9 +23,9 @@ pub(crate) fn redacted(text: &str) -> String {
         // A question mark before a space, or at the end, belongs to the sentence.
         let is_query = |query: &str| query.contains('@') || !query.is_empty() && !query.starts_with(' ');
         let query = piece.split_once('?').filter(|(_, query)| is_query(query));
-        let (place, query) = query.map_or((piece, None), |(place, query)| (place, Some(query)));
+        let (location, query) = query.map_or((piece, None), |(location, query)| (location, Some(query)));
         // After an `@` in a possible query, or a password with a question mark, no part is safe to show.
-        let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { place };
+        let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { location };
         let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
         let query = if query.is_some() { "?***" } else { "" };
         let _ = write!(result, "://{user}{shown}{query}");

@@ -206,8 +206,7 @@ async fn hold(permit: &Permit, command: &[OsString], mut signals: Signals) -> Re
     }
     signals.listen_to_child().map_err(Failure::system)?;
     let terminal = Terminal::controlling();
-    // A command that does not read from the terminal gets it on demand, because it may run beside others that
-    // read.
+    // A command that does not read from the terminal gets it on demand, because it may run beside others that read.
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
     let environment = [

@@ -40,8 +40,7 @@ static NOTE_IGNORED_PIPE: extern "C" fn() = {
     note
 };
 
-/// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and
-/// exec.
+/// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and exec.
 pub(super) fn inherit_ignored_pipe() {
     if IGNORED_PIPE.load(Ordering::Relaxed) {
         // SAFETY: the signal is a valid one, ignoring it needs no handler, and the call is async-signal-safe.

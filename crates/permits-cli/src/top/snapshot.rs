@@ -88,8 +88,7 @@ impl From<Inspection> for Detail {
             label: info.label.unwrap_or_default(),
         });
         let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
-        // The store orders them by the end of their leases, which changes with every renewal: rows would jump
-        // about.
+        // The store orders them by the end of their leases, which changes with every renewal: rows would jump about.
         holders.sort_by_key(|holder| holder.token);
         Self { counts, holders, waiters }
     }
