@@ -78,7 +78,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
         }
     };
     let finished = hold(&permit, &options.command, signals).await;
-    // The command has ended. A loss that is noticed from here on no longer counts.
+    // The command has ended: a later loss no longer counts.
     let lost = if permit.is_held() { None } else { Some(permit.lost().await) };
     drop(permit);
     if lost.is_some() || finished.as_ref().is_ok_and(|finished| finished.was_ended) {
@@ -123,18 +123,18 @@ async fn acquire(
     };
     // The holder is named here, to find its position while it waits.
     let holder = options.holder.clone().unwrap_or_else(unique_holder);
-    let mut how = AcquireOptions::new().weight(options.weight).holder(&holder);
+    let mut request = AcquireOptions::new().weight(options.weight).holder(&holder);
     if let Some(wait) = if options.no_wait { Some(Duration::ZERO) } else { wait } {
-        how = how.wait(wait);
+        request = request.wait(wait);
     }
     if let Some(label) = &options.label {
-        how = how.label(label);
+        request = request.label(label);
     }
     let position = Cell::new(None);
     let acquired = tokio::select! {
         biased;
         signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
-        acquired = semaphore.acquire_with(how) => match acquired {
+        acquired = semaphore.acquire_with(request) => match acquired {
             Ok(permit) => Ok(permit),
             Err(error) => Err(NoPermit::Failure(refusal(error, options.wait, &semaphore).await)),
         },

@@ -187,7 +187,7 @@ fn a_script_can_choose_the_code_of_no_permit_and_silence(store: &dyn Store, name
             reported.stderr
         );
     }
-    // It is of no other failure.
+    // `-q` and `-E` apply to no other failure.
     let refused = output(&mut run(store, name, "--limit 2 --require-limit -q -E 0", "echo ran"));
     assert_eq!(refused.code, 64);
     assert!(refused.stderr.contains("has a limit of 1, not 2"), "{}", refused.stderr);
