@@ -13,8 +13,9 @@ mod waiting;
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::hash::{BuildHasher as _, RandomState};
+use std::future::{Future as _, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
@@ -121,24 +122,32 @@ async fn acquire(
         Some(limit) => client.semaphore(&options.name, limit),
         None => client.open(&options.name),
     };
-    // The holder is named here, to find its position while it waits.
-    let holder = options.holder.clone().unwrap_or_else(unique_holder);
-    let mut request = AcquireOptions::new().weight(options.weight).holder(&holder);
-    if let Some(wait) = if options.no_wait { Some(Duration::ZERO) } else { wait } {
-        request = request.wait(wait);
+    let mut request = AcquireOptions::new().weight(options.weight);
+    if options.no_wait {
+        request = request.no_wait();
+    } else if let Some(wait) = wait {
+        request = request.timeout(wait);
+    }
+    if let Some(holder) = &options.holder {
+        request = request.holder(holder);
     }
     if let Some(label) = &options.label {
         request = request.label(label);
     }
     let position = Cell::new(None);
+    let mut acquire = semaphore.acquire_with(request);
+    let acquire = poll_fn(|context| {
+        let polled = Pin::new(&mut acquire).poll(context);
+        position.set(acquire.position());
+        polled
+    });
     let acquired = tokio::select! {
         biased;
         signal = signals.next_ending() => Err(NoPermit::Signal(signal)),
-        acquired = semaphore.acquire_with(request) => match acquired {
+        acquired = acquire => match acquired {
             Ok(permit) => Ok(permit),
             Err(error) => Err(NoPermit::Failure(refusal(error, options.wait, &semaphore).await)),
         },
-        never = waiting::poll_position(&semaphore, &holder, &position) => match never {},
         never = waiting::show(&semaphore, || position.get(), verbose > 0) => match never {},
     };
     report::erase_status();
@@ -148,15 +157,6 @@ async fn acquire(
         report::say(format_args!("{:?} granted to {holder:?}, token {token}, slot {slot}", options.name));
     }
     Ok(permit)
-}
-
-/// A unique holder, named as the library names holders: host, process id and a random part.
-fn unique_holder() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
-    let host: String = host.chars().filter(plain).take(64).collect();
-    let random = RandomState::new().hash_one(std::process::id());
-    format!("{host}:{}/{random:016x}", std::process::id())
 }
 
 /// The failure for `error`. A refusal gets the reason why no permit is free, which need not be other holders.

@@ -6,12 +6,11 @@
 //! The position comes from the acquisition, which costs the store nothing. The reason comes from an inspection of a
 //! few holders, at most every 10 s.
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use permits::{AdminError, Inspection, Semaphore};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{report, text};
 
@@ -156,22 +155,4 @@ pub(super) fn recovery_reason(remaining: Duration) -> String {
     format!(
         "nothing is granted yet: the store started or lost its state a moment ago, and holders that it may have forgotten have {seconds} s more to reconnect"
     )
-}
-
-/// Keeps `position` up to date from inspections, in which `holder` is among the first 1,000 waiters.
-pub(super) async fn poll_position(
-    semaphore: &Semaphore,
-    holder: &str,
-    position: &Cell<Option<u64>>,
-) -> Infallible {
-    // A moment before a line is due.
-    sleep(FIRST_AFTER - FIRST_AFTER / 6).await;
-    let every = if report::in_place() { IN_PLACE_EVERY } else { PLAIN_AFTER - FIRST_AFTER };
-    loop {
-        if let Ok(inspection) = semaphore.inspect().await {
-            let waiter = inspection.waiters.iter().find(|waiter| waiter.holder == holder);
-            position.set(waiter.map(|waiter| waiter.position));
-        }
-        sleep(every).await;
-    }
 }
