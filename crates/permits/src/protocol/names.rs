@@ -1,4 +1,4 @@
-//! Names, holders, ids and bounds: what a command may contain, checked once, where it comes in.
+//! Names, holders, ids and bounds: texts and numbers of a command, each checked once, by its constructor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,36 +9,36 @@ pub const MIN_LEASE_MS: u64 = 100;
 /// The longest lease, in milliseconds: one day.
 pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A name, holder, limit, weight, lease or handle that can never be valid.
+/// A name, holder, limit, weight, lease or handle that is never valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidInput {
     /// The text is empty.
     #[error("{what} is empty: give it 1 to {max} bytes")]
     Empty {
-        /// Which text it is.
+        /// The text's name in a message.
         what: &'static str,
-        /// How many bytes it may have.
+        /// The most bytes allowed.
         max: usize,
     },
     /// The text is too long.
     #[error("{what} has {bytes} bytes: at most {max} are allowed")]
     TooLong {
-        /// Which text it is.
+        /// The text's name in a message.
         what: &'static str,
-        /// How many bytes it has.
+        /// The bytes it has.
         bytes: usize,
-        /// How many bytes it may have.
+        /// The most bytes allowed.
         max: usize,
     },
     /// The text has a control character, such as a newline.
     #[error("{what} has the control character {character:?} at byte {at}: only printable text is allowed")]
     Control {
-        /// Which text it is.
+        /// The text's name in a message.
         what: &'static str,
         /// The character.
         character: char,
-        /// Where it stands, in bytes.
+        /// Its offset, in bytes.
         at: usize,
     },
     /// A limit of 0.
@@ -50,7 +50,7 @@ pub enum InvalidInput {
     /// A lease outside the allowed range.
     #[error("a lease of {lease_ms} ms is out of range: {MIN_LEASE_MS} ms to {MAX_LEASE_MS} ms (one day)")]
     Lease {
-        /// The lease asked for, in milliseconds.
+        /// The requested lease, in milliseconds.
         lease_ms: u64,
     },
     /// A key prefix that cannot be part of a key with a hash tag.
@@ -61,10 +61,10 @@ pub enum InvalidInput {
         /// The prefix.
         prefix: String,
     },
-    /// A text that is no permit handle.
+    /// A text that is not a permit handle.
     #[error("not a permit handle: {reason}")]
     Handle {
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
 }
@@ -145,7 +145,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Who holds or waits: 1 to 200 bytes of printable UTF-8. One holder has at most one permit of a semaphore.
+/// The name of one acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder(Arc<str>);
@@ -179,8 +179,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A note beside a holder, shown where holders are listed: at most 120 bytes of printable UTF-8; empty for none. Many
-/// holders may have the same.
+/// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may have the
+/// same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Label(Arc<str>);
@@ -246,7 +246,7 @@ impl SessionId {
         RequestId(format!("{self}.{number}").into())
     }
 
-    /// Whether the request is one that this session has made.
+    /// Whether this session made the request.
     pub fn has_made(&self, request: &RequestId) -> bool {
         request.as_str().strip_prefix(self.as_str()).is_some_and(|number| number.starts_with('.'))
     }
@@ -273,7 +273,7 @@ impl RequestId {
     /// Checks `text` and makes it an identifier.
     ///
     /// # Errors
-    /// [`InvalidInput::Handle`]: identifiers come from outside only inside a handle.
+    /// [`InvalidInput::Handle`] if it is malformed: a handle is the only input that contains one.
     pub fn new(text: &str) -> Result<Self, InvalidInput> {
         let malformed = InvalidInput::Handle { reason: "its request id is malformed" };
         if is_identifier(text) { Ok(Self(text.into())) } else { Err(malformed) }

@@ -1,0 +1,326 @@
+//! Commands: one operation on one semaphore, for one session.
+
+use std::sync::Arc;
+
+use super::names::{Holder, Label, Name, RequestId, SessionId};
+use super::reply::{Answers, Grant, RequestStatus};
+
+/// The most requests that one command may carry. Longer batches are sent in parts.
+pub const MAX_BATCH: usize = 500;
+
+/// The shortest recovery window, in milliseconds. After losing its state, a store knows only the lease of the first
+/// client to reconnect. The minimum gives holders with longer leases time to reconnect too.
+pub const MIN_WINDOW_MS: u64 = 1000;
+
+/// The longest window of [`Recovery::Interval`], in milliseconds. The window covers reconnecting, which takes a
+/// connected holder a fraction of a second however long its lease is.
+pub const MAX_INTERVAL_WINDOW_MS: u64 = 5000;
+
+/// The rule for the recovery window: the time for which a new era holds back free capacity, for holders that the
+/// store may have forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Recovery {
+    /// No window: after a restart that lost state, more than the limit may be held for up to a lease.
+    Off,
+    /// A third of the longest lease that the store has seen, at least 1 s and at most 5 s: a connected holder tries to
+    /// reconnect twice a second at least, and renews at once.
+    #[default]
+    Interval,
+    /// The longest lease that the store has seen, at least 1 s. A holder that cannot reach the store has also stopped
+    /// by then, unless its lease is longer than that of every earlier command.
+    Strict,
+}
+
+impl Recovery {
+    /// The window, in milliseconds, where `lease_max_ms` is the longest lease known.
+    pub fn window_ms(self, lease_max_ms: u64) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Interval => (lease_max_ms / 3).clamp(MIN_WINDOW_MS, MAX_INTERVAL_WINDOW_MS),
+            Self::Strict => MIN_WINDOW_MS.max(lease_max_ms),
+        }
+    }
+}
+
+/// The limit as the program declares it in an acquisition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Declaration {
+    /// No declaration: the stored limit counts, and there must be one.
+    Stored,
+    /// This limit from now on, unless an operator pinned another. Sent once by each handle.
+    Declare(u32),
+    /// This limit if none is stored (the state may have expired or been lost since it was declared).
+    Fallback(u32),
+    /// This limit, or a refusal if another one is stored.
+    Require(u32),
+}
+
+/// One message from a session to the store: an operation on one semaphore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The semaphore.
+    pub semaphore: Name,
+    /// The session that sends it, and that receives the events of the entries it creates.
+    pub session: SessionId,
+    /// The session's usual lease, in milliseconds: sizes recovery windows while nothing better is known.
+    pub lease_ms: u64,
+    /// The rule for the recovery window.
+    pub recovery: Recovery,
+    /// The limit as the program declares it.
+    pub declaration: Declaration,
+    /// The operation.
+    pub operation: Operation,
+}
+
+impl Command {
+    /// Whether the command only reads: it keeps no semaphore alive, and makes no recovery window longer.
+    pub fn only_looks(&self) -> bool {
+        matches!(self.operation, Operation::Inspect { .. })
+    }
+
+    /// The longest lease in the command, in milliseconds.
+    pub fn longest_lease_ms(&self) -> u64 {
+        let requested = match &self.operation {
+            Operation::Acquire { requests, .. } => requests.iter().map(|request| request.lease_ms).max(),
+            Operation::Renew(requests) => requests.iter().map(|renew| renew.lease_ms).max(),
+            Operation::Adopt(adopt) => Some(adopt.lease_ms),
+            _ => None,
+        };
+        self.lease_ms.max(requested.unwrap_or(0))
+    }
+}
+
+/// An operation on a semaphore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Take units, or join the queue for them.
+    Acquire {
+        /// The most waiters that the queue may have.
+        queue_max: u32,
+        /// Requests in the order in which they came.
+        requests: Vec<AcquireRequest>,
+    },
+    /// Forget these entries, whether they wait or hold.
+    Release(Vec<ReleaseRequest>),
+    /// Extend leases, and return the state of each entry. An empty list only lets time take effect.
+    Renew(Vec<RenewRequest>),
+    /// Give a permit to this session, under a new request id: requests under the old id have no effect any more.
+    Adopt(AdoptRequest),
+    /// Change the limit, or lift its pin.
+    SetLimit {
+        /// The id of this change: sent again, it has one effect and one answer.
+        request: RequestId,
+        /// The change.
+        change: LimitChange,
+        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any case.
+        expected_version: Option<u64>,
+    },
+    /// Stop (`true`) or resume (`false`) granting.
+    Pause(bool),
+    /// Remove a holder or waiter.
+    Revoke {
+        /// The id of this revocation: sent again, it has one effect and one answer.
+        request: RequestId,
+        /// The holder or waiter to remove.
+        holder: Holder,
+        /// The reason: printable text, passed to the holder.
+        reason: Arc<str>,
+    },
+    /// List holders and waiters.
+    Inspect {
+        /// The most holders, and the most waiters, to list.
+        max: u32,
+    },
+}
+
+/// Defines [`OperationKind`] from one list, so that `ALL` and the names are complete.
+macro_rules! operation_kinds {
+    ($($kind:ident $name:literal,)*) => {
+        /// The kinds of [`Operation`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum OperationKind {
+            $(#[doc = concat!("[`Operation::", stringify!($kind), "`].")] $kind,)*
+        }
+
+        impl OperationKind {
+            /// Every kind, in the order of its number (`kind as usize`).
+            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+
+            /// The name, as in the names of scripts.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+
+            /// The kind with this name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.name() == name)
+            }
+        }
+    };
+}
+
+operation_kinds! {
+    Acquire "acquire",
+    Release "release",
+    Renew "renew",
+    Adopt "adopt",
+    SetLimit "set_limit",
+    Pause "pause",
+    Revoke "revoke",
+    Inspect "inspect",
+}
+
+impl Operation {
+    /// The kind of the operation.
+    pub fn kind(&self) -> OperationKind {
+        match self {
+            Self::Acquire { .. } => OperationKind::Acquire,
+            Self::Release(_) => OperationKind::Release,
+            Self::Renew(_) => OperationKind::Renew,
+            Self::Adopt(_) => OperationKind::Adopt,
+            Self::SetLimit { .. } => OperationKind::SetLimit,
+            Self::Pause(_) => OperationKind::Pause,
+            Self::Revoke { .. } => OperationKind::Revoke,
+            Self::Inspect { .. } => OperationKind::Inspect,
+        }
+    }
+
+    /// Whether the operation may leave entries of its session, of which the store sends events.
+    pub fn keeps_entries(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))
+    }
+
+    /// The requests of the operation, each with its state according to `answers`. Requests of operators have no entry,
+    /// and neither has an adoption that failed; they are left out, and so are requests without an answer.
+    pub fn entries<'a>(&'a self, answers: &'a Answers) -> Vec<(&'a RequestId, RequestStatus)> {
+        match (self, answers) {
+            (Self::Acquire { requests, .. }, Answers::Acquire(answers)) => {
+                let ids = requests.iter().map(|request| &request.request);
+                ids.zip(answers.iter().map(|answer| answer.status())).collect()
+            }
+            (Self::Renew(requests), Answers::Renew(answers)) => {
+                let ids = requests.iter().map(|request| &request.request);
+                ids.zip(answers.iter().map(|answer| answer.status())).collect()
+            }
+            (Self::Release(requests), _) => {
+                requests.iter().map(|request| (&request.request, RequestStatus::Gone)).collect()
+            }
+            (Self::Adopt(adopt), Answers::Adopt(true)) => {
+                vec![(&adopt.new_request, RequestStatus::Holding)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A change of the limit by an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitChange {
+    /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes nothing.
+    Set(u32),
+    /// Add this number to the limit, and pin the sum.
+    Adjust(i64),
+    /// Let programs declare the limit again.
+    Unpin,
+}
+
+/// A request for units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcquireRequest {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The id of this acquisition: sent again, it has one effect and one answer.
+    pub request: RequestId,
+    /// Units.
+    pub weight: u32,
+    /// The time for which a grant, or a waiter's entry, stands without renewal, in milliseconds.
+    pub lease_ms: u64,
+    /// Whether to join the queue if it cannot be granted at once.
+    pub wait: bool,
+    /// A note for people.
+    pub label: Label,
+}
+
+/// A request to forget an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseRequest {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: RequestId,
+}
+
+/// A request to extend a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenewRequest {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: RequestId,
+    /// Its weight.
+    pub weight: u32,
+    /// Its lease, in milliseconds.
+    pub lease_ms: u64,
+    /// The session's grant, if it holds: with it, a permit that the store forgot can be put back.
+    pub grant: Option<Grant>,
+    /// Its label, to be put back with it.
+    pub label: Label,
+}
+
+/// A request to take over a permit that another session hands over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdoptRequest {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition's present request id.
+    pub request: RequestId,
+    /// The weight that the permit must have.
+    pub weight: u32,
+    /// The lease that the permit must have, in milliseconds.
+    pub lease_ms: u64,
+    /// The token and slot that the permit must have.
+    pub grant: Grant,
+    /// The acquisition's new request id.
+    pub new_request: RequestId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{AcquireOutcome, Refusal};
+
+    #[test]
+    fn names_and_kinds_are_one_to_one() {
+        for (number, kind) in OperationKind::ALL.iter().copied().enumerate() {
+            assert_eq!((OperationKind::named(kind.name()), kind as usize), (Some(kind), number));
+        }
+        assert_eq!(OperationKind::named(""), None);
+    }
+
+    #[test]
+    fn entries_pair_requests_with_their_answers() {
+        let session = SessionId::new("s").expect("it is plain");
+        let request = |number| AcquireRequest {
+            holder: Holder::new("h").expect("it is valid"),
+            request: session.request(number),
+            weight: 1,
+            lease_ms: 1_000,
+            wait: true,
+            label: Label::default(),
+        };
+        let operation = Operation::Acquire { queue_max: 1, requests: (0..3).map(request).collect() };
+        let answers = Answers::Acquire(vec![
+            AcquireOutcome::Granted(Grant { token: 1, slot: 0 }),
+            AcquireOutcome::Waiting { position: 7 },
+            AcquireOutcome::Refused(Refusal::QueueFull),
+        ]);
+        let statuses: Vec<_> = operation.entries(&answers).into_iter().map(|(_, status)| status).collect();
+        let expected = [RequestStatus::Holding, RequestStatus::Waiting { position: 7 }, RequestStatus::Gone];
+        assert_eq!(statuses, expected);
+        assert!(operation.keeps_entries());
+        assert_eq!(Operation::Pause(true).entries(&Answers::Pause), []);
+    }
+}

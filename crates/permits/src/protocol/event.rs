@@ -1,0 +1,34 @@
+//! Events: messages to a session that it did not ask for.
+
+use std::sync::Arc;
+
+use super::names::{Holder, Name, RequestId, SessionId};
+use super::reply::Grant;
+
+/// A change to an entry, made by another session or by time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct Event {
+    /// The session that the entry belongs to.
+    pub session: SessionId,
+    /// The semaphore.
+    pub semaphore: Name,
+    /// The holder.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: RequestId,
+    /// The change.
+    pub kind: EventKind,
+}
+
+/// A kind of change to an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub enum EventKind {
+    /// The waiter holds this grant now.
+    Granted(Grant),
+    /// An operator revoked the permit or removed the waiter, for this reason.
+    Revoked(Arc<str>),
+    /// The waiter was removed: its weight exceeds the lowered limit.
+    Refused,
+}

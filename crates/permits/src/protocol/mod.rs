@@ -1,0 +1,27 @@
+//! The messages between a session and a store: [`Command`], [`Reply`] and [`Event`].
+//!
+//! Plain data and its validation; no I/O, no clock, and nothing imported from the rest of the crate. A
+//! command carries a *batch*: many requests of one session for one semaphore. Its reply answers each of them
+//! in order. A store sends an event without being asked: a waiter was granted its permit, a permit was revoked, or a
+//! waiter can never be granted.
+//!
+//! Numbers stay below 2^53, because the Lua of the Redis store computes in doubles.
+
+mod command;
+mod event;
+mod names;
+mod reply;
+
+pub use self::command::{
+    AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, MAX_INTERVAL_WINDOW_MS,
+    MIN_WINDOW_MS, Operation, OperationKind, Recovery, ReleaseRequest, RenewRequest,
+};
+pub use self::event::{Event, EventKind};
+pub use self::names::{
+    Holder, InvalidInput, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, RequestId, SessionId, check_lease,
+    check_prefix, check_reason,
+};
+pub use self::reply::{
+    AcquireOutcome, Answers, Grant, InspectedHolder, InspectedWaiter, Inspection, LimitOutcome, Refusal,
+    ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
+};

@@ -1,0 +1,219 @@
+//! Replies: the answers to the requests of a command, and the state of the semaphore after it.
+
+use super::names::{Holder, Label};
+
+/// Token and slot of a permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct Grant {
+    /// The fencing token.
+    pub token: u64,
+    /// The slot.
+    pub slot: u32,
+}
+
+/// The store's reply to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The store's clock when it executed the command, in microseconds.
+    pub now_us: u64,
+    /// The state's sequence number after it; 0 if the command left no state.
+    pub sequence: u64,
+    /// The time after which the session should send a renewal, in milliseconds: 0 if the command stopped at a bound and
+    /// left work to do, `None` if no request of the command waits.
+    pub recheck_ms: Option<u64>,
+    /// The limit in force; 0 if there is none.
+    pub limit: u32,
+    /// The limit's version: it rises with every change.
+    pub limit_version: u64,
+    /// Whether an operator pinned the limit.
+    pub pinned: bool,
+    /// The rest of the recovery window, in milliseconds; 0 when not recovering.
+    pub recovering_ms: u64,
+    /// The limit that the command's declaration has replaced, if it has replaced one.
+    pub replaced_limit: Option<u32>,
+    /// The answers, in the order of the requests.
+    pub answers: Answers,
+}
+
+/// Answers by kind of operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answers {
+    /// To [`Operation::Acquire`](super::Operation::Acquire).
+    Acquire(Vec<AcquireOutcome>),
+    /// To [`Operation::Release`](super::Operation::Release).
+    Release(Vec<ReleaseOutcome>),
+    /// To [`Operation::Renew`](super::Operation::Renew).
+    Renew(Vec<RenewOutcome>),
+    /// To [`Operation::Adopt`](super::Operation::Adopt): whether the permit was found.
+    Adopt(bool),
+    /// To [`Operation::SetLimit`](super::Operation::SetLimit).
+    SetLimit(LimitOutcome),
+    /// To [`Operation::Pause`](super::Operation::Pause).
+    Pause,
+    /// To [`Operation::Revoke`](super::Operation::Revoke).
+    Revoke(ReleaseOutcome),
+    /// To [`Operation::Inspect`](super::Operation::Inspect).
+    Inspect(Inspection),
+}
+
+/// The state of a request after a reply: see [`Operation::entries`](super::Operation::entries).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestStatus {
+    /// It holds.
+    Holding,
+    /// It waits.
+    Waiting {
+        /// The number of waiters before it.
+        position: u64,
+    },
+    /// The store has no entry of it.
+    Gone,
+}
+
+/// The answer to one [`AcquireRequest`](super::AcquireRequest).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AcquireOutcome {
+    /// It holds.
+    Granted(Grant),
+    /// It waits.
+    Waiting {
+        /// The number of waiters before it.
+        position: u64,
+    },
+    /// Neither granted nor queued.
+    Refused(Refusal),
+}
+
+impl AcquireOutcome {
+    pub(super) fn status(&self) -> RequestStatus {
+        match self {
+            Self::Granted(_) => RequestStatus::Holding,
+            Self::Waiting { position } => RequestStatus::Waiting { position: *position },
+            Self::Refused(_) => RequestStatus::Gone,
+        }
+    }
+}
+
+/// The reason of a refused [`AcquireRequest`](super::AcquireRequest).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not now: units are taken, other requests wait, or the semaphore is paused.
+    NoPermits,
+    /// Not now: the units are free, and the store holds them back because it recovers.
+    Recovering,
+    /// Never: the weight exceeds the limit.
+    ExceedsLimit,
+    /// This holder holds or waits already, by another request.
+    AlreadyHeld,
+    /// The queue is at its maximum.
+    QueueFull,
+    /// No limit is stored and none was declared.
+    NoLimit,
+    /// The stored limit is not the required one.
+    LimitMismatch,
+}
+
+/// The answer to one [`ReleaseRequest`](super::ReleaseRequest): the state of the entry before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub enum ReleaseOutcome {
+    /// It held; its units are free.
+    Held,
+    /// It waited; it has left the queue.
+    Waiting,
+    /// There was no such entry.
+    Unknown,
+}
+
+/// The answer to one [`RenewRequest`](super::RenewRequest).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RenewOutcome {
+    /// It holds the grant that it named.
+    Held,
+    /// It holds, and named no grant: the event was lost or is on its way.
+    Granted(Grant),
+    /// It waits.
+    Waiting {
+        /// The number of waiters before it.
+        position: u64,
+    },
+    /// There is no such entry: it expired, or was revoked, or the store forgot a waiter.
+    Lost,
+    /// The store forgot this holder and cannot put it back yet: retry before the permit's own deadline.
+    RetryLater,
+    /// The waiter was removed: its weight exceeds the lowered limit.
+    ExceedsLimit,
+}
+
+impl RenewOutcome {
+    pub(super) fn status(&self) -> RequestStatus {
+        match self {
+            Self::Held | Self::Granted(_) => RequestStatus::Holding,
+            Self::Waiting { position } => RequestStatus::Waiting { position: *position },
+            Self::Lost | Self::RetryLater | Self::ExceedsLimit => RequestStatus::Gone,
+        }
+    }
+}
+
+/// The answer to a [`LimitChange`](super::LimitChange).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub enum LimitOutcome {
+    /// It was done, now or by an earlier call of the same request. The limit and its version after it.
+    Done {
+        /// The limit; 0 if none is stored.
+        limit: u32,
+        /// Its version.
+        version: u64,
+    },
+    /// The version is another.
+    OtherVersion,
+    /// There is no limit to adjust.
+    NoLimit,
+    /// The sum is no limit: below 1, or above 2^32 − 1.
+    OutOfRange,
+}
+
+/// The state of a semaphore, as far as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// Units held.
+    pub held: u64,
+    /// The number of waiters.
+    pub waiting: u64,
+    /// Whether granting is stopped.
+    pub paused: bool,
+    /// Holders, by the end of their lease, soonest first.
+    pub holders: Vec<InspectedHolder>,
+    /// Waiters, in the order of the queue.
+    pub waiters: Vec<InspectedWaiter>,
+}
+
+/// A holder, listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedHolder {
+    /// The holder's name.
+    pub holder: Holder,
+    /// Its units.
+    pub weight: u32,
+    /// Its fencing token and slot.
+    pub grant: Grant,
+    /// The rest of its lease, in milliseconds.
+    pub lease_remaining_ms: u64,
+    /// Its label.
+    pub label: Label,
+}
+
+/// A waiter, listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedWaiter {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The units it asks for.
+    pub weight: u32,
+    /// Its ticket, which orders the queue: the time at which it was queued, as a token is the time of a grant.
+    pub ticket: u64,
+    /// Its label.
+    pub label: Label,
+}
