@@ -23,7 +23,7 @@ use std::time::Duration;
 use permits::model::{self, State};
 use permits::protocol::{Command, Event, LimitChange, Reply};
 use permits::store::StoreEvent;
-use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
+use permits::store::redis::testing::{SERVER_KEY, FixedClockStore, keys_of};
 use permits_testkit::{Connection, Server};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A real server, and a store of each session that it serves.
 struct Redis {
     connection: Connection,
-    stores: Vec<ToldStore>,
+    stores: Vec<FixedClockStore>,
     // Dropped behind the stores, which have tasks on it.
     runtime: Runtime,
     probes: u64,
@@ -60,7 +60,7 @@ impl Redis {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connect = |session| {
             let url = server.url();
-            let connecting = ToldStore::connect(&url, PREFIX, World::session_id(session));
+            let connecting = FixedClockStore::connect(&url, PREFIX, World::session_id(session));
             runtime.block_on(connecting).expect("the server runs")
         };
         let stores = (0..SESSIONS).map(connect).collect();
@@ -162,7 +162,7 @@ impl Redis {
         let store = &mut self.stores[session];
         let next = async {
             loop {
-                match store.signal().await {
+                match store.event().await {
                     Some(StoreEvent::Event(event)) => break Ok(event),
                     Some(StoreEvent::Up) => {}
                     other => break Err(format!("instead of an event: {other:?}")),

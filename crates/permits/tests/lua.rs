@@ -21,7 +21,7 @@ use permits::protocol::{
 };
 use permits::store::StoreError;
 use permits::store::redis::rights;
-use permits::store::redis::testing::{SERVER_KEY, ToldStore, keys_of};
+use permits::store::redis::testing::{SERVER_KEY, FixedClockStore, keys_of};
 use permits_testkit::{Connection, Resp, Server};
 use tokio::runtime::Runtime;
 
@@ -215,7 +215,7 @@ fn numbers_never_go_through_a_text_that_rounds_them() {
 
 /// A semaphore on a real server and in the model, at one moment.
 struct Both {
-    store: ToldStore,
+    store: FixedClockStore,
     connection: Connection,
     state: Option<State>,
     now_us: u64,
@@ -231,7 +231,7 @@ impl Both {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let url = server.url();
         let connecting =
-            ToldStore::connect(&url, "permits-test", SessionId::new("session").expect("it is plain"));
+            FixedClockStore::connect(&url, "permits-test", SessionId::new("session").expect("it is plain"));
         let store = runtime.block_on(connecting).expect("the server runs");
         let connection = server.connect().expect("the server runs");
         let (state, now_us, keys) = (None, 0, keys_of("permits-test", &name()));

@@ -6,7 +6,7 @@ use permits::protocol::{
     AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Name, Operation, ReleaseRequest,
     RenewRequest, RequestId, SessionId,
 };
-use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_slots};
+use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -288,7 +288,7 @@ fn any_map_of_a_cluster_is_sound_or_refused() {
     cases(1_000, SEEDS, &strategy, |(value, changes, slots)| {
         let bytes = value.bytes();
         for bytes in [damaged(&bytes, changes), bytes] {
-            let Some(nodes) = nodes_of_slots(&bytes, "asked", slots) else { continue };
+            let Some(nodes) = nodes_of_hash_slots(&bytes, "asked", slots) else { continue };
             // The first was set.
             if nodes[0].is_none() {
                 return Err(format!("slot {} has no node", slots[0]));

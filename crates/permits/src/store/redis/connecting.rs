@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::connection::connect;
 use super::place::Place;
 use super::wakeups::{Messages, Wakeups};
-use super::{errors, keys, scripts};
+use super::{errors, keys, script};
 use crate::events::emit;
 use crate::protocol::SessionId;
 use crate::store::{StoreError, StoreEvents, StoreOptions};
@@ -110,7 +110,7 @@ impl Plan {
     fn check(&self) -> redis::Cmd {
         let mut check = redis::cmd("EVAL");
         check
-            .arg(scripts::CHECK)
+            .arg(script::ACL_PROBE)
             .arg(0)
             .arg(keys::some_key(&self.prefix))
             .arg(keys::some_channel(&self.prefix, self.in_cluster, &self.session))

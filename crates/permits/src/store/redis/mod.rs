@@ -23,7 +23,7 @@ pub(crate) mod keys;
 mod listing;
 mod place;
 mod rights;
-mod scripts;
+mod script;
 mod slots;
 mod supervisor;
 #[cfg(feature = "testing")]
@@ -43,7 +43,9 @@ use self::connecting::Plan;
 use self::errors::Failure;
 use self::place::{Place, Watched};
 pub use self::rights::{Rights, rights};
-use self::scripts::{Malformed, Script, Scripts};
+use self::script::codec;
+use self::script::values::Malformed;
+use self::script::{Script, Scripts};
 use self::supervisor::Supervisor;
 use super::{Confirming, Executing, Listing, Store, StoreError, StoreOptions};
 use crate::protocol::{Command, Reply};
@@ -98,7 +100,7 @@ impl RedisStore {
     ) -> Result<(Reply, u32), StoreError> {
         let calling = Calling {
             command,
-            script: self.scripts.of(command),
+            script: self.scripts.of(&command.operation),
             prefix: &self.prefix,
             sharded: matches!(self.route, Route::Cluster(_)),
             replicas,
@@ -192,7 +194,7 @@ impl Calling<'_> {
                     supervisor.confused(epoch, reason.clone());
                     Failure::Store(StoreError::Malformed { reason })
                 };
-                let reply = scripts::decode(value, &self.command.operation).map_err(malformed)?;
+                let reply = codec::decode(value, &self.command.operation).map_err(malformed)?;
                 supervisor.served();
                 Ok((reply, confirmed))
             }
@@ -228,7 +230,7 @@ impl Calling<'_> {
     }
 
     fn encode(&self, verb: &str, script: &str) -> Cmd {
-        scripts::encode(verb, script, self.prefix, self.sharded, self.command)
+        codec::encode(verb, script, self.prefix, self.sharded, self.command)
     }
 }
 

@@ -21,8 +21,9 @@ use tokio::time::{Instant, timeout};
 
 use super::connecting::{Backoff, Plan};
 use super::place::Place;
+use super::script::codec;
 use super::wakeups::{Messages, Wakeups};
-use super::{errors, scripts};
+use super::errors;
 use crate::events::emit;
 use crate::store::{StoreError, StoreEvent};
 
@@ -395,7 +396,7 @@ async fn read(plan: &Plan, link: &Link, mut messages: Messages) {
             () = link.replace_wakeups.notified() => return,
         };
         match message {
-            Ok(Some(payload)) => match scripts::decode_message(&plan.session, &payload) {
+            Ok(Some(payload)) => match codec::decode_message(&plan.session, &payload) {
                 Ok(events) => {
                     for event in events {
                         if plan.signals.send(StoreEvent::Event(event)).await.is_err() {

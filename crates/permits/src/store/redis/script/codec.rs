@@ -1,0 +1,107 @@
+//! The wire codec: commands as script calls, replies and events from the values that scripts return and publish.
+//!
+//! The part that all operations share. An operation's own arguments and answers are in [`ops`](super::ops).
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+
+use super::ops;
+use super::values::{Decoded, Fields, Malformed};
+use crate::protocol::{
+    Command, Declaration, Event, EventKind, Grant, Holder, Name, Operation, Recovery, Reply, RequestId,
+    SessionId,
+};
+use crate::store::redis::keys;
+
+/// `EVALSHA hash …` (or `EVAL code …`) for `command`.
+pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, command: &Command) -> Cmd {
+    let mut cmd = redis::cmd(verb);
+    cmd.arg(script).arg(keys::PARTS.len());
+    for key in keys::keys(prefix, &command.semaphore) {
+        cmd.arg(key);
+    }
+    let recovery = match command.recovery {
+        Recovery::Off => "off",
+        Recovery::Interval => "interval",
+        Recovery::Strict => "strict",
+    };
+    let lease = command.longest_lease_ms().cast_signed() * if command.only_looks() { -1 } else { 1 };
+    let (declaration, limit) = match command.declaration {
+        Declaration::Stored => ("stored", 0),
+        Declaration::Declare(limit) => ("declare", limit),
+        Declaration::Fallback(limit) => ("fallback", limit),
+        Declaration::Require(limit) => ("require", limit),
+    };
+    cmd.arg(command.semaphore.as_str())
+        .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
+        .arg(command.session.as_str())
+        .arg(lease)
+        .arg(recovery)
+        .arg(declaration)
+        .arg(limit);
+    ops::encode(&mut cmd, &command.operation);
+    cmd
+}
+
+/// Reads the reply to `operation`.
+pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
+    let Value::Array(values) = value else { return Err(Malformed(format!("no array: {value:?}"))) };
+    let mut fields = Fields::new(values);
+    let (now_us, sequence, recheck) = (fields.number()?, fields.number()?, fields.integer()?);
+    let (limit, limit_version, pinned) = (fields.number()?, fields.number()?, fields.flag()?);
+    let (recovering_ms, replaced) = (fields.number()?, fields.number()?);
+    let answers = ops::decode(&mut fields, operation)?;
+    match fields.next() {
+        Ok(more) => Err(Malformed(format!("more than expected: {more:?}"))),
+        Err(_) => {
+            let recheck_ms = u64::try_from(recheck).ok();
+            let replaced_limit = Some(replaced).filter(|limit| *limit > 0);
+            Ok(Reply {
+                now_us,
+                sequence,
+                recheck_ms,
+                limit,
+                limit_version,
+                pinned,
+                recovering_ms,
+                replaced_limit,
+                answers,
+            })
+        }
+    }
+}
+
+/// Reads a message from a session's channel: `sequence name`, then one line for each event.
+pub(crate) fn decode_message(session: &SessionId, payload: &[u8]) -> Decoded<Vec<Event>> {
+    let text = std::str::from_utf8(payload).map_err(|_| Malformed("a message that is not UTF-8".into()))?;
+    let mut lines = text.split('\n');
+    let semaphore = lines.next().and_then(|line| Name::new(line.split_once(' ')?.1).ok());
+    let semaphore = semaphore.ok_or_else(|| Malformed(format!("a message without a name: {text:?}")))?;
+    let event = |line: &str| {
+        let (request, holder, kind) = decode_event(line)?;
+        Some(Event { session: session.clone(), semaphore: semaphore.clone(), holder, request, kind })
+    };
+    let events =
+        lines.map(|line| event(line).ok_or_else(|| Malformed(format!("an unknown event: {line:?}"))));
+    events.collect()
+}
+
+fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
+    let (kind, rest) = line.split_once(' ')?;
+    let (request, rest) = rest.split_once(' ')?;
+    let (holder, kind) = match kind {
+        "granted" => {
+            let (token, rest) = rest.split_once(' ')?;
+            let (slot, holder) = rest.split_once(' ')?;
+            (holder, EventKind::Granted(Grant { token: token.parse().ok()?, slot: slot.parse().ok()? }))
+        }
+        "revoked" => {
+            let (holder, reason) = rest.split_once('\t')?;
+            (holder, EventKind::Revoked(Arc::from(reason)))
+        }
+        "refused" => (rest, EventKind::Refused),
+        _ => return None,
+    };
+    Some((RequestId::new(request).ok()?, Holder::new(holder).ok()?, kind))
+}

@@ -1,0 +1,13 @@
+-- clock: the server's clock and identity. A test build replaces this file.
+
+-- Microseconds since 1970. Read once, since before 7.2 the time advances while a script runs.
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+
+-- A name that is new after each restart, and a lower bound of the server's uptime, in milliseconds. INFO counts begun
+-- seconds: it may report 1 for a server that has just started.
+local function server_identity()
+  local info = redis.call('INFO', 'server')
+  local seconds = string.match(info, 'uptime_in_seconds:(%d+)')
+  return string.match(info, 'run_id:(%w+)'), math.max(0, seconds - 1) * 1000
+end

@@ -1,0 +1,36 @@
+-- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts. Before
+-- acquire.
+
+local queue_max = tonumber(ARGV[8])
+
+-- Whether a request of a new holder fits under `limit`; and if it cannot wait either, the reason of the refusal.
+local function judge(limit, weight, waits)
+  if weight > limit then return false, 'exceeds_limit' end
+  if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
+  if not waits then
+    local held_back = s.recovering and s.waiting == 0 and s.paused == 0 and s.held + weight <= limit
+    return false, held_back and 'recovering' or 'no_permits'
+  end
+  return false, s.waiting >= queue_max and 'queue_full' or nil
+end
+
+-- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing. Returns the
+-- limit under which all are refused, if it lets none in; or the reason for which all are refused under any limit.
+local function declare(holders)
+  local limit, refusal = declared()
+  if not limit then return nil, refusal end
+  local known = find(holders)
+  for i, holder in ipairs(holders) do
+    local at = 3 + 6 * i
+    local value, reason = known[holder]
+    if value then
+      local _, _, _, _, since = struct.unpack(ENTRY, value)
+      reason = since ~= ARGV[at + 1]
+    else
+      local _
+      _, reason = judge(limit, tonumber(ARGV[at + 2]), ARGV[at + 4] == '1')
+    end
+    if not reason then return replace_limit(limit) end
+  end
+  return limit
+end

@@ -1,0 +1,40 @@
+-- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window. Behind
+-- begin in every command.
+
+local IDENTITY_EVERY_US, MIN_WINDOW_MS, MAX_INTERVAL_WINDOW_MS = 10000, 1000, 5000
+s.extends = s.lost and not s.existed or string.sub(ARGV[4], 1, 1) ~= '-'
+local lease_known, window = s.lease_max, 0
+local lease_max = math.max(lease_known, longest_lease)
+if s.extends then s.lease_max = lease_max end
+if recovery == 'strict' then
+  window = math.max(MIN_WINDOW_MS, lease_max)
+elseif recovery ~= 'off' then
+  window = math.min(math.max(MIN_WINDOW_MS, math.floor(lease_max / 3)), MAX_INTERVAL_WINDOW_MS)
+end
+if s.lost then
+  -- The holders are alive, and may come back as after a restart that kept nothing.
+  local id = server_identity()
+  s.server, s.checked, s.era_known, s.era_began = id, now_us, 0, now_us
+  s.recovering_until = math.max(s.recovering_until, now_ms + window)
+elseif not s.existed then
+  -- A young server may have forgotten holders. An old one without state has none to forget, unless it was flushed.
+  local id, uptime_ms = server_identity()
+  s.server = id
+  if uptime_ms < window then s.recovering_until = now_ms - uptime_ms + window end
+elseif now_us < s.checked or now_us - s.checked >= IDENTITY_EVERY_US then
+  local id = server_identity()
+  s.checked = now_us
+  if s.server ~= id then
+    s.server, s.era_known, s.era_began, s.recovering_until = id, s.last_token, now_us, now_ms + window
+  end
+end
+if s.existed and now_ms < s.recovering_until and s.lease_max > lease_known then
+  s.recovering_until = math.max(s.recovering_until, math.floor(s.era_began / 1000) + window)
+end
+s.recovering = now_ms < s.recovering_until
+
+-- Past its memory limit a server refuses writes that may grow, unless the script has written before. This write changes
+-- nothing: a command that frees or keeps units must always work.
+local function allow_at_maxmemory()
+  redis.call('HDEL', state_key, '')
+end

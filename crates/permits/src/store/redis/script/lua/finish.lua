@@ -1,0 +1,46 @@
+-- Ends every command (its contract: see begin): writes the state, publishes the events, and returns
+-- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the declaration has
+--   replaced or 0, answers… }
+
+local stays = s.existed or s.lost or s.held > 0 or s.waiting > 0 or s.pinned == 1 or s.paused == 1
+s.sequence = stays and s.sequence + 1 or 0
+
+if s.held > 0 then
+  write_slots({})
+else
+  if slots.taken > 0 or s.slots_made > #slots.freed then redis.call('DEL', free_key) end
+  s.slots_made = 0
+end
+
+if stays then
+  local keep = s.pinned == 1 or s.paused == 1
+  local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
+  if extended then s.expires = now_ms + 4 * s.lease_max end
+  redis.call('HSET', state_key, '1', struct.pack(STATE, s.sequence, s.held, s.holders,
+    s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.limit, s.limit_version, s.pinned, s.paused,
+    s.checked, s.era_known, s.era_began, s.recovering_until, s.lease_max, s.expires, s.server))
+  if s.changes then redis.call('HSET', state_key, 'changes', s.changes) end
+  if keep then
+    for _, key in ipairs(s.kept and {} or KEYS) do redis.call('PERSIST', key) end
+  elseif extended or s.kept or not s.existed then
+    for _, key in ipairs(KEYS) do redis.call('PEXPIREAT', key, s.expires) end
+  else
+    for key in pairs(s.created) do redis.call('PEXPIREAT', key, s.expires) end
+  end
+end
+
+for _, to in ipairs(recipients) do
+  local message = string.format('%.0f %s\n%s', s.sequence, ARGV[1], table.concat(events[to], '\n'))
+  redis.call(PUBLISH, ARGV[2] .. to, message)
+end
+
+reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
+  now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned, math.max(0, s.recovering_until - now_ms), s.replaced or 0
+if s.reap_truncated or s.promote_truncated then
+  reply[3] = 0
+elseif s.recheck then
+  -- The next moment at which time alone changes something.
+  local at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge)
+  reply[3] = math.max(1, at - now_ms)
+end
+return reply

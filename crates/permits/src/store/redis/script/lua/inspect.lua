@@ -1,0 +1,40 @@
+-- inspect: lists holders by the end of their lease, and waiters in order.
+-- KEYS      as in begin.lua
+-- ARGV      8 the most holders, and the most waiters, to list; at most INSPECT_MAX
+-- Returns   held, waiting, paused, the number of holders; 6 a holder: holder, weight, token, slot, lease remaining ms,
+--           label; 4 a waiter: holder, weight, ticket, label
+-- Idempotent.
+-- Cost      about 8 calls; O(listed)
+
+local INSPECT_MAX = 1000
+local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
+
+allow_at_maxmemory()
+promote()
+local listed = 0
+reply[9], reply[10], reply[11], reply[12] = s.held, s.waiting, s.paused, 0
+
+local function list(...)
+  for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
+  listed = listed + 1
+end
+
+-- Calls `each` for each member of a sorted set, with its score and its entry.
+local function list_all(scored, each)
+  local holders = {}
+  for i = 1, #scored, 2 do holders[#holders + 1] = scored[i] end
+  local found = find(holders)
+  for i, holder in ipairs(holders) do
+    each(holder, tonumber(scored[2 * i]), struct.unpack(ENTRY, found[holder]))
+  end
+end
+
+if max > 0 then
+  list_all(redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max),
+    function(holder, deadline, token, slot, weight, _, _, _, label)
+      list(holder, weight, token, slot, math.max(0, deadline - now_ms), label)
+    end)
+  reply[12] = listed
+  list_all(redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'),
+    function(holder, ticket, _, _, weight, _, _, _, label) list(holder, weight, ticket, label) end)
+end

@@ -1,0 +1,40 @@
+-- Reclaiming: puts back a holder that the store forgot. Before renew.
+
+-- Takes this very slot if it is free. Only before any take_lowest_slot of the same command.
+local function take_slot(slot)
+  local members = {}
+  if slot >= s.slots_made then
+    add_range(members, s.slots_made, slot - 1)
+    s.slots_made = slot + 1
+  else
+    for i, freed in ipairs(slots.freed) do
+      if -freed == slot then return table.remove(slots.freed, i) end
+    end
+    local found = redis.call('ZREVRANGEBYSCORE', free_key, slot, '-inf', 'LIMIT', 0, 1)[1]
+    if not found then return false end
+    local first, last = read_range(found)
+    if slot > last then return false end
+    redis.call('ZREM', free_key, found)
+    add_range(members, first, slot - 1)
+    add_range(members, slot + 1, last)
+  end
+  if #members > 0 then
+    redis.call('ZADD', free_key, unpack(members))
+    s.created[free_key] = true
+  end
+  return true
+end
+
+-- A holder without an entry was reaped, and has lost its permit, or was forgotten: its token tells which.
+local function reclaim(found, holder, request, weight, lease, token, slot, label)
+  local forgotten = s.era_known < token and token < s.era_began
+  if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
+  if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
+  -- Always: a later request of the batch may remove the last entry before this one is written.
+  s.created[entries_key], s.created[leases_key] = true, true
+  s.last_token = math.max(s.last_token, token)
+  s.held, s.holders = s.held + weight, s.holders + 1
+  found[holder] = put(holder, token, slot, weight, lease, request, session, label)
+  extend(holder, lease, true)
+  return 'held'
+end

@@ -1,0 +1,76 @@
+//! The Lua scripts: one for each kind of operation, put together from files in `lua/`.
+//!
+//! - `ops`: one file an operation, with its Lua files and the encoding of its arguments and answers.
+//! - `codec`: the encoding of commands, replies and events, as far as the operations share it.
+//! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
+//!
+//! A script is `clock`, the files in [`SHARED`], the operation's own, and `finish`, in this order. The headers of the
+//! Lua files describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
+
+#[cfg(feature = "testing")]
+pub(super) mod arguments;
+pub(super) mod codec;
+pub(super) mod ops;
+pub(super) mod values;
+
+use crate::protocol::{Operation, OperationKind};
+
+pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
+const SHARED: [&str; 6] = [
+    include_str!("lua/begin.lua"),
+    include_str!("lua/era.lua"),
+    include_str!("lua/slots.lua"),
+    include_str!("lua/entries.lua"),
+    include_str!("lua/reap.lua"),
+    include_str!("lua/promote.lua"),
+];
+const FINISH: &str = include_str!("lua/finish.lua");
+
+/// Returns the commands that the user may not run; executes none of them.
+pub(crate) const ACL_PROBE: &str = include_str!("lua/acl_probe.lua");
+
+/// The text of a script, and the hash by which a server that has loaded it knows it.
+pub(crate) struct Script {
+    pub(crate) code: String,
+    pub(crate) hash: String,
+}
+
+/// The scripts, by kind of operation.
+pub(crate) struct Scripts(Vec<Script>);
+
+/// The build that takes the place of [`Scripts::new`] in a recording process.
+#[cfg(feature = "testing")]
+pub(super) static REPLACED: std::sync::OnceLock<fn(bool) -> Scripts> = std::sync::OnceLock::new();
+
+impl Scripts {
+    /// For one server, or for the nodes of a cluster, where messages are `sharded`.
+    pub(crate) fn new(sharded: bool) -> Self {
+        #[cfg(feature = "testing")]
+        if let Some(build) = REPLACED.get() {
+            return build(sharded);
+        }
+        Self::build(CLOCK, sharded, |_, code| code)
+    }
+
+    /// With `clock` in the place of `clock.lua`, and each script passed through `finish`.
+    pub(super) fn build(
+        clock: &str,
+        sharded: bool,
+        finish: impl Fn(OperationKind, String) -> String,
+    ) -> Self {
+        let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
+        let head = [&format!("local PUBLISH = '{publish}'"), clock];
+        let script = |kind: OperationKind| {
+            let parts: Vec<&str> = [&head[..], &SHARED, ops::lua(kind), &[FINISH]].concat();
+            let code = finish(kind, parts.join("\n"));
+            let hash = redis::Script::new(&code).get_hash().to_owned();
+            Script { code, hash }
+        };
+        Self(OperationKind::ALL.iter().copied().map(script).collect())
+    }
+
+    /// The script that executes `operation`.
+    pub(crate) fn of(&self, operation: &Operation) -> &Script {
+        &self.0[operation.kind() as usize]
+    }
+}

@@ -1,0 +1,44 @@
+//! `inspect`: see `inspect.lua`.
+
+use redis::Cmd;
+
+#[cfg(feature = "testing")]
+use crate::protocol::Operation;
+use crate::protocol::{InspectedHolder, InspectedWaiter, Inspection};
+#[cfg(feature = "testing")]
+use crate::store::redis::script::arguments::Arguments;
+use crate::store::redis::script::values::{Decoded, Fields};
+
+pub(super) const LUA: &[&str] = &[include_str!("../lua/inspect.lua")];
+
+pub(super) fn encode(cmd: &mut Cmd, max: u32) {
+    cmd.arg(max);
+}
+
+pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
+    let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
+    let holders = fields.number()?;
+    let holders = fields.each(holders, |fields| {
+        Ok(InspectedHolder {
+            holder: fields.holder()?,
+            weight: fields.number()?,
+            grant: fields.grant()?,
+            lease_remaining_ms: fields.number()?,
+            label: fields.label()?,
+        })
+    })?;
+    let waiters = fields.each(fields.left() / 4, |fields| {
+        Ok(InspectedWaiter {
+            holder: fields.holder()?,
+            weight: fields.number()?,
+            ticket: fields.number()?,
+            label: fields.label()?,
+        })
+    })?;
+    Ok(Inspection { held, waiting, paused, holders, waiters })
+}
+
+#[cfg(feature = "testing")]
+pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
+    Ok(Operation::Inspect { max: arguments.number()? })
+}

@@ -1,0 +1,79 @@
+//! The operations on the wire, one file each: its Lua files, the encoder of its arguments, the decoder of its answers,
+//! and, for recordings, the decoder of its arguments.
+
+mod acquire;
+mod adopt;
+mod inspect;
+mod pause;
+mod release;
+mod renew;
+mod revoke;
+mod set_limit;
+
+use redis::Cmd;
+
+#[cfg(feature = "testing")]
+use super::arguments::Arguments;
+use super::values::{Decoded, Fields};
+use crate::protocol::{Answers, Operation, OperationKind};
+
+/// The operation's own Lua, in order.
+pub(super) fn lua(kind: OperationKind) -> &'static [&'static str] {
+    match kind {
+        OperationKind::Acquire => acquire::LUA,
+        OperationKind::Release => release::LUA,
+        OperationKind::Renew => renew::LUA,
+        OperationKind::Adopt => adopt::LUA,
+        OperationKind::SetLimit => set_limit::LUA,
+        OperationKind::Pause => pause::LUA,
+        OperationKind::Revoke => revoke::LUA,
+        OperationKind::Inspect => inspect::LUA,
+    }
+}
+
+/// Appends the operation's arguments to `cmd`.
+pub(super) fn encode(cmd: &mut Cmd, operation: &Operation) {
+    match operation {
+        Operation::Acquire { queue_max, requests } => acquire::encode(cmd, *queue_max, requests),
+        Operation::Release(requests) => release::encode(cmd, requests),
+        Operation::Renew(requests) => renew::encode(cmd, requests),
+        Operation::Adopt(adopt) => adopt::encode(cmd, adopt),
+        Operation::SetLimit { request, change, expected_version } => {
+            set_limit::encode(cmd, request, *change, *expected_version);
+        }
+        Operation::Pause(paused) => pause::encode(cmd, *paused),
+        Operation::Revoke { request, holder, reason } => revoke::encode(cmd, request, holder, reason),
+        Operation::Inspect { max } => inspect::encode(cmd, *max),
+    }
+}
+
+/// Reads the operation's answers.
+pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answers> {
+    Ok(match operation {
+        Operation::Acquire { requests, .. } => {
+            Answers::Acquire(fields.each(requests.len(), acquire::decode)?)
+        }
+        Operation::Release(requests) => Answers::Release(fields.each(requests.len(), release::decode)?),
+        Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), renew::decode)?),
+        Operation::Adopt(_) => Answers::Adopt(adopt::decode(fields)?),
+        Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
+        Operation::Pause(_) => Answers::Pause,
+        Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
+        Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),
+    })
+}
+
+/// Reads the operation's arguments: the inverse of [`encode`].
+#[cfg(feature = "testing")]
+pub(crate) fn read(kind: OperationKind, arguments: &mut Arguments) -> Decoded<Operation> {
+    match kind {
+        OperationKind::Acquire => acquire::read(arguments),
+        OperationKind::Release => release::read(arguments),
+        OperationKind::Renew => renew::read(arguments),
+        OperationKind::Adopt => adopt::read(arguments),
+        OperationKind::SetLimit => set_limit::read(arguments),
+        OperationKind::Pause => pause::read(arguments),
+        OperationKind::Revoke => revoke::read(arguments),
+        OperationKind::Inspect => inspect::read(arguments),
+    }
+}

@@ -1,0 +1,29 @@
+//! `revoke`: see `revoke.lua`.
+
+use redis::Cmd;
+
+use crate::protocol::{Holder, ReleaseOutcome, RequestId};
+#[cfg(feature = "testing")]
+use crate::protocol::{Operation, check_reason};
+#[cfg(feature = "testing")]
+use crate::store::redis::script::arguments::Arguments;
+use crate::store::redis::script::values::{Decoded, Fields};
+
+pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/revoke.lua")];
+
+pub(super) fn encode(cmd: &mut Cmd, request: &RequestId, holder: &Holder, reason: &str) {
+    cmd.arg(request.as_str()).arg(holder.as_str()).arg(reason);
+}
+
+pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
+    fields.released("revoke")
+}
+
+#[cfg(feature = "testing")]
+pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
+    Ok(Operation::Revoke {
+        request: arguments.request()?,
+        holder: arguments.holder()?,
+        reason: arguments.parsed(|reason| check_reason(reason).ok())?,
+    })
+}

@@ -1,0 +1,58 @@
+//! `set_limit`: see `set_limit.lua`.
+
+use redis::Cmd;
+
+#[cfg(feature = "testing")]
+use crate::protocol::Operation;
+use crate::protocol::{LimitChange, LimitOutcome, RequestId};
+#[cfg(feature = "testing")]
+use crate::store::redis::script::arguments::Arguments;
+use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
+
+pub(super) const LUA: &[&str] =
+    &[include_str!("../lua/changes.lua"), include_str!("../lua/set_limit.lua")];
+
+pub(super) fn encode(
+    cmd: &mut Cmd,
+    request: &RequestId,
+    change: LimitChange,
+    expected_version: Option<u64>,
+) {
+    let (kind, number) = match change {
+        LimitChange::Set(limit) => ("set", limit.into()),
+        LimitChange::Adjust(number) => ("adjust", number),
+        LimitChange::Unpin => ("unpin", 0),
+    };
+    cmd.arg(request.as_str()).arg(kind).arg(number);
+    match expected_version {
+        Some(version) => cmd.arg(version),
+        None => cmd.arg(-1),
+    };
+}
+
+pub(super) fn decode(fields: &mut Fields) -> Decoded<LimitOutcome> {
+    let (tag, limit, version) = (fields.text()?, fields.number()?, fields.number()?);
+    match tag.as_str() {
+        "done" => Ok(LimitOutcome::Done { limit, version }),
+        "other_version" => Ok(LimitOutcome::OtherVersion),
+        "no_limit" => Ok(LimitOutcome::NoLimit),
+        "out_of_range" => Ok(LimitOutcome::OutOfRange),
+        other => Err(unknown_answer("set_limit", other)),
+    }
+}
+
+#[cfg(feature = "testing")]
+pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
+    let request = arguments.request()?;
+    let kind = arguments.text()?;
+    let change = match kind.as_str() {
+        "set" => LimitChange::Set(arguments.number()?),
+        "adjust" => LimitChange::Adjust(arguments.number()?),
+        _ => {
+            let _zero = arguments.text()?;
+            LimitChange::Unpin
+        }
+    };
+    let expected_version = u64::try_from(arguments.number::<i64>()?).ok();
+    Ok(Operation::SetLimit { request, change, expected_version })
+}

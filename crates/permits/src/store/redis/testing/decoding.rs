@@ -1,0 +1,53 @@
+//! The decoders, for input that no server sends.
+
+use crate::protocol::{Event, Name, Operation, Reply, SessionId};
+use crate::store::StoreError;
+use crate::store::redis::errors::Failure;
+use crate::store::redis::keys;
+use crate::store::redis::script::codec;
+use crate::store::redis::script::values::Malformed;
+use crate::store::redis::slots::Slots;
+
+/// The keys of a semaphore: state, entries, queue, leases, free.
+pub fn keys_of(prefix: &str, name: &Name) -> [String; 5] {
+    keys::keys(prefix, name)
+}
+
+/// The semaphore whose `state` key this is.
+pub fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
+    keys::name_of_state(prefix, key)
+}
+
+/// Reads `bytes` as a server's reply to `operation`.
+///
+/// # Errors
+/// [`StoreError::Malformed`], or the error that the server reports.
+pub fn decode_reply(bytes: &[u8], operation: &Operation, semaphore: &Name) -> Result<Reply, StoreError> {
+    let value = redis::parse_redis_value(bytes).and_then(redis::Value::extract_error);
+    let value = value.map_err(|error| StoreError::from(Failure::of(&error, semaphore)))?;
+    let malformed = |Malformed(reason)| StoreError::Malformed { reason };
+    codec::decode(value, operation).map_err(malformed)
+}
+
+/// Reads a message from a session's channel.
+///
+/// # Errors
+/// The fault, if the message is malformed.
+pub fn decode_message(session: &SessionId, payload: &[u8]) -> Result<Vec<Event>, String> {
+    codec::decode_message(session, payload).map_err(|Malformed(reason)| reason)
+}
+
+/// Reads `bytes` as a server's reply to CLUSTER SLOTS. Returns the host and port of the node of each of `hash_slots`.
+pub fn nodes_of_hash_slots(
+    bytes: &[u8],
+    asked: &str,
+    hash_slots: &[u16],
+) -> Option<Vec<Option<(String, u16)>>> {
+    let value = redis::parse_redis_value(bytes).ok()?;
+    let mut map = Slots::read(&value, asked)?;
+    if let (Some(first), Some(node)) = (hash_slots.first(), map.nodes().first()) {
+        map.set(*first, node.clone());
+    }
+    let nodes = hash_slots.iter().map(|slot| map.node(*slot));
+    Some(nodes.map(|node| node.map(|(host, port)| (host.to_string(), *port))).collect())
+}
