@@ -1,0 +1,188 @@
+//! A semaphore on a real server and in the model, and the operations on it.
+
+use permits::model::{self, ServerClock, State};
+use permits::protocol::{
+    AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label, LimitChange, Name,
+    Operation, OperationKind, Recovery, ReleaseRequest, RenewRequest, Reply, RequestId, SessionId,
+};
+use permits::store::StoreError;
+use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
+use permits_testkit::{Connection, Resp, Server};
+use tokio::runtime::Runtime;
+
+use crate::dump;
+
+/// A semaphore on a real server and in the model, at one moment.
+pub(crate) struct Both {
+    store: FixedClockStore,
+    pub(crate) connection: Connection,
+    pub(crate) state: Option<State>,
+    pub(crate) now_us: u64,
+    pub(crate) keys: [String; 5],
+    // Dropped after the store, which has tasks on it.
+    runtime: Runtime,
+    _server: Server,
+}
+
+impl Both {
+    pub(crate) fn start() -> Self {
+        let server = Server::start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let url = server.url();
+        let connecting =
+            FixedClockStore::connect(&url, "permits-test", SessionId::new("session").expect("it is plain"));
+        let store = runtime.block_on(connecting).expect("the server runs");
+        let connection = server.connect().expect("the server runs");
+        let (state, now_us, keys) = (None, 0, keys_of("permits-test", &name()));
+        let mut both = Self { store, connection, state, now_us, keys, runtime, _server: server };
+        both.set_time(4_102_444_800_000_000);
+        both
+    }
+
+    /// Empties the server, and lets time pass.
+    pub(crate) fn again(&mut self) {
+        let now_us = self.now_us + 100_000_000;
+        self.call(&["FLUSHALL"]);
+        self.state = None;
+        self.set_time(now_us);
+    }
+
+    pub(crate) fn set_time(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        let fields = ["now_us", &now_us.to_string(), "run_id", "run", "uptime_ms", "1000000000"];
+        self.call(&[&["HSET", SERVER_KEY], &fields[..]].concat());
+    }
+
+    pub(crate) fn call(&mut self, command: &[&str]) -> Resp {
+        let reply = self.connection.call(command).expect("the server runs");
+        assert!(!matches!(reply, Resp::Error(_)), "{command:?}: {reply:?}");
+        reply
+    }
+
+    pub(crate) fn execute(&mut self, operation: &Operation) -> Result<Reply, StoreError> {
+        self.runtime.block_on(self.store.execute(&command(operation)))
+    }
+
+    /// Executes `operation` on both, and demands equal replies and states.
+    pub(crate) fn same(&mut self, operation: &Operation) -> Answers {
+        let clock = ServerClock { now_us: self.now_us, run_id: "run", uptime_ms: 1_000_000_000 };
+        let (wanted, _) = model::apply(&mut self.state, &clock, &command(operation));
+        let got = self.execute(operation).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        assert_eq!(got, wanted, "{operation:?}");
+        self.unchanged();
+        got.answers
+    }
+
+    /// Demands that the server's keys hold the model's state.
+    #[track_caller]
+    pub(crate) fn unchanged(&mut self) {
+        let dump = dump::read(&mut self.connection, &self.keys).expect("it can be read");
+        assert_eq!(dump.state, self.state);
+        assert_eq!(dump.check_expiry(), Ok(()));
+    }
+
+    /// A and B hold, C and D wait, and the slot of a holder that has left is free.
+    pub(crate) fn full() -> Self {
+        let mut both = Self::start();
+        both.fill();
+        both
+    }
+
+    pub(crate) fn fill(&mut self) {
+        self.same(&acquire(&["x", "a", "b"]));
+        self.same(&release("x"));
+        self.same(&change_limit("l1", LimitChange::Set(2)));
+        self.same(&change_limit("l2", LimitChange::Unpin));
+        self.same(&acquire(&["c", "d"]));
+    }
+
+    pub(crate) fn fill_memory(&mut self) {
+        self.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+
+    pub(crate) fn free_memory(&mut self) {
+        self.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+}
+
+pub(crate) fn id(text: &str) -> RequestId {
+    RequestId::new(text).expect("it is plain")
+}
+
+fn name() -> Name {
+    Name::new("exports").expect("it is valid")
+}
+
+pub(crate) fn holder(name: &str) -> Holder {
+    Holder::new(name).expect("it is valid")
+}
+
+fn command(operation: &Operation) -> Command {
+    Command {
+        semaphore: name(),
+        session: SessionId::new("session").expect("it is plain"),
+        lease_ms: 3_000,
+        recovery: Recovery::Off,
+        declaration: Declaration::Fallback(3),
+        operation: operation.clone(),
+    }
+}
+
+pub(crate) fn acquire(holders: &[&str]) -> Operation {
+    acquire_among(holders, 10)
+}
+
+pub(crate) fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
+    let requests = holders.iter().map(|name| AcquireRequest {
+        holder: holder(name),
+        request: id(name),
+        weight: 1,
+        lease_ms: 3_000,
+        wait: true,
+        label: Label::new("night %s").expect("it is valid"),
+    });
+    Operation::Acquire { queue_max, requests: requests.collect() }
+}
+
+pub(crate) fn release(name: &str) -> Operation {
+    Operation::Release(vec![ReleaseRequest { holder: holder(name), request: id(name) }])
+}
+
+pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
+    Operation::Renew(vec![RenewRequest {
+        holder: holder(name),
+        request: id(name),
+        weight: 1,
+        lease_ms: 3_000,
+        grant,
+        label: Label::default(),
+    }])
+}
+
+pub(crate) fn change_limit(request: &str, change: LimitChange) -> Operation {
+    Operation::SetLimit { request: id(request), change, expected_version: None }
+}
+
+/// One operation of each kind.
+pub(crate) fn every_operation() -> Vec<Operation> {
+    let operations = vec![
+        acquire(&["new"]),
+        release("a"),
+        renew("b", None),
+        Operation::Adopt(AdoptRequest {
+            holder: holder("b"),
+            request: id("b"),
+            weight: 1,
+            lease_ms: 3_000,
+            grant: Grant { token: 1, slot: 0 },
+            new_request: id("c"),
+        }),
+        change_limit("l3", LimitChange::Adjust(2)),
+        Operation::Pause(true),
+        Operation::Revoke { request: id("r1"), holder: holder("a"), reason: "".into() },
+        Operation::Inspect { max: 10 },
+    ];
+    let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();
+    assert_eq!(kinds, OperationKind::ALL);
+    operations
+}

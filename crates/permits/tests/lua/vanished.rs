@@ -1,0 +1,68 @@
+//! Keys of a semaphore that have vanished, by eviction or by hand.
+
+use permits::model::Part;
+use permits::protocol::{Answers, LimitChange, Operation};
+
+use crate::fixture::{Both, acquire, acquire_among, change_limit, every_operation, release, renew};
+
+/// Every subset of the parts of a semaphore, except the empty one.
+fn subsets() -> impl Iterator<Item = Vec<Part>> {
+    let parts = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+    (1..1 << parts.len()).map(move |bits: usize| {
+        let chosen = parts.iter().enumerate().filter(|(number, _)| bits & (1 << number) != 0);
+        chosen.map(|(_, part)| *part).collect()
+    })
+}
+
+impl Both {
+    /// Deletes the keys of these parts.
+    fn lose(&mut self, parts: &[Part]) {
+        for part in parts {
+            let key = self.keys[*part as usize].clone();
+            self.call(&["DEL", &key]);
+        }
+        self.state = self.state.take().and_then(|state| state.lose(parts));
+    }
+}
+
+#[test]
+fn any_subset_of_the_keys_may_vanish_before_any_command() {
+    let mut both = Both::start();
+    for parts in subsets() {
+        for operation in every_operation() {
+            for is_full in [false, true] {
+                both.again();
+                if is_full {
+                    both.fill();
+                }
+                both.lose(&parts);
+                both.same(&operation);
+                both.same(&renew("b", None));
+                both.same(&acquire(&["e"]));
+            }
+        }
+    }
+}
+
+#[test]
+fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
+    let names: Vec<String> = (0..300).map(|number| format!("h{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut both = Both::start();
+    for parts in subsets() {
+        both.again();
+        both.same(&change_limit("l1", LimitChange::Set(200)));
+        both.same(&acquire_among(&names, 1_000));
+        both.same(&release("h7"));
+        both.lose(&parts);
+        let held = both.state.as_ref().is_some_and(|state| state.damage.is_none());
+        let Answers::Inspect(seen) = both.same(&Operation::Inspect { max: 10 }) else { unreachable!() };
+        assert_eq!(seen.held, if held { 200 } else { 0 }, "{parts:?}");
+        both.same(&renew("h1", None));
+        both.same(&acquire_among(&names, 1_000));
+        both.set_time(both.now_us + 4_000_000);
+        both.same(&Operation::Renew(Vec::new()));
+        both.same(&Operation::Renew(Vec::new()));
+        both.same(&Operation::Renew(Vec::new()));
+    }
+}
