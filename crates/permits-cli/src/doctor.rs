@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use permits::store::redis::{Rights, rights};
+use permits::store::redis::{AclRules, acl_rules};
 use permits::{Diagnosis, Finding, Severity};
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ const WIDTH: usize = 100;
 /// Diagnoses the store. An unreachable store is a finding like any other.
 pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Failure> {
     if options.acl {
-        let rights = rights(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+        let rights = acl_rules(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
         return Ok(exit::print(acl(&rights)));
     }
     let diagnosis = Target::of(common)?.builder.diagnose().await?;
@@ -109,7 +109,7 @@ fn wrapped(text: &str) -> Vec<String> {
 
 /// Commands for redis-cli, with comments. The least rights are one command, so that a user in use never has
 /// only a part of them. The optional rights are comments, because each is a choice.
-fn acl(rights: &[Rights]) -> String {
+fn acl(rights: &[AclRules]) -> String {
     let mut text = format!(
         "# Creates the user {USER:?} with the least rights, or reduces its rights to them.\n\
          # For redis-cli:  permits doctor --acl | grep ^ACL | redis-cli\n\
@@ -117,13 +117,13 @@ fn acl(rights: &[Rights]) -> String {
          # Then:  PERMITS_URL=redis://{USER}:PASSWORD@host/  (the password percent-encoded)\n\n"
     );
     let (needed, others): (Vec<_>, Vec<_>) = rights.iter().partition(|rights| rights.needed);
-    for Rights { purpose, rules, .. } in &needed {
+    for AclRules { purpose, rules, .. } in &needed {
         let _ = writeln!(text, "# {purpose}:\n#     {}", rules.join(" "));
     }
     let all: Vec<&str> = needed.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
     let _ = writeln!(text, "ACL SETUSER {USER} {}", all.join(" "));
     text.push_str("\n# Optional rights, each for one purpose. Remove the # from those that you want.\n");
-    for Rights { purpose, rules, .. } in others {
+    for AclRules { purpose, rules, .. } in others {
         let _ = write!(text, "\n# {purpose}:\n# ACL SETUSER {USER} {}\n", rules.join(" "));
     }
     text

@@ -23,7 +23,7 @@ use std::time::Duration;
 use permits::model::{self, State};
 use permits::protocol::{Command, Event, LimitChange, Reply};
 use permits::store::StoreEvent;
-use permits::store::redis::testing::{SERVER_KEY, FixedClockStore, keys_of};
+use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
 use permits_testkit::{Connection, Server};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;

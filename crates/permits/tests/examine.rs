@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use permits::error::InvalidInput;
-use permits::store::redis::{Rights, rights};
+use permits::store::redis::{AclRules, acl_rules};
 use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
 use permits_testkit::{Proxy, Server, wait};
 use tempfile::TempDir;
@@ -44,8 +44,8 @@ fn set_user<'a>(server: &Server, rules: impl IntoIterator<Item = &'a str>) -> St
 
 /// The rights that are asked for outside of clusters. What is for clusters is tried there, and a server before 7.0 does
 /// not know it.
-fn rights_alone() -> Vec<Rights> {
-    let mut rights = rights("permits").expect("it is valid");
+fn rights_alone() -> Vec<AclRules> {
+    let mut rights = acl_rules("permits").expect("it is valid");
     rights.retain(|rights| !rights.rules.iter().any(|rule| rule == "+spublish"));
     rights
 }

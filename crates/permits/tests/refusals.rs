@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use permits::error::InvalidInput;
-use permits::store::redis::rights;
+use permits::store::redis::acl_rules;
 use permits::{
     AcquireError, AcquireOptions, AdminError, AdoptError, Client, ClientBuilder, ConnectError, Lost, Permit,
     PermitHandle, PermitStatus, Recovery, ReleaseError, StoreError,
@@ -577,7 +577,7 @@ fn set_user<'a>(server: &Server, rules: impl IntoIterator<Item = &'a str>) -> St
 
 /// The rules of a user that may do what is needed and nothing else.
 fn least_rules() -> Vec<String> {
-    let rights = rights("permits").expect("it is valid");
+    let rights = acl_rules("permits").expect("it is valid");
     let needed = rights.into_iter().filter(|rights| rights.needed).flat_map(|rights| rights.rules);
     [format!(">{PASSWORD}")].into_iter().chain(needed).collect()
 }

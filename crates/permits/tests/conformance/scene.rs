@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use permits::store::redis::{Rights, rights};
+use permits::store::redis::{AclRules, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Recovery};
 use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;
@@ -73,9 +73,9 @@ impl Provider {
 /// which it logs in.
 fn log_in(server: &Server, prefix: &str) -> String {
     for (index, prefix) in [prefix, "permits"].into_iter().enumerate() {
-        let rights = rights(prefix).expect("the prefix is valid");
+        let rights = acl_rules(prefix).expect("the prefix is valid");
         // A server before 7.0 does not know what is for clusters.
-        let known = |rules: &&Rights| !rules.rules.iter().any(|rule| rule == "+spublish");
+        let known = |rules: &&AclRules| !rules.rules.iter().any(|rule| rule == "+spublish");
         let rules = rights.iter().filter(known).flat_map(|rights| &rights.rules);
         // The second time, what the first allowed is not to be taken away.
         let kept = rules.filter(|rule| index == 0 || rule.starts_with(['~', '&'])).map(String::as_str);

@@ -249,7 +249,7 @@ async fn channels_of_semaphores_not_used_any_more_are_given_up() {
 
 /// A user with just the rights that are asked for, on every node.
 fn set_user(cluster: &Cluster, left_out: &str) -> String {
-    let rights = permits::store::redis::rights("permits").expect("the prefix is valid");
+    let rights = permits::store::redis::acl_rules("permits").expect("the prefix is valid");
     let rules: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
     for node in cluster.nodes() {
         let rules = rules.iter().copied().filter(|rule| *rule != left_out);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use permits::protocol::OperationKind;
-use permits::store::redis::rights;
+use permits::store::redis::acl_rules;
 
 /// Executed when a connection is made.
 const ACL_PROBE: &str = "acl_probe";
@@ -128,7 +128,7 @@ fn the_acl_probe_knows_every_command_that_is_needed() {
 #[test]
 fn the_rights_allow_every_command_that_is_run_and_no_other() {
     let allowed = |needed: bool| -> BTreeSet<String> {
-        let groups = rights("permits").expect("the prefix is valid").into_iter();
+        let groups = acl_rules("permits").expect("the prefix is valid").into_iter();
         let rules = groups.filter(|group| group.needed == needed).flat_map(|group| group.rules);
         rules.filter_map(|rule| Some(rule.strip_prefix('+')?.to_uppercase())).collect()
     };

@@ -23,9 +23,9 @@ use tokio::time::timeout;
 use self::clock::Reading;
 use self::settings::{Configuration, Settings};
 use super::address::{Address, Server};
-use super::connecting::CONNECT_TIMEOUT;
-use super::connection::connect_with;
-use super::{errors, keys};
+use super::server::handshake::CONNECT_TIMEOUT;
+use super::server::login::connect_with;
+use super::{error, keys};
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
 use crate::store::{self, StoreError, trial};
@@ -185,7 +185,7 @@ fn silent(error: &RedisError) -> Finding {
     let meaning = "The connection was made, and then the server would not answer, or not any more. A script or \
                    a command that runs for long, a server that swaps or was stopped, or a proxy between do \
                    that: look at the server's log.";
-    Finding::problem("connection", errors::text(error), meaning)
+    Finding::problem("connection", error::text(error), meaning)
 }
 
 /// The answer to a command. The outer error is the connection's, the inner one the server's.
@@ -206,7 +206,7 @@ async fn configuration(connection: &mut impl ConnectionLike) -> RedisResult<Conf
     for name in settings::NAMES {
         match answered::<Vec<String>>(connection, redis::cmd("CONFIG").arg("GET").arg(name)).await? {
             Ok(pair) => known.extend(pair.get(1).map(|value| (name, value.clone()))),
-            Err(error) => return Ok(Configuration::Hidden(errors::text(&error))),
+            Err(error) => return Ok(Configuration::Hidden(error::text(&error))),
         }
     }
     Ok(Configuration::Known(known))

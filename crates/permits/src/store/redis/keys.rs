@@ -1,7 +1,6 @@
-//! The names of keys and channels: the one place that knows them.
+//! The names of keys and channels. No other module builds one.
 //!
-//! All keys of a semaphore share a hash tag, so they live in one slot of a cluster:
-//! `permits:{NAME}:state`. In the tag, `{`, `}`, `%` and control characters are percent-encoded.
+//! All keys of a semaphore share a hash tag, so they are in one hash slot of a cluster: `permits:{NAME}:state`. In the tag, `{`, `}`, `%` and control characters are percent-encoded.
 
 use std::fmt::Write as _;
 
@@ -33,7 +32,7 @@ pub(crate) fn channel_pattern(prefix: &str, in_cluster: bool) -> String {
     format!("{}{tag}:wake:*", escaped(prefix))
 }
 
-/// As part of a pattern that matches just this.
+/// The part of a pattern that matches exactly `prefix`.
 fn escaped(prefix: &str) -> String {
     let mut escaped = String::with_capacity(prefix.len());
     for character in prefix.chars() {
@@ -50,23 +49,23 @@ pub(crate) fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
     let key = std::str::from_utf8(key).ok()?;
     let tag = key.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix(PARTS[0])?.strip_suffix("}:")?;
     let name = Name::new(&percent::decode(tag)?).ok()?;
-    // Somebody else's key may look much like one of ours.
+    // Another program's key may decode to a name whose own key is spelled otherwise.
     (encode(name.as_str()) == tag).then_some(name)
 }
 
-/// A key such as semaphores have, to see whether they may be used. No semaphore has it: names are not empty.
+/// A key of the form that semaphores have, to test permissions. No semaphore has it, since names are not empty.
 pub(crate) fn some_key(prefix: &str) -> String {
     format!("{prefix}:{{}}:{}", PARTS[0])
 }
 
-/// A channel such as sessions have, to see whether it may be used.
+/// A channel of the form that sessions have, to test permissions.
 pub(crate) fn some_channel(prefix: &str, in_cluster: bool, session: &SessionId) -> String {
     let tag = if in_cluster { ":{}" } else { "" };
     format!("{prefix}{tag}:wake:{session}")
 }
 
-/// The channel on which a session hears of grants, without the session's id. In a cluster it is one for each
-/// semaphore, and lives in the slot of its keys.
+/// The channel of a session's events, without the session's id. In a cluster there is one for each semaphore, in the
+/// hash slot of its keys.
 pub(crate) fn channel_prefix(prefix: &str, sharded_by: Option<&Name>) -> String {
     match sharded_by {
         None => format!("{prefix}:wake:"),
@@ -74,12 +73,12 @@ pub(crate) fn channel_prefix(prefix: &str, sharded_by: Option<&Name>) -> String 
     }
 }
 
-/// The channel on which a session hears of grants.
+/// The channel of a session's events.
 pub(crate) fn channel(prefix: &str, sharded_by: Option<&Name>, session: &SessionId) -> String {
     channel_prefix(prefix, sharded_by) + session.as_str()
 }
 
-/// What of a semaphore's keys decides about their slot in a cluster.
+/// The hash tag of the semaphore's keys.
 pub(crate) fn tag(name: &Name) -> String {
     encode(name.as_str())
 }
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_key_tells_its_name() {
+    fn a_state_key_contains_its_name() {
         for name in ["a}b{c%d é", "%7B", "{", "a\nb", "plain"] {
             let Ok(name) = Name::new(name) else { continue };
             assert_eq!(name_of_state("p", keys("p", &name)[0].as_bytes()), Some(name.clone()));

@@ -1,4 +1,4 @@
-//! Which semaphores there are: SCAN by prefix, in steps, so that the server serves others in between.
+//! The semaphores that exist: SCAN by prefix, in steps, so that the server can execute other commands in between.
 //!
 //! A semaphore that has state has a `state` key; its name is read back from that key.
 
@@ -8,11 +8,11 @@ use std::time::Duration;
 use redis::Value;
 use redis::aio::ConnectionLike;
 
-use super::{errors, keys};
+use super::{error, keys};
 use crate::protocol::Name;
 use crate::store::StoreError;
 
-/// How many keys the server looks at in one step.
+/// The number of keys that the server examines in one step.
 const STEP: u32 = 1000;
 
 /// The names on one server.
@@ -29,7 +29,7 @@ pub(super) async fn list(
         scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
         let value = match tokio::time::timeout(timeout, connection.req_packed_command(&scan)).await {
             Ok(result) => {
-                result.and_then(Value::extract_error).map_err(|error| errors::of_listing(&error))?
+                result.and_then(Value::extract_error).map_err(|failed| error::of_listing(&failed))?
             }
             Err(_) => {
                 return Err(StoreError::NoAnswer { reason: format!("SCAN: no answer within {timeout:?}") });

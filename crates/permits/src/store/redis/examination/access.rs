@@ -10,11 +10,11 @@ use super::TIMEOUT;
 use crate::entropy;
 use crate::examine::{Finding, Severity};
 use crate::protocol::Name;
+use crate::store::redis::acl::{Denial, attempts, denial};
 use crate::store::redis::address::Server;
-use crate::store::redis::errors;
+use crate::store::redis::error;
 use crate::store::redis::keys;
-use crate::store::redis::rights::{Denial, attempts, denial};
-use crate::store::redis::wakeups::Wakeups;
+use crate::store::redis::server::subscriber::Subscriber;
 
 /// Tries every command, in one go.
 pub(super) async fn rights(
@@ -119,8 +119,8 @@ pub(super) async fn may_not_subscribe(
     );
     let verb = if in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" };
     let subscribing = async {
-        let (mut wakeups, _messages) = Wakeups::connect(server, in_cluster).await?;
-        wakeups.listen(&channel).await
+        let (mut subscriber, _messages) = Subscriber::connect(server, in_cluster).await?;
+        subscriber.subscribe(&channel).await
     };
     let said = match timeout(TIMEOUT, subscribing).await {
         Ok(Ok(())) => return None,
@@ -128,7 +128,7 @@ pub(super) async fn may_not_subscribe(
         Ok(Err(error)) if error.redirect_node().is_some() => return None,
         Ok(Err(error)) => match denial_of(&error) {
             Some(denial) => return Some(forbidden(true, denial, &[verb], prefix, in_cluster)),
-            None => errors::text(&error),
+            None => error::text(&error),
         },
         Err(_) => format!("no answer within {TIMEOUT:?}"),
     };

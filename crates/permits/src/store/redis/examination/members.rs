@@ -2,7 +2,7 @@
 
 use super::super::address::{Address, Sentinels, Server};
 use super::super::cluster;
-use super::super::place::Watched;
+use super::super::sentinel::SentinelGroup;
 use crate::examine::Finding;
 
 /// The servers that semaphores live on.
@@ -15,9 +15,9 @@ pub(super) async fn of(address: &Address) -> (Vec<Server>, Vec<Finding>) {
 }
 
 async fn of_sentinels(sentinels: &Sentinels) -> (Vec<Server>, Vec<Finding>) {
-    let watched = Watched::new(sentinels.clone());
-    let (answer, reasons) = watched.roll_call().await;
-    let (all, silent) = (watched.count(), reasons.len());
+    let group = SentinelGroup::new(sentinels.clone());
+    let (answer, reasons) = group.poll_all().await;
+    let (all, silent) = (group.count(), reasons.len());
     let mut findings = Vec::new();
     if !reasons.is_empty() && answer.is_some() {
         let meaning = "The others are enough to connect. A failover needs the quorum and a majority of all \

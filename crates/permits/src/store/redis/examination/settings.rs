@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::examine::Finding;
-use crate::store::redis::connecting::{check_version, field, mode};
+use crate::store::redis::server::info::{check_version, field, mode};
 
 /// The settings that matter.
 pub(super) const NAMES: [&str; 7] = [

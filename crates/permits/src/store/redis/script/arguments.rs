@@ -23,10 +23,7 @@ impl Arguments {
     }
 
     /// Reads values until no argument is left.
-    pub(crate) fn each<T>(
-        &mut self,
-        read: fn(&mut Self) -> Decoded<T>,
-    ) -> Decoded<Vec<T>> {
+    pub(crate) fn each<T>(&mut self, read: fn(&mut Self) -> Decoded<T>) -> Decoded<Vec<T>> {
         let mut all = Vec::new();
         while self.is_left() {
             all.push(read(self)?);
@@ -40,10 +37,7 @@ impl Arguments {
         text.ok_or_else(|| Malformed(format!("too few arguments: {:?}", self.all)))
     }
 
-    pub(crate) fn parsed<T>(
-        &mut self,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Decoded<T> {
+    pub(crate) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Decoded<T> {
         let text = self.text()?;
         parse(&text).ok_or_else(|| Malformed(format!("the argument {text:?}")))
     }

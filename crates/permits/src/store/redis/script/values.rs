@@ -80,11 +80,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn each<T>(
-        &mut self,
-        count: usize,
-        read: fn(&mut Self) -> Decoded<T>,
-    ) -> Decoded<Vec<T>> {
+    pub(super) fn each<T>(&mut self, count: usize, read: fn(&mut Self) -> Decoded<T>) -> Decoded<Vec<T>> {
         // Reserves no more than there are fields, because the count may come from the server.
         let mut all = Vec::with_capacity(count.min(self.left()));
         for _ in 0..count {

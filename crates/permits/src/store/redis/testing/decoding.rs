@@ -2,11 +2,11 @@
 
 use crate::protocol::{Event, Name, Operation, Reply, SessionId};
 use crate::store::StoreError;
-use crate::store::redis::errors::Failure;
+use crate::store::redis::cluster::slot_map::SlotMap;
+use crate::store::redis::error::Failure;
 use crate::store::redis::keys;
 use crate::store::redis::script::codec;
 use crate::store::redis::script::values::Malformed;
-use crate::store::redis::slots::Slots;
 
 /// The keys of a semaphore: state, entries, queue, leases, free.
 pub fn keys_of(prefix: &str, name: &Name) -> [String; 5] {
@@ -44,7 +44,7 @@ pub fn nodes_of_hash_slots(
     hash_slots: &[u16],
 ) -> Option<Vec<Option<(String, u16)>>> {
     let value = redis::parse_redis_value(bytes).ok()?;
-    let mut map = Slots::read(&value, asked)?;
+    let mut map = SlotMap::read(&value, asked)?;
     if let (Some(first), Some(node)) = (hash_slots.first(), map.nodes().first()) {
         map.set(*first, node.clone());
     }

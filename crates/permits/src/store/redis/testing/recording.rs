@@ -6,9 +6,7 @@
 
 use redis::Value;
 
-use crate::protocol::{
-    Command, Declaration, Event, Name, OperationKind, Recovery, Reply, SessionId,
-};
+use crate::protocol::{Command, Declaration, Event, Name, OperationKind, Recovery, Reply, SessionId};
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::codec::{decode, decode_message};
 use crate::store::redis::script::values::{Decoded, Malformed};
@@ -151,7 +149,8 @@ impl RecordFields<'_> {
 
 /// The command with these arguments: the inverse of [`encode`](crate::store::redis::script::codec::encode).
 fn command(mut arguments: Arguments, operation: &str) -> Decoded<Command> {
-    let kind = OperationKind::named(operation).ok_or_else(|| Malformed(format!("the operation {operation:?}")))?;
+    let kind =
+        OperationKind::named(operation).ok_or_else(|| Malformed(format!("the operation {operation:?}")))?;
     let semaphore = arguments.parsed(|text| Name::new(text).ok())?;
     let _channel_prefix = arguments.text()?;
     let session = arguments.session()?;
@@ -185,8 +184,7 @@ mod tests {
     use super::*;
     use crate::protocol::{
         AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Operation, ReleaseRequest,
-        RenewRequest,
-        RequestId,
+        RenewRequest, RequestId,
     };
     use crate::store::redis::script::codec::encode;
 

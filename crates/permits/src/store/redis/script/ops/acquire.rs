@@ -9,8 +9,7 @@ use crate::protocol::{AcquireOutcome, AcquireRequest, Refusal};
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
-pub(super) const LUA: &[&str] =
-    &[include_str!("../lua/declare.lua"), include_str!("../lua/acquire.lua")];
+pub(super) const LUA: &[&str] = &[include_str!("../lua/declare.lua"), include_str!("../lua/acquire.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, queue_max: u32, requests: &[AcquireRequest]) {
     cmd.arg(queue_max);

@@ -9,15 +9,9 @@ use crate::protocol::{LimitChange, LimitOutcome, RequestId};
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
-pub(super) const LUA: &[&str] =
-    &[include_str!("../lua/changes.lua"), include_str!("../lua/set_limit.lua")];
+pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/set_limit.lua")];
 
-pub(super) fn encode(
-    cmd: &mut Cmd,
-    request: &RequestId,
-    change: LimitChange,
-    expected_version: Option<u64>,
-) {
+pub(super) fn encode(cmd: &mut Cmd, request: &RequestId, change: LimitChange, expected_version: Option<u64>) {
     let (kind, number) = match change {
         LimitChange::Set(limit) => ("set", limit.into()),
         LimitChange::Adjust(number) => ("adjust", number),

@@ -1,8 +1,9 @@
-//! Which server to connect to: always the same, or the one that the sentinels name now.
+//! The server to connect to: always the same, or the primary that the sentinels name now.
 //!
-//! All sentinels are asked at once, and the one with the newest configuration counts, as it does among them: one
-//! that was cut off may be behind. Each is also listened to, so that a failover is followed when it is decided, not when the old server stops answering;
-//! after a graceful one it goes on answering, as a replica.
+//! All sentinels are asked at once, and the answer with the newest configuration counts, as among the sentinels
+//! themselves: a sentinel that was cut off may be behind. The session also subscribes to each sentinel, so that it
+//! follows a failover when it is decided, and not when the old server stops replying: after a graceful failover the old
+//! server continues to reply, as a replica.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,68 +14,69 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::address::{Sentinels, Server};
-use super::connection::connect;
-use super::errors;
-use super::wakeups::{Messages, Wakeups};
+use super::error;
+use super::server::login::connect;
+use super::server::subscriber::{Messages, Subscriber};
 use crate::events::emit;
 use crate::store::StoreError;
 
-/// How long a sentinel may take to answer.
+/// The timeout for a sentinel's reply.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often to look whether a sentinel that is listened to is still there, and to reach one that is not.
+/// The interval between pings to a sentinel, and between attempts to reach one.
 const SENTINEL_EVERY: Duration = Duration::from_secs(1);
 
-/// What a sentinel says when it has chosen another server.
+/// The channel on which a sentinel publishes that it has chosen another primary.
 const SWITCHED: &str = "+switch-master";
 
-/// See the module.
+/// The server, or the sentinels that name it.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(crate) enum Endpoint {
     Server(Box<Server>),
-    Sentinels(Arc<Watched>),
+    Sentinels(Arc<SentinelGroup>),
 }
 
-impl Place {
+impl Endpoint {
     /// The server to connect to now.
     pub(super) async fn server(&self, timeout: Duration) -> Result<Server, StoreError> {
         match self {
             Self::Server(server) => Ok((**server).clone()),
-            Self::Sentinels(watched) => watched.ask(timeout.min(SENTINEL_TIMEOUT)).await,
+            Self::Sentinels(group) => group.ask(timeout.min(SENTINEL_TIMEOUT)).await,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(server) => server.fmt(f),
-            Self::Sentinels(watched) => write!(f, "service {:?}", watched.address.service),
+            Self::Sentinels(group) => write!(f, "service {:?}", group.address.service),
         }
     }
 }
 
-/// A service that sentinels watch.
-pub(super) struct Watched {
+/// The sentinels of one service.
+pub(crate) struct SentinelGroup {
     address: Sentinels,
-    /// The server that was last named.
+    /// The primary that they named last.
     named: Mutex<Option<(String, u16)>>,
 }
 
-impl Watched {
-    pub(super) fn new(address: Sentinels) -> Self {
+impl SentinelGroup {
+    pub(crate) fn new(address: Sentinels) -> Self {
         Self { address, named: Mutex::default() }
     }
 
-    /// How many sentinels there are.
+    /// The number of sentinels.
     pub(super) fn count(&self) -> usize {
         self.address.sentinels.len()
     }
 
+    /// The primary that the newest configuration names.
     async fn ask(&self, timeout: Duration) -> Result<Server, StoreError> {
-        let (newest, mut errors) = self.ask_all(timeout).await;
+        let (newest, mut errors) = self.ask_each(timeout).await;
         let Some(named) = newest else {
-            // A refusal that lasts counts more than a sentinel that is away.
+            // An error that lasts counts more than a sentinel that is away.
             if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
                 return Err(errors.swap_remove(lasting));
             }
@@ -88,16 +90,16 @@ impl Watched {
         server.map_err(|reason| StoreError::Unsupported { reason })
     }
 
-    /// The server that counts, and why those that name none do not.
-    pub(super) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
-        let (newest, errors) = self.ask_all(SENTINEL_TIMEOUT).await;
+    /// The primary that the newest configuration names, and the errors of the sentinels that name none.
+    pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
+        let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT).await;
         let server = newest.and_then(|named| self.address.server.at(&named.host, named.port).ok());
         (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
-    async fn ask_all(&self, timeout: Duration) -> (Option<Named>, Vec<StoreError>) {
+    async fn ask_each(&self, timeout: Duration) -> (Option<NamedPrimary>, Vec<StoreError>) {
         let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, timeout));
-        let mut newest: Option<Named> = None;
+        let mut newest: Option<NamedPrimary> = None;
         let mut errors = Vec::new();
         for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
             match answer {
@@ -108,16 +110,16 @@ impl Watched {
         (newest, errors)
     }
 
-    async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<Named, StoreError> {
+    async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {
         let asking = async {
             let mut connection = connect(sentinel).await?;
             let mut ask = redis::cmd("SENTINEL");
             ask.arg("MASTER").arg(&self.address.service);
             match ask.query_async::<HashMap<String, String>>(&mut connection).await {
-                Ok(fields) => Named::of(&fields).ok_or_else(|| StoreError::Unreachable {
-                    reason: "an answer that makes no sense".into(),
+                Ok(fields) => NamedPrimary::of(&fields).ok_or_else(|| StoreError::Unreachable {
+                    reason: "its reply lacks the address of the primary".into(),
                 }),
-                Err(error) => Err(match errors::of_connecting(&error) {
+                Err(failed) => Err(match error::of_connecting(&failed) {
                     StoreError::Unsupported { .. } => {
                         let reason = "it is no sentinel: name the sentinels, usually at port 26379, or connect to \
                                       the server itself with redis://";
@@ -135,24 +137,24 @@ impl Watched {
         tokio::time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(silent()))
     }
 
-    /// Listens to one of the sentinels for ever, and calls `moved` when it says that the server is another one.
+    /// Stays subscribed to one of the sentinels, and calls `moved` when it names another primary.
     pub(super) async fn watch(&self, number: usize, moved: impl Fn()) {
         let sentinel = &self.address.sentinels[number];
         loop {
-            if let Ok(Ok((mut wakeups, messages))) = timeout(SENTINEL_TIMEOUT, listen(sentinel)).await {
-                // What was said while nobody listened.
+            if let Ok(Ok((mut subscriber, messages))) = timeout(SENTINEL_TIMEOUT, subscribe(sentinel)).await {
+                // The primary may have changed before the subscription.
                 let known = self.lock().clone();
                 if self.ask(SENTINEL_TIMEOUT).await.is_ok() && known.is_some() && *self.lock() != known {
                     moved();
                 }
-                self.read(&mut wakeups, messages, &moved).await;
+                self.read(&mut subscriber, messages, &moved).await;
             }
             sleep(SENTINEL_EVERY).await;
         }
     }
 
     /// Reads until the connection ends. A message is `service old-host old-port new-host new-port`.
-    async fn read(&self, wakeups: &mut Wakeups, mut messages: Messages, moved: &impl Fn()) {
+    async fn read(&self, subscriber: &mut Subscriber, mut messages: Messages, moved: &impl Fn()) {
         loop {
             match timeout(SENTINEL_EVERY, messages.recv()).await {
                 Ok(Some(payload)) => {
@@ -169,7 +171,7 @@ impl Watched {
                 }
                 Ok(None) => return,
                 Err(_) => {
-                    if !matches!(timeout(SENTINEL_TIMEOUT, wakeups.ping()).await, Ok(Ok(()))) {
+                    if !matches!(timeout(SENTINEL_TIMEOUT, subscriber.ping()).await, Ok(Ok(()))) {
                         return;
                     }
                 }
@@ -182,23 +184,23 @@ impl Watched {
     }
 }
 
-/// What a sentinel names. Ordered by how new its word is.
+/// The primary that a sentinel names. Ordered by the age of the sentinel's configuration.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
+struct NamedPrimary {
     epoch: u64,
     host: String,
     port: u16,
 }
 
-impl Named {
+impl NamedPrimary {
     fn of(fields: &HashMap<String, String>) -> Option<Self> {
         let epoch = fields.get("config-epoch")?.parse().ok()?;
         Some(Self { epoch, host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? })
     }
 }
 
-async fn listen(sentinel: &Server) -> Result<(Wakeups, Messages), redis::RedisError> {
-    let (mut wakeups, messages) = Wakeups::connect(sentinel, false).await?;
-    wakeups.listen(SWITCHED).await?;
-    Ok((wakeups, messages))
+async fn subscribe(sentinel: &Server) -> Result<(Subscriber, Messages), redis::RedisError> {
+    let (mut subscriber, messages) = Subscriber::connect(sentinel, false).await?;
+    subscriber.subscribe(SWITCHED).await?;
+    Ok((subscriber, messages))
 }

@@ -1,51 +1,51 @@
-//! Which rights a user needs on the server: the one place that lists them, each command with what it is for.
+//! The commands, keys and channels that a user needs on the server, each command with its purpose.
 //!
-//! Commands stand one by one, because categories grant too much: `+@scripting` also allows SCRIPT FLUSH. Each
-//! has arguments with which it does nothing but be allowed or denied, so that a server of any version can be
-//! asked (Redis can tell without trying only since 7.0). `check.lua` asks for the same commands in one call when
-//! a session connects; a test compares the two lists with the commands that the code runs.
+//! Commands are listed one by one, because categories grant too much: `+@scripting` also allows SCRIPT FLUSH. Each
+//! has arguments with which it is allowed or denied and has no other effect, so that permissions can be tested on a
+//! server of any version (`acl_check_cmd` exists since Redis 7.0). `acl_probe.lua` tests the same commands in one call
+//! when a session connects; a test compares the two lists with the commands that the code runs.
 
 use redis::Cmd;
 
 use super::keys;
 use crate::protocol::{InvalidInput, check_prefix};
 
-/// Some rules of `ACL SETUSER`, and what they are for. Made by [`rights`].
+/// Rules of `ACL SETUSER` that serve one purpose. Made by [`acl_rules`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rights {
-    /// The purpose that they serve.
+pub struct AclRules {
+    /// The purpose.
     pub purpose: &'static str,
-    /// Whether every session outside of a cluster needs them: the least rights. The others are for one purpose each,
-    /// and a server before Redis 7.0 refuses those for clusters.
+    /// Whether every session outside of a cluster needs them: the least rights. A server before Redis 7.0 refuses the
+    /// rules for clusters.
     pub needed: bool,
     /// The rules, a word each, such as `+hset`.
     pub rules: Vec<String>,
 }
 
-/// The rights of a user, for keys that begin with `prefix`: first the least rights ([`Rights::needed`]), then those
-/// that some programs need. Their rules follow `ACL SETUSER name`, in this order, in one call or in several.
+/// The rules for a user, for keys that begin with `prefix`: first the least rights ([`AclRules::needed`]), then those
+/// that some programs need. The rules are arguments of `ACL SETUSER name`, in this order, in one call or in several.
 ///
-/// The rules take away what the user was allowed before, and leave its passwords. A new user has no password, and
-/// cannot log in until it is given one.
+/// They revoke all earlier permissions of the user, and leave its passwords. A new user has no password, and cannot log
+/// in until an operator sets one.
 ///
 /// # Errors
 /// [`InvalidInput`] if the prefix is not valid.
 ///
 /// # Examples
 /// ```
-/// # fn main() -> Result<(), permits::Invalid> {
-/// let rights = permits::store::redis::rights("permits")?;
-/// let least = rights.into_iter().filter(|rights| rights.needed);
-/// let rules: Vec<String> = least.flat_map(|rights| rights.rules).collect();
+/// # fn main() -> Result<(), permits::InvalidInput> {
+/// let groups = permits::store::redis::acl_rules("permits")?;
+/// let least = groups.into_iter().filter(|group| group.needed);
+/// let rules: Vec<String> = least.flat_map(|group| group.rules).collect();
 /// println!("ACL SETUSER exporter >password {}", rules.join(" "));
 /// # Ok(())
 /// # }
 /// ```
-pub fn rights(prefix: &str) -> Result<Vec<Rights>, InvalidInput> {
+pub fn acl_rules(prefix: &str) -> Result<Vec<AclRules>, InvalidInput> {
     check_prefix(prefix)?;
-    let reach = Rights {
-        purpose: "log in; these keys and channels, and nothing else that was allowed before",
+    let reach = AclRules {
+        purpose: "log in; use these keys and channels, and no others",
         needed: true,
         rules: vec![
             "on".into(),
@@ -61,7 +61,7 @@ pub fn rights(prefix: &str) -> Result<Vec<Rights>, InvalidInput> {
         let channels = channels.map(|pattern| format!("&{pattern}"));
         let commands = group.commands.iter().map(|(name, _)| format!("+{}", name.to_lowercase()));
         let needed = matches!(group.need, Need::Always | Need::Alone);
-        Rights { purpose: group.purpose, needed, rules: channels.into_iter().chain(commands).collect() }
+        AclRules { purpose: group.purpose, needed, rules: channels.into_iter().chain(commands).collect() }
     };
     Ok(std::iter::once(reach).chain(GROUPS.iter().map(allowed)).collect())
 }
@@ -81,32 +81,32 @@ enum Need {
     Alone,
     /// If it is in one.
     Cluster,
-    /// For something that not every program does.
+    /// For a feature that not every program uses.
     Optional,
 }
 
 /// An argument of an attempt.
 #[derive(Clone, Copy)]
 enum Argument {
-    /// A key such as semaphores have, which is not there.
+    /// A key of the form that semaphores have, which does not exist.
     Key,
-    /// A channel such as sessions have, on which nobody listens.
+    /// A channel of the form that sessions have, without a subscriber.
     Channel,
-    /// This.
+    /// This text.
     Text(&'static str),
 }
 
 use Argument::{Channel, Key, Text};
 
-/// Everything that is ever asked of a server.
+/// Every command that is ever sent to a server.
 const GROUPS: [Group; 9] = [
     Group {
-        purpose: "connect, know the server again after a restart, and notice when it is gone",
+        purpose: "connect, recognise a restart of the server, and notice when it is gone",
         need: Need::Always,
         commands: &[("PING", &[]), ("INFO", &[Text("server")])],
     },
     Group {
-        purpose: "run the scripts, each of which is one command to a semaphore",
+        purpose: "run the scripts, each of which is one operation on a semaphore",
         need: Need::Always,
         commands: &[
             ("EVAL", &[Text("return 1"), Text("1"), Key]),
@@ -114,7 +114,7 @@ const GROUPS: [Group; 9] = [
         ],
     },
     Group {
-        purpose: "what the scripts do to the keys of a semaphore, by the server's clock",
+        purpose: "in the scripts: use the keys of a semaphore, and the server's clock",
         need: Need::Always,
         commands: &[
             ("TIME", &[]),
@@ -123,7 +123,7 @@ const GROUPS: [Group; 9] = [
             ("DEL", &[Key]),
             ("HGET", &[Key, Text("")]),
             ("HMGET", &[Key, Text("")]),
-            // A field without a value: refused after the rights are checked, before anything is written.
+            // A field without a value: refused after the permissions are checked, before anything is written.
             ("HSET", &[Key, Text(""), Text(""), Text("")]),
             ("HDEL", &[Key, Text("")]),
             ("HLEN", &[Key]),
@@ -141,12 +141,12 @@ const GROUPS: [Group; 9] = [
         ],
     },
     Group {
-        purpose: "tell waiters of their grants, and hear of one's own",
+        purpose: "publish grants to waiters, and receive one's own",
         need: Need::Alone,
         commands: &[("PUBLISH", &[Channel, Text("")]), ("SUBSCRIBE", &[Channel])],
     },
     Group {
-        purpose: "in a cluster, from Redis 7.0 on: find the nodes, follow slots that move, and the same for waiters",
+        purpose: "in a cluster, from Redis 7.0 on: find the nodes, follow hash slots that move, and the same for waiters",
         need: Need::Cluster,
         commands: &[
             ("CLUSTER|SLOTS", &[]),
@@ -174,21 +174,22 @@ const GROUPS: [Group; 9] = [
     Group {
         purpose: "use another database than 0",
         need: Need::Optional,
-        // An index that is no number: refused after the rights are checked.
+        // An index that is no number: refused after the permissions are checked.
         commands: &[("SELECT", &[Text("none")])],
     },
 ];
 
-/// A command that is tried.
-pub(super) struct Attempt {
-    pub(super) name: &'static str,
-    pub(super) needed: bool,
-    /// None for what is tried on its own: listening needs a connection of its own, and CONFIG GET is used anyway.
-    pub(super) command: Option<Cmd>,
+/// A command to test a permission with.
+pub(crate) struct Attempt {
+    pub(crate) name: &'static str,
+    pub(crate) needed: bool,
+    /// `None` for a command that is tested otherwise: SUBSCRIBE needs a connection of its own, and CONFIG GET is sent
+    /// anyway.
+    pub(crate) command: Option<Cmd>,
 }
 
-/// Every command that a server in a cluster, or in none, is ever asked, in a form that changes nothing.
-pub(super) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attempt> {
+/// Every command that is sent to a server in a cluster, or outside of one, in a form that changes nothing.
+pub(crate) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attempt> {
     let attempt = |group: &Group, name: &'static str, arguments: &[Argument]| {
         let mut command = Cmd::new();
         name.split('|').for_each(|word| {
@@ -201,8 +202,8 @@ pub(super) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attemp
                 Text(text) => text,
             });
         }
-        let on_its_own = matches!(name, "SUBSCRIBE" | "SSUBSCRIBE" | "SUNSUBSCRIBE" | "CONFIG|GET");
-        Attempt { name, needed: group.need != Need::Optional, command: (!on_its_own).then_some(command) }
+        let is_special = matches!(name, "SUBSCRIBE" | "SSUBSCRIBE" | "SUNSUBSCRIBE" | "CONFIG|GET");
+        Attempt { name, needed: group.need != Need::Optional, command: (!is_special).then_some(command) }
     };
     let each = |group: &'static Group| {
         group.commands.iter().map(move |(name, arguments)| attempt(group, name, arguments))
@@ -211,10 +212,10 @@ pub(super) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attemp
     GROUPS.iter().filter(|group| group.need != other).flat_map(each).collect()
 }
 
-/// What a user is not allowed.
+/// A permission that a user lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Denial {
-    /// The command, on anything.
+pub(crate) enum Denial {
+    /// The command, with any argument.
     Command,
     /// The keys, by this command.
     Keys,
@@ -224,10 +225,10 @@ pub(super) enum Denial {
     Unknown,
 }
 
-/// Whether this error is a denial. Other errors are the command's own: it was allowed.
-pub(super) fn denial(code: &str, detail: &str) -> Option<Denial> {
+/// The denial that an error reports. Any other error is the command's own, which was allowed then.
+pub(crate) fn denial(code: &str, detail: &str) -> Option<Denial> {
     match code {
-        // First: since 7.2 this text has the name of the user in it, which may be anything.
+        // Checked first, because since 7.2 this text contains the name of the user, which may be any text.
         "NOPERM" if detail.contains("to run the") => Some(Denial::Command),
         "NOPERM" if detail.contains("channel") => Some(Denial::Channel),
         "NOPERM" => Some(Denial::Keys),
@@ -236,12 +237,37 @@ pub(super) fn denial(code: &str, detail: &str) -> Option<Denial> {
     }
 }
 
+/// The message about missing permissions, each command once. `denied` are commands with their first arguments.
+pub(crate) fn missing_rights(denied: &[String], prefix: &str) -> String {
+    let mut missing: Vec<(String, Vec<&str>)> = Vec::new();
+    let some_key = keys::some_key(prefix);
+    for line in denied {
+        let (command, argument) = line.split_once(' ').unwrap_or((line, ""));
+        let on = match command {
+            "SUBSCRIBE" | "PUBLISH" => format!(" on channels {}", keys::channel_pattern(prefix, false)),
+            "SSUBSCRIBE" | "SPUBLISH" => format!(" on channels {}", keys::channel_pattern(prefix, true)),
+            _ if argument == some_key => format!(" on keys {}", keys::pattern(prefix)),
+            _ => String::new(),
+        };
+        match missing.iter_mut().find(|(known, _)| *known == on) {
+            Some((_, commands)) => commands.push(command),
+            None => missing.push((on, vec![command])),
+        }
+    }
+    let missing: Vec<String> =
+        missing.iter().map(|(on, commands)| format!("{}{on}", commands.join(", "))).collect();
+    format!(
+        "this user may not run {}: allow it with ACL SETUSER (permits doctor --acl prints the rules)",
+        missing.join("; nor ")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn denials_are_told_apart_as_each_version_words_them() {
+    fn denials_are_recognised_as_each_version_words_them() {
         let keys = "this user has no permissions to access one of the keys used as arguments";
         let channels = "this user has no permissions to access one of the channels used as arguments";
         for (code, detail, expected) in [
@@ -260,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_just_the_prefix() {
-        let all = rights("a*[b]").expect("it is a valid prefix");
+    fn patterns_match_only_the_prefix() {
+        let all = acl_rules("a*[b]").expect("it is a valid prefix");
         assert_eq!(all[0].rules[2], r"~a\*\[b\]:{*");
         assert_eq!(all[0].rules[4], r"&a\*\[b\]:wake:*");
-        assert!(rights("a b").is_err());
+        assert!(acl_rules("a b").is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! One connection: opened, logged in, and asked for a sign of life, before anything else is sent on it.
+//! One connection: opened, logged in, and pinged, before any other command is sent on it.
 //!
-//! The `redis` crate could log in by itself, but then tells a server that has too many clients from a wrong password
-//! by neither code nor kind. Here each answer keeps its code.
+//! The `redis` crate could log in by itself, but its error then has neither a code nor a kind by which too many clients
+//! and a wrong password differ. Here each reply keeps its code.
 //!
-//! A client that speaks TLS and a server that does not (or the other way round) hear nothing that makes sense from each
-//! other, or nothing at all. So the other language is tried then, to tell what is wrong: with a PING, or with the
-//! first message of a handshake, never with a password.
+//! A client that speaks TLS and a server that does not (or the other way round) cannot read each other's bytes, or wait
+//! for each other. Then the other protocol is tried, to find the cause: with a PING, or with the first message of a
+//! handshake, never with a password.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::address::Server;
-use super::errors;
 use crate::store::StoreError;
+use crate::store::redis::address::Server;
+use crate::store::redis::error;
 
-/// How long a TLS handshake may take before the server is asked whether it speaks without, and how long any answer
-/// to such a question may take. Together less than a sentinel or a node of a cluster may take to answer.
+/// The time after which a TLS handshake without a reply leads to a test without TLS, and the timeout of such tests.
+/// Together they are shorter than the timeout for a sentinel or a node of a cluster.
 const DOUBT: Duration = Duration::from_millis(400);
 
-/// A handshake's first message (TLS 1.2, one cipher). Any answer to it is TLS, also a refusal.
+/// A handshake's first message (TLS 1.2, one cipher). Any TLS server replies to it, if only with an alert.
 const CLIENT_HELLO: [u8; 50] = {
     let mut hello = [0x2a; 50];
-    // A record with a handshake message, in which a client says hello: its version, and 32 bytes at random.
+    // A handshake record with a ClientHello: its version, and 32 random bytes.
     let head = [0x16, 0x03, 0x01, 0x00, 45, 0x01, 0x00, 0x00, 41, 0x03, 0x03];
     // No session; the cipher ECDHE-RSA-AES128-GCM-SHA256; no compression.
     let tail = [0x00, 0x00, 0x02, 0xc0, 0x2f, 0x01, 0x00];
@@ -43,13 +43,13 @@ const CLIENT_HELLO: [u8; 50] = {
     hello
 };
 
-/// A connection on which the server answers, without a timeout of its own: timeout is the caller's business.
-pub(super) async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
+/// A connection on which the server has replied. Commands on it have no timeout of their own: callers set one.
+pub(crate) async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
     connect_with(server, None).await
 }
 
-/// The same, with a timeout for each answer.
-pub(super) async fn connect_with(
+/// The same, with a timeout for each reply.
+pub(crate) async fn connect_with(
     server: &Server,
     response_timeout: Option<Duration>,
 ) -> Result<MultiplexedConnection, StoreError> {
@@ -72,14 +72,14 @@ pub(super) async fn connect_with(
     };
     match opened {
         Ok(opened) => opened,
-        Err(error) if errors::is_speechless(&error) && answers_the_other_way(server).await => {
+        Err(failed) if error::is_speechless(&failed) && answers_the_other_way(server).await => {
             Err(mismatch(server))
         }
-        Err(error) => Err(errors::of_connecting(&error)),
+        Err(failed) => Err(error::of_connecting(&failed)),
     }
 }
 
-/// One side speaks TLS, and the other does not.
+/// The error when one side speaks TLS and the other does not.
 fn mismatch(server: &Server) -> StoreError {
     let reason = match server.has_tls() {
         true => "the server does not speak TLS: write redis:// instead of rediss://",
@@ -88,13 +88,14 @@ fn mismatch(server: &Server) -> StoreError {
     StoreError::Mismatch { reason: reason.into() }
 }
 
+/// Whether the server replies to TLS if the URL is without, and the other way round.
 async fn answers_the_other_way(server: &Server) -> bool {
     if server.has_tls() { answers_without_tls(server).await } else { answers_tls(server).await }
 }
 
-/// Logs in, chooses the database, and pings, all sent together. Returns how the server refuses, if it does.
+/// Logs in, selects the database, and pings, all sent together. Returns the server's refusal, if it refuses.
 ///
-/// Not as a pipeline: of one that TLS ends, the `redis` crate does not tell why.
+/// Not as a pipeline: the `redis` crate does not report the cause when TLS ends a pipeline.
 async fn log_in(
     server: &Server,
     connection: &mut MultiplexedConnection,
@@ -129,35 +130,36 @@ async fn log_in(
     if let Some(error) = selected? {
         return Ok(Some(of_database(&error, login.database)));
     }
-    // A server that wants a password, or has too many clients, tells at the first command. Other errors are for
-    // the examination and the checks of a session, which name them all.
-    Ok(answered?.and_then(|error| match errors::of_connecting(&error) {
-        denied @ StoreError::Denied { .. } if error.code() == Some("NOAUTH") => Some(denied),
-        full @ StoreError::Unreachable { .. } if error.code() == Some("ERR") => Some(full),
+    // A server that needs a password, or has too many clients, refuses the first command. The diagnosis and the checks
+    // of a session report all other error.
+    Ok(answered?.and_then(|refusal| match error::of_connecting(&refusal) {
+        denied @ StoreError::Denied { .. } if refusal.code() == Some("NOAUTH") => Some(denied),
+        full @ StoreError::Unreachable { .. } if refusal.code() == Some("ERR") => Some(full),
         _ => None,
     }))
 }
 
-/// A refusal to log in.
-fn of_login(error: &RedisError) -> StoreError {
-    match errors::of_connecting(error) {
+/// The meaning of a refused login.
+fn of_login(refusal: &RedisError) -> StoreError {
+    match error::of_connecting(refusal) {
         StoreError::Unreachable { reason } if reason.contains("without any password configured") => {
             let reason = "the server has no password: leave it out of the URL, or give the user's name";
             StoreError::Denied { reason: reason.into() }
         }
-        StoreError::Unreachable { reason } if is_refusal(error, &reason) => StoreError::Denied { reason },
+        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => StoreError::Denied { reason },
         other => other,
     }
 }
 
-/// Whether the server has refused the command itself, and not any command.
+/// Whether the server refused this command, and would not refuse every command.
 fn is_refusal(error: &RedisError, reason: &str) -> bool {
     error.code() == Some("ERR") && !reason.contains("max number of clients")
 }
 
-fn of_database(error: &RedisError, database: u32) -> StoreError {
-    match errors::of_connecting(error) {
-        StoreError::Unreachable { reason } if is_refusal(error, &reason) => {
+/// The meaning of a refused database.
+fn of_database(refusal: &RedisError, database: u32) -> StoreError {
+    match error::of_connecting(refusal) {
+        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => {
             let reason =
                 format!("the server has no database {database} ({})", reason.trim_start_matches("ERR "));
             StoreError::Mismatch { reason }
@@ -166,17 +168,17 @@ fn of_database(error: &RedisError, database: u32) -> StoreError {
     }
 }
 
-/// Whether a server answers a ping that is not encrypted.
+/// Whether a server replies to a ping without TLS.
 async fn answers_without_tls(server: &Server) -> bool {
     matches!(first_answer(server, b"PING\r\n").await, Some(b'+' | b'-'))
 }
 
-/// Whether a server answers a TLS handshake, if only with an alert.
+/// Whether a server replies to a TLS handshake, if only with an alert.
 async fn answers_tls(server: &Server) -> bool {
     matches!(first_answer(server, &CLIENT_HELLO).await, Some(0x15 | 0x16))
 }
 
-/// The first byte of what a server answers.
+/// The first byte of the server's reply to `question`.
 async fn first_answer(server: &Server, question: &[u8]) -> Option<u8> {
     let asking = async {
         let mut stream = TcpStream::connect(server.host_and_port()?).await.ok()?;

@@ -1,7 +1,7 @@
-//! What a failed call means: not sent, no answer, or a refusal, and of which kind; and how that is told.
+//! The meaning of a failed call: not sent, no reply, or a refusal, and of which kind; and its message.
 //!
-//! Kinds come from error codes of the server and from typed errors of the libraries. What a library says of itself is
-//! never repeated; the server's words are, without what it adds about scripts and arguments.
+//! Kinds come from error codes of the server and from typed errors of the libraries. A message never repeats the text of
+//! a library's error. It repeats the server's text, without the parts about scripts and arguments.
 
 use std::io;
 
@@ -10,21 +10,22 @@ use redis::{ErrorKind, RedisError};
 use crate::protocol::Name;
 use crate::store::StoreError;
 
-/// The server cannot serve this now, has done nothing, and will later or elsewhere.
+/// Codes of a server that cannot execute the command now, and has not: a retry may succeed, here or elsewhere.
 const NOT_NOW: [&str; 8] =
     ["LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "MISCONF"];
 
-/// Why a node did not execute a command.
+/// The failure of a command on one node.
 pub(crate) enum Failure {
-    /// The slot has moved to the node at this address.
+    /// The hash slot has moved to the node at this address.
     Moved(String),
-    /// The slot is moving, and what is asked for is at this address already.
+    /// The hash slot is moving, and the keys are at this address already.
     Ask(String),
+    /// Any other failure.
     Store(StoreError),
 }
 
 impl Failure {
-    /// What `error` means for a command to `semaphore`.
+    /// The meaning of `error` for a command on `semaphore`.
     pub(crate) fn of(error: &RedisError, semaphore: &Name) -> Self {
         match (error.redirect_node(), error.code()) {
             (Some((to, _)), Some("ASK")) => Self::Ask(to.to_owned()),
@@ -35,7 +36,7 @@ impl Failure {
 }
 
 impl From<Failure> for StoreError {
-    /// For a server that is no node of a cluster, as far as we know.
+    /// For a server that the URL does not name as a node of a cluster.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Moved(to) | Failure::Ask(to) => {
@@ -48,12 +49,12 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Whether the script must be sent whole.
+/// Whether the script must be sent as text.
 pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
 
-/// What `error`, returned by a command on a connection that was up, means for `semaphore`.
+/// The meaning of `error`, returned by a command on an open connection, for `semaphore`.
 fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
     match of_listing(error) {
         StoreError::Rejected { reason } if has(&reason, "WRONGTYPE") => {
@@ -63,16 +64,16 @@ fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
     }
 }
 
-/// What `error`, returned by a command about no semaphore in particular, means.
+/// The meaning of `error`, returned by a command that names no semaphore.
 pub(crate) fn of_listing(error: &RedisError) -> StoreError {
     match error.code() {
         Some(_) => of_server(text(error)),
-        // The connection broke: what was sent on it may have been executed.
+        // The connection broke: the command may have been executed.
         None => StoreError::NoAnswer { reason: text(error) },
     }
 }
 
-/// What `error`, returned while a connection was being made, means. What is not known to last is tried again.
+/// The meaning of `error`, returned while connecting. An error that is not known to last counts as temporary.
 pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
     if error.code().is_some() {
         return match of_server(text(error)) {
@@ -112,7 +113,7 @@ pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
     }
 }
 
-/// What a failure of TLS means.
+/// The meaning of a TLS error.
 #[cfg(feature = "tls")]
 fn of_tls(error: &rustls::Error) -> StoreError {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
@@ -128,7 +129,7 @@ fn of_tls(error: &rustls::Error) -> StoreError {
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
                 "the server's certificate is for another host than the URL names"
             }
-            // The latter if another authority has the same name.
+            // BadSignature if another authority has the same name.
             Certificate::UnknownIssuer | Certificate::BadSignature => {
                 "the server's certificate is from an authority that is not trusted: name the authority's \
                  certificate with ?tls_ca=/path/ca.pem"
@@ -140,11 +141,11 @@ fn of_tls(error: &rustls::Error) -> StoreError {
         },
         Error::AlertReceived(alert) => match alert {
             Alert::CertificateRequired => {
-                "the server wants a client's certificate: ?tls_cert=/path/client.pem&tls_key=/path/client.key"
+                "the server requires a client's certificate: ?tls_cert=/path/client.pem&tls_key=/path/client.key"
             }
-            // In TLS 1.2 it stands for a certificate that is missing, too.
+            // In TLS 1.2 also the alert for a missing certificate.
             Alert::HandshakeFailure => {
-                "the server refuses the TLS handshake: it may want a client's certificate \
+                "the server refuses the TLS handshake: it may require a client's certificate \
                  (?tls_cert=/path/client.pem&tls_key=/path/client.key), or other ciphers"
             }
             Alert::UnknownCA
@@ -166,11 +167,11 @@ fn of_tls(error: &rustls::Error) -> StoreError {
     StoreError::Tls { reason: reason.into() }
 }
 
-/// What `error` says, in words for people.
+/// The message of `error`, for people.
 pub(crate) fn text(error: &RedisError) -> String {
     if let Some(code) = error.code() {
-        let said = said(error.detail().unwrap_or_default());
-        return if said.is_empty() { code.to_owned() } else { format!("{code} {said}") };
+        let detail = bare(error.detail().unwrap_or_default());
+        return if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
     }
     if let Some(io) = io_error(error) {
         #[cfg(feature = "tls")]
@@ -188,16 +189,16 @@ pub(crate) fn text(error: &RedisError) -> String {
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => "the connection was closed by the other side".into(),
             io::ErrorKind::TimedOut => "the connection timed out".into(),
-            // The system's words, without the number.
+            // The system's message, without the number.
             _ => {
-                let words = io.to_string();
-                words.split(" (os error").next().unwrap_or_default().to_owned()
+                let message = io.to_string();
+                message.split(" (os error").next().unwrap_or_default().to_owned()
             }
         };
     }
     match error.kind() {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
-            "an answer that is not in the protocol of Redis: is it a Redis or Valkey server?".into()
+            "a reply that is not in the protocol of Redis: is it a Redis or Valkey server?".into()
         }
         ErrorKind::Io if std::error::Error::source(error).is_some() => {
             "the system's certificates cannot be read: name an authority with ?tls_ca=/path/ca.pem".into()
@@ -206,7 +207,7 @@ pub(crate) fn text(error: &RedisError) -> String {
     }
 }
 
-/// Whether the connection was closed, or the answer was none, as when one side speaks TLS and the other does not.
+/// Whether the connection was closed without a valid reply, as when one side speaks TLS and the other does not.
 pub(crate) fn is_speechless(error: &RedisError) -> bool {
     match io_error(error) {
         Some(io) => !matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
@@ -229,32 +230,32 @@ fn tls_error(io: &io::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-/// The server's words, without what it adds: where in which script, and the arguments, of which one may be a password.
-fn said(detail: &str) -> &str {
+/// The server's text without its additions: the line of the script, and the arguments, one of which may be a password.
+fn bare(detail: &str) -> &str {
     let detail = detail.split(", with args beginning with").next().unwrap_or_default();
     let detail = match detail.find(" script: ") {
         Some(at) if detail.contains("@user_script") => &detail[..at],
         _ => detail,
     };
-    // Before 7.0: `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM command not allowed`, and
-    // the place once only where the command itself has failed.
+    // Before 7.0: `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM command not allowed`, with
+    // the line only once if the command itself has failed.
     match detail.rsplit_once("@user_script:") {
-        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, words)| words).trim_start_matches('-'),
+        Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text).trim_start_matches('-'),
         None => detail,
     }
 }
 
-/// Whether the connection is of no use any more: broken, or to a server that may not write.
+/// Whether the connection must be replaced: it is broken, or to a server that cannot write.
 pub(crate) fn needs_reconnect(error: &RedisError) -> bool {
     error.code().is_none() || has(error.code().unwrap_or_default(), "READONLY")
 }
 
 fn of_server(reason: String) -> StoreError {
-    // Before 7.0 the error of a command in a script comes inside a text that begins with ERR.
+    // Before 7.0 the error of a command in a script is inside a text that begins with ERR.
     if NOT_NOW.iter().any(|code| has(&reason, code)) || reason.contains("max number of clients") {
         StoreError::Unreachable { reason }
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| has(&reason, code))
-        // In a script before 7.0; and when the client selects a database, of which error it keeps the text alone.
+        // In a script before 7.0; and when the client selects a database, since it keeps only the text of that error.
         || ["can't run this command", "can't access at least one", "has no permissions"]
             .iter()
             .any(|text| reason.contains(text))
@@ -267,18 +268,18 @@ fn of_server(reason: String) -> StoreError {
     }
 }
 
-/// A denial, with what to do about it.
-fn denied(said: String) -> String {
-    if has(&said, "NOAUTH") {
-        "the server wants a password: write redis://USER:PASSWORD@HOST, both percent-encoded".into()
-    } else if has(&said, "WRONGPASS") {
+/// The message of a denial, with a remedy.
+fn denied(text: String) -> String {
+    if has(&text, "NOAUTH") {
+        "the server requires a password: write redis://USER:PASSWORD@HOST, both percent-encoded".into()
+    } else if has(&text, "WRONGPASS") {
         "the user or the password is wrong (in a URL both are percent-encoded)".into()
     } else {
-        said
+        text
     }
 }
 
-/// Whether `code` stands in `reason` as a word of its own.
+/// Whether `reason` contains `code` as a whole word.
 fn has(reason: &str, code: &str) -> bool {
     reason.split(|character: char| !character.is_ascii_uppercase()).any(|word| word == code)
 }
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_words_are_told_without_what_it_adds() {
+    fn the_servers_text_is_repeated_without_its_additions() {
         for (detail, expected) in [
             (
                 "Operation against a key holding the wrong kind of value script: 0c44, on @user_script:36.",
@@ -318,12 +319,13 @@ mod tests {
                 "this user has no permissions to run the 'hset' command",
             ),
         ] {
-            assert_eq!(said(detail), expected);
+            assert_eq!(bare(detail), expected);
         }
     }
+
     #[cfg(feature = "tls")]
     #[test]
-    fn errors_of_tls_are_told_in_words_of_ours() {
+    fn errors_of_tls_have_messages_of_this_crate() {
         use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerMisbehaved};
 
         let other = OtherError(std::sync::Arc::new(io::Error::other("CaUsedAsEndEntity")));
@@ -333,14 +335,17 @@ mod tests {
                 "an authority's own certificate is none",
             ),
             (Error::InvalidCertificate(CertificateError::Expired), "has expired"),
-            (Error::AlertReceived(AlertDescription::HandshakeFailure), "it may want a client's certificate"),
+            (
+                Error::AlertReceived(AlertDescription::HandshakeFailure),
+                "it may require a client's certificate",
+            ),
             (Error::AlertReceived(AlertDescription::ProtocolVersion), "protocol versions"),
             (Error::PeerMisbehaved(PeerMisbehaved::TooManyEmptyFragments), "the TLS handshake fails"),
         ] {
-            let said = format!("{error} {error:?}");
+            let original = format!("{error} {error:?}");
             let wrapped = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error));
-            let StoreError::Tls { reason } = of_connecting(&wrapped) else { panic!("{said}") };
-            assert!(reason.contains(expected) && !reason.contains("Entity"), "{said}: {reason}");
+            let StoreError::Tls { reason } = of_connecting(&wrapped) else { panic!("{original}") };
+            assert!(reason.contains(expected) && !reason.contains("Entity"), "{original}: {reason}");
         }
     }
 }

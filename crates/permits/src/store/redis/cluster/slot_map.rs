@@ -1,27 +1,27 @@
-//! Which node of a cluster serves which slots, and how a name finds its slot.
+//! The node of a cluster that serves each hash slot, and the hash slot of a name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redis::Value;
 
-/// How many slots a cluster has.
-const SLOTS: u16 = 16384;
+/// The number of hash slots in a cluster.
+const HASH_SLOTS: u16 = 16384;
 
 /// A node's host and port.
-pub(super) type Node = (Arc<str>, u16);
+pub(crate) type Node = (Arc<str>, u16);
 
-/// The primaries by slot, as far as is known.
+/// The primaries by hash slot, as far as they are known.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Slots {
-    /// First slot, last slot, primary; sorted, and none overlaps another.
+pub(crate) struct SlotMap {
+    /// First hash slot, last hash slot, primary; sorted, and without overlaps.
     ranges: Vec<(u16, u16, Node)>,
 }
 
-impl Slots {
-    /// Reads the answer to CLUSTER SLOTS, given by a node at `asked`. A node that does not know its own address
-    /// leaves it out: it is the one that was asked.
-    pub(super) fn read(value: &Value, asked: &str) -> Option<Self> {
+impl SlotMap {
+    /// Reads the reply to CLUSTER SLOTS of a node at `asked`. A node that does not know its own address leaves the
+    /// address out: then it is `asked`.
+    pub(crate) fn read(value: &Value, asked: &str) -> Option<Self> {
         let Value::Array(items) = value else { return None };
         let mut ranges = items.iter().map(|item| range(item, asked)).collect::<Option<Vec<_>>>()?;
         ranges.sort_unstable_by_key(|(first, ..)| *first);
@@ -29,42 +29,43 @@ impl Slots {
         (apart && !ranges.is_empty()).then_some(Self { ranges })
     }
 
-    /// Who serves a slot.
-    pub(super) fn node(&self, slot: u16) -> Option<&Node> {
-        let at = self.ranges.partition_point(|(_, last, _)| *last < slot);
-        self.ranges.get(at).filter(|(first, ..)| *first <= slot).map(|(.., node)| node)
+    /// The node that serves a hash slot.
+    pub(crate) fn node(&self, hash_slot: u16) -> Option<&Node> {
+        let at = self.ranges.partition_point(|(_, last, _)| *last < hash_slot);
+        self.ranges.get(at).filter(|(first, ..)| *first <= hash_slot).map(|(.., node)| node)
     }
 
-    /// All that serve any.
-    pub(super) fn nodes(&self) -> BTreeSet<Node> {
+    /// The nodes that serve any hash slot.
+    pub(crate) fn nodes(&self) -> BTreeSet<Node> {
         self.ranges.iter().map(|(.., node)| node.clone()).collect()
     }
 
-    /// How many slots are served, and how many are not.
-    pub(super) fn served(&self) -> u16 {
+    /// The number of hash slots that are served.
+    pub(crate) fn served(&self) -> u16 {
         self.ranges.iter().map(|(first, last, _)| last - first + 1).sum()
     }
 
-    pub(super) fn missing(&self) -> u16 {
-        SLOTS - self.served()
+    /// The number of hash slots that are not served.
+    pub(crate) fn missing(&self) -> u16 {
+        HASH_SLOTS - self.served()
     }
 
-    /// One slot is known to have moved.
-    pub(super) fn set(&mut self, slot: u16, to: Node) {
+    /// Notes that a hash slot has moved.
+    pub(crate) fn set(&mut self, hash_slot: u16, to: Node) {
         let mut ranges = Vec::with_capacity(self.ranges.len() + 2);
         for (first, last, node) in self.ranges.drain(..) {
-            if slot < first || last < slot {
+            if hash_slot < first || last < hash_slot {
                 ranges.push((first, last, node));
                 continue;
             }
-            if first < slot {
-                ranges.push((first, slot - 1, node.clone()));
+            if first < hash_slot {
+                ranges.push((first, hash_slot - 1, node.clone()));
             }
-            if slot < last {
-                ranges.push((slot + 1, last, node));
+            if hash_slot < last {
+                ranges.push((hash_slot + 1, last, node));
             }
         }
-        ranges.push((slot, slot, to));
+        ranges.push((hash_slot, hash_slot, to));
         ranges.sort_unstable_by_key(|(first, ..)| *first);
         self.ranges = ranges;
     }
@@ -83,17 +84,17 @@ fn range(item: &Value, asked: &str) -> Option<(u16, u16, Node)> {
     };
     let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
     let node = (Arc::from(host), u16::try_from(*port).ok()?);
-    (first <= last && last < SLOTS).then_some((first, last, node))
+    (first <= last && last < HASH_SLOTS).then_some((first, last, node))
 }
 
-/// The slot of a hash tag: CRC16 (XMODEM) modulo the number of slots.
-pub(super) fn slot_of(tag: &str) -> u16 {
+/// The hash slot of a hash tag: CRC16 (XMODEM) modulo the number of hash slots.
+pub(crate) fn hash_slot_of(tag: &str) -> u16 {
     let crc = tag.bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
             if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
         })
     });
-    crc % SLOTS
+    crc % HASH_SLOTS
 }
 
 #[cfg(test)]
@@ -115,40 +116,40 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_the_specification() {
-        assert_eq!(slot_of("123456789"), 0x31C3);
-        assert_eq!(slot_of("foo"), 12182);
-        assert_eq!(slot_of(""), 0);
+    fn hash_slots_are_those_of_the_specification() {
+        assert_eq!(hash_slot_of("123456789"), 0x31C3);
+        assert_eq!(hash_slot_of("foo"), 12182);
+        assert_eq!(hash_slot_of(""), 0);
     }
 
     #[test]
-    fn a_slot_finds_its_primary() {
+    fn a_hash_slot_finds_its_primary() {
         let value = Value::Array(vec![part(100, 200, text("b"), 2), part(0, 50, Value::Nil, 1)]);
-        let slots = Slots::read(&value, "asked").expect("it makes sense");
-        assert_eq!(slots.node(0), Some(&node("asked", 1)));
-        assert_eq!(slots.node(50), Some(&node("asked", 1)));
-        assert_eq!(slots.node(51), None);
-        assert_eq!(slots.node(200), Some(&node("b", 2)));
-        assert_eq!(slots.node(201), None);
-        assert_eq!(slots.nodes().len(), 2);
+        let map = SlotMap::read(&value, "asked").expect("it is valid");
+        assert_eq!(map.node(0), Some(&node("asked", 1)));
+        assert_eq!(map.node(50), Some(&node("asked", 1)));
+        assert_eq!(map.node(51), None);
+        assert_eq!(map.node(200), Some(&node("b", 2)));
+        assert_eq!(map.node(201), None);
+        assert_eq!(map.nodes().len(), 2);
     }
 
     #[test]
-    fn a_moved_slot_splits_its_range() {
+    fn a_moved_hash_slot_splits_its_range() {
         let value = Value::Array(vec![part(0, 100, text("a"), 1)]);
-        let mut slots = Slots::read(&value, "").expect("it makes sense");
+        let mut map = SlotMap::read(&value, "").expect("it is valid");
         for slot in [50, 0, 100, 200] {
-            slots.set(slot, node("b", 2));
-            assert_eq!(slots.node(slot), Some(&node("b", 2)), "{slot}");
+            map.set(slot, node("b", 2));
+            assert_eq!(map.node(slot), Some(&node("b", 2)), "{slot}");
         }
         for slot in [1, 49, 51, 99] {
-            assert_eq!(slots.node(slot), Some(&node("a", 1)), "{slot}");
+            assert_eq!(map.node(slot), Some(&node("a", 1)), "{slot}");
         }
-        assert_eq!(slots.node(101), None);
+        assert_eq!(map.node(101), None);
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_replies_are_refused() {
         for value in [
             Value::Nil,
             Value::Array(vec![]),
@@ -159,7 +160,7 @@ mod tests {
             Value::Array(vec![part(0, 4, text("a"), 70000)]),
             Value::Array(vec![part(0, 4, text("a"), 1), part(4, 8, text("a"), 1)]),
         ] {
-            assert_eq!(Slots::read(&value, "asked"), None, "{value:?}");
+            assert_eq!(SlotMap::read(&value, "asked"), None, "{value:?}");
         }
     }
 }

@@ -1,0 +1,111 @@
+//! The store: each command goes to the server that has its semaphore.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::address::Address;
+use super::call::ScriptCall;
+use super::cluster::Cluster;
+use super::script::Scripts;
+use super::sentinel::{Endpoint, SentinelGroup};
+use super::server::connection::ManagedConnection;
+use super::server::handshake::ConnectConfig;
+use super::{keys, listing};
+use crate::protocol::{Command, Reply};
+use crate::store::{Confirming, Executing, Listing, Store, StoreError, StoreOptions};
+
+/// Connections to Redis or Valkey servers.
+pub(crate) struct RedisStore {
+    route: Route,
+    scripts: Scripts,
+    prefix: String,
+}
+
+/// Where commands go.
+enum Route {
+    /// All to one server.
+    One(ManagedConnection),
+    /// Each to the node that serves its hash slot.
+    Cluster(Cluster),
+}
+
+impl RedisStore {
+    /// Connects, checks the server, and subscribes to the session's channel: one attempt. Must be called on the session's
+    /// runtime.
+    pub(crate) async fn connect(address: &Address, options: StoreOptions) -> Result<Self, StoreError> {
+        let scripts = Scripts::new(matches!(address, Address::Cluster(_)));
+        Self::connect_with(address, options, scripts).await
+    }
+
+    /// The same, with these scripts.
+    pub(super) async fn connect_with(
+        address: &Address,
+        options: StoreOptions,
+        scripts: Scripts,
+    ) -> Result<Self, StoreError> {
+        let prefix = options.prefix.clone();
+        let endpoint = match address {
+            Address::Server(server) => Endpoint::Server(Box::new(server.clone())),
+            Address::Sentinels(sentinels) => {
+                Endpoint::Sentinels(Arc::new(SentinelGroup::new(sentinels.clone())))
+            }
+            Address::Cluster(seeds) => {
+                let route = Route::Cluster(Cluster::connect(seeds, options).await?);
+                return Ok(Self { route, scripts, prefix });
+            }
+        };
+        let channel = keys::channel(&prefix, None, &options.session);
+        let config = ConnectConfig::new(endpoint, false, &options, options.events.clone());
+        let route = Route::One(ManagedConnection::connect(config, channel).await?);
+        Ok(Self { route, scripts, prefix })
+    }
+
+    async fn run(
+        &self,
+        command: &Command,
+        replicas: u32,
+        timeout: Duration,
+    ) -> Result<(Reply, u32), StoreError> {
+        let call = ScriptCall {
+            command,
+            script: self.scripts.of(&command.operation),
+            prefix: &self.prefix,
+            sharded: matches!(self.route, Route::Cluster(_)),
+            replicas,
+            timeout,
+            deadline: Instant::now() + timeout,
+        };
+        match &self.route {
+            Route::One(managed) => {
+                managed.connection()?;
+                Ok(call.run(managed, false).await?)
+            }
+            Route::Cluster(cluster) => cluster.run(&call).await,
+        }
+    }
+}
+
+impl Store for RedisStore {
+    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a> {
+        Box::pin(async move { Ok(self.run(command, 0, timeout).await?.0) })
+    }
+
+    fn confirm<'a>(&'a self, command: &'a Command, replicas: u32, timeout: Duration) -> Confirming<'a> {
+        Box::pin(self.run(command, replicas, timeout))
+    }
+
+    fn list(&self, timeout: Duration) -> Listing<'_> {
+        Box::pin(async move {
+            let names = match &self.route {
+                Route::One(managed) => {
+                    let (_, mut connection) = managed.connection()?;
+                    listing::list(&mut connection, &self.prefix, timeout).await?
+                }
+                Route::Cluster(cluster) => cluster.list(timeout).await?,
+            };
+            Ok(names.into_iter().collect())
+        })
+    }
+}
