@@ -140,7 +140,7 @@ impl Drop for MemoryStore {
         }
         inner.states.retain(|_, state| state.as_ref().is_some_and(|state| state.pinned || state.paused));
         for state in inner.states.values_mut().flatten() {
-            state.end_all();
+            state.clear_entries();
         }
         if inner.states.is_empty() {
             memories.remove(&self.name);

@@ -481,8 +481,8 @@ fn read_state(path: &Path, name: &str, text: &str) -> Result<State, StoreError> 
     let state: State =
         serde_json::from_str(text).map_err(|error| damaged(path, format!("semaphore {name:?}: {error}")))?;
     match state.check_invariants() {
-        Some(reason) => Err(damaged(path, format!("semaphore {name:?}: {reason}"))),
-        None => Ok(state),
+        Err(reason) => Err(damaged(path, format!("semaphore {name:?}: {reason}"))),
+        Ok(()) => Ok(state),
     }
 }
 

@@ -108,7 +108,7 @@ fn end_all(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     for (prefix, name, text) in rows {
         // One that makes no sense is reported to whoever uses it.
         let Ok(mut state) = serde_json::from_str::<State>(&text) else { continue };
-        state.end_all();
+        state.clear_entries();
         store(transaction, &prefix, &name, &state)?;
     }
     Ok(())

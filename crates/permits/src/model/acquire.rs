@@ -1,0 +1,112 @@
+//! Acquisitions: granted, queued or refused, in order.
+
+use super::execution::Execution;
+use super::state::{Entry, EntryState};
+use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal};
+
+/// The terms for new holders.
+#[derive(Clone, Copy)]
+enum Terms {
+    /// Decide under the limit in force.
+    Open,
+    /// Refuse: no request could be granted or queued under this declared limit, which therefore does not count.
+    RefusedUnder(u32),
+    /// Refuse under any limit.
+    Refused(Refusal),
+}
+
+impl Execution<'_> {
+    /// Grants, queues or refuses each request.
+    pub(super) fn acquire(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Answers {
+        let mut terms = self.declare(queue_max, requests);
+        self.promote();
+        if let Terms::RefusedUnder(_) = terms {
+            // The promotion may have emptied the queue.
+            terms = self.declare(queue_max, requests);
+            self.promote();
+        }
+        Answers::Acquire(requests.iter().map(|request| self.acquire_one(queue_max, terms, request)).collect())
+    }
+
+    /// Applies the declared limit, if that lets one of the requests in, since a refused request changes nothing.
+    fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
+        match self.declared() {
+            Err(refusal) => return Terms::Refused(refusal),
+            Ok(Some(limit)) if !self.lets_any_in(limit, queue_max, requests) => {
+                return Terms::RefusedUnder(limit);
+            }
+            Ok(Some(limit)) => self.replace_limit(limit),
+            Ok(None) => {}
+        }
+        Terms::Open
+    }
+
+    /// Whether one of the requests would be granted or queued under `limit`, or is known already.
+    fn lets_any_in(&self, limit: u32, queue_max: u32, requests: &[AcquireRequest]) -> bool {
+        requests.iter().any(|request| match self.state.entries.get(&request.holder) {
+            Some(entry) => entry.request == request.request,
+            None => self.refusal(limit, queue_max, request).is_none(),
+        })
+    }
+
+    /// The reason of a refusal, if a request of a new holder can be neither granted nor queued under `limit`.
+    fn refusal(&self, limit: u32, queue_max: u32, request: &AcquireRequest) -> Option<Refusal> {
+        let waiting = self.state.queue.len() as u64;
+        if request.weight > limit {
+            Some(Refusal::ExceedsLimit)
+        } else if waiting == 0 && self.fits(limit, request.weight) {
+            None
+        } else if !request.wait {
+            let is_free = self.state.held + u64::from(request.weight) <= limit.into();
+            let held_back = self.is_recovering() && waiting == 0 && is_free && !self.state.paused;
+            Some(if held_back { Refusal::Recovering } else { Refusal::NoPermits })
+        } else if waiting >= u64::from(queue_max) {
+            Some(Refusal::QueueFull)
+        } else {
+            None
+        }
+    }
+
+    fn acquire_one(&mut self, queue_max: u32, terms: Terms, request: &AcquireRequest) -> AcquireOutcome {
+        if let Some(entry) = self.state.entries.get(&request.holder) {
+            if entry.request != request.request {
+                return AcquireOutcome::Refused(Refusal::AlreadyHeld);
+            }
+            let place = entry.place;
+            self.extend(&request.holder);
+            return match place {
+                EntryState::Holding(grant) => AcquireOutcome::Granted(grant),
+                EntryState::Waiting(ticket) => {
+                    AcquireOutcome::Waiting { position: self.state.position(ticket) }
+                }
+            };
+        }
+        let refusal = match terms {
+            Terms::Open => self.refusal(self.state.limit, queue_max, request),
+            Terms::RefusedUnder(limit) => {
+                self.refusal(limit, queue_max, request).or(Some(Refusal::NoPermits))
+            }
+            Terms::Refused(refusal) => Some(refusal),
+        };
+        if let Some(refusal) = refusal {
+            return AcquireOutcome::Refused(refusal);
+        }
+        let waiting = self.state.queue.len() as u64;
+        let fits = waiting == 0 && self.fits(self.state.limit, request.weight);
+        // A ticket is the time at which it was assigned, as a token is.
+        let ticket = self.now_us.max(self.state.last_ticket + 1);
+        let place = EntryState::Waiting(ticket);
+        let AcquireRequest { holder, request, weight, lease_ms, label, .. } = request.clone();
+        let session = self.command.session.clone();
+        let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
+        self.state.entries.insert(holder.clone(), entry);
+        if fits {
+            AcquireOutcome::Granted(self.grant(&holder))
+        } else {
+            self.state.last_ticket = ticket;
+            self.state.queue.insert(ticket, holder.clone());
+            self.extend(&holder);
+            AcquireOutcome::Waiting { position: waiting }
+        }
+    }
+}

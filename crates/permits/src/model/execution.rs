@@ -1,0 +1,139 @@
+//! One command in execution: from the state found to the reply.
+
+use std::collections::BTreeSet;
+
+use super::state::{Damage, EntryState, ServerClock, State, signed};
+use crate::protocol::{
+    Answers, Command, Event, EventKind, Holder, Operation, ReleaseOutcome, Reply, RequestStatus,
+};
+
+/// The most expired entries that one command reaps.
+pub const REAP_MAX: usize = 128;
+
+/// One command in execution.
+pub(super) struct Execution<'a> {
+    pub(super) state: State,
+    pub(super) existed: bool,
+    pub(super) command: &'a Command,
+    pub(super) now_us: u64,
+    pub(super) now_ms: u64,
+    /// Units held after the reaping: while recovering, no more than these may be held after the command.
+    pub(super) held_at_start: u64,
+    /// Slots that this command freed otherwise than by reaping, and has not granted since.
+    pub(super) freed_slots: BTreeSet<u64>,
+    /// Whether the reaping stopped at its bound.
+    pub(super) reap_truncated: bool,
+    /// Whether the promotion stopped at its bound.
+    pub(super) promote_truncated: bool,
+    /// Whether the command extends the life of the state.
+    pub(super) extends: bool,
+    /// The limit that the declaration has replaced.
+    pub(super) replaced_limit: Option<u32>,
+    pub(super) events: Vec<Event>,
+}
+
+impl<'a> Execution<'a> {
+    /// Finds the state, or starts one, and opens the recovery window of a new era.
+    pub(super) fn begin(state: Option<State>, server: &ServerClock<'_>, command: &'a Command) -> Self {
+        let now_us = server.now_us;
+        let now_ms = now_us / 1000;
+        let state = state.filter(|state| !state.is_expired(now_ms));
+        let damage = state.as_ref().and_then(|state| state.damage);
+        let found = state.and_then(State::found);
+        let existed = found.is_some();
+        let mut execution = Self {
+            state: found.unwrap_or_else(|| State::new(server)),
+            existed: existed || damage.is_some(),
+            command,
+            now_us,
+            now_ms,
+            held_at_start: 0,
+            freed_slots: BTreeSet::new(),
+            reap_truncated: false,
+            promote_truncated: false,
+            extends: !command.only_looks() || damage == Some(Damage::StateLost),
+            replaced_limit: None,
+            events: Vec::new(),
+        };
+        execution.open_window(server, existed, damage.is_some());
+        execution
+    }
+
+    /// Removes entries whose deadline has passed: holders first, then waiters; at most [`REAP_MAX`].
+    pub(super) fn reap(&mut self) {
+        let now = signed(self.now_ms);
+        let expired = self.state.leases.range((-now, Holder::min())..(now + 1, Holder::min()));
+        let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
+        self.reap_truncated = expired.len() == REAP_MAX;
+        for holder in expired {
+            self.state.remove(&holder);
+        }
+        // While recovering, reaped units are not handed on: the store may remember a holder that has released since,
+        // and have forgotten the holder that was granted its units.
+        self.held_at_start = self.state.held;
+    }
+
+    /// Forgets an entry: a holder frees its units and slot, a waiter leaves the queue.
+    pub(super) fn forget(&mut self, holder: &Holder) -> ReleaseOutcome {
+        if let Some(EntryState::Holding(grant)) = self.state.entries.get(holder).map(|entry| entry.place) {
+            self.freed_slots.insert(grant.slot.into());
+        }
+        self.state.remove(holder)
+    }
+
+    /// Sets a new deadline, one lease from now.
+    pub(super) fn extend(&mut self, holder: &Holder) {
+        let lease_ms = self.state.entries[holder].lease_ms;
+        self.state.set_deadline(holder, self.now_ms + lease_ms);
+    }
+
+    /// Adds an event for the session of an entry.
+    pub(super) fn emit(&mut self, holder: &Holder, kind: EventKind) {
+        let entry = &self.state.entries[holder];
+        self.events.push(Event {
+            session: entry.session.clone(),
+            semaphore: self.command.semaphore.clone(),
+            holder: holder.clone(),
+            request: entry.request.clone(),
+            kind,
+        });
+    }
+
+    /// Ends the command: sequence number, expiry, and the reply.
+    pub(super) fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
+        let state = &mut self.state;
+        if state.held == 0 {
+            state.slots_made = 0;
+            state.free.clear();
+        }
+        if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
+            state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
+        }
+        let stays = self.existed || !state.entries.is_empty() || state.pinned || state.paused;
+        state.sequence = if stays { state.sequence + 1 } else { 0 };
+        let reply = Reply {
+            now_us: self.now_us,
+            sequence: state.sequence,
+            recheck_ms: if self.reap_truncated || self.promote_truncated {
+                Some(0)
+            } else if waits(&self.command.operation, &answers) {
+                Some(state.next_change_ms(self.now_ms).saturating_sub(self.now_ms).max(1))
+            } else {
+                None
+            },
+            limit: state.limit,
+            limit_version: state.limit_version,
+            pinned: state.pinned,
+            recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
+            replaced_limit: self.replaced_limit,
+            answers,
+        };
+        (stays.then_some(self.state), reply, self.events)
+    }
+}
+
+/// Whether a request of the operation waits.
+fn waits(operation: &Operation, answers: &Answers) -> bool {
+    let entries = operation.entries(answers);
+    entries.iter().any(|(_, status)| matches!(status, RequestStatus::Waiting { .. }))
+}

@@ -1,0 +1,85 @@
+//! Granting: the capacity, the promotion of the queue, and the slots.
+
+use super::execution::Execution;
+use super::state::signed;
+use crate::protocol::{EventKind, Grant, Holder, MAX_BATCH};
+
+/// The most waiters that one command examines for promotion.
+pub const PROMOTE_MAX: u64 = MAX_BATCH as u64;
+
+impl Execution<'_> {
+    /// The most units that may be held after this command, under `limit`.
+    pub(super) fn capacity(&self, limit: u32) -> u64 {
+        if self.state.paused {
+            0
+        } else if self.is_recovering() {
+            self.held_at_start.min(limit.into())
+        } else {
+            limit.into()
+        }
+    }
+
+    /// Whether `weight` units can be granted now, under `limit`.
+    pub(super) fn fits(&self, limit: u32, weight: u32) -> bool {
+        self.state.held + u64::from(weight) <= self.capacity(limit) && self.next_slot(limit).is_some()
+    }
+
+    /// The slot of the next grant: the lowest free one. While recovering, only a slot that this command freed: any other
+    /// may belong to a holder that the store forgot, and that could then not be put back.
+    pub(super) fn next_slot(&self, limit: u32) -> Option<u64> {
+        if self.is_recovering() {
+            self.freed_slots.first().copied().filter(|slot| *slot < limit.into())
+        } else {
+            Some(self.state.lowest_slot())
+        }
+    }
+
+    /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier than the
+    /// limit is refused.
+    pub(super) fn promote(&mut self) {
+        let limit = self.state.limit;
+        let capacity = self.capacity(limit);
+        if capacity <= self.state.held {
+            return;
+        }
+        let bound = PROMOTE_MAX.min(capacity - self.state.held);
+        for _ in 0..bound {
+            let Some((&ticket, holder)) = self.state.queue.first_key_value() else { return };
+            let holder = holder.clone();
+            let entry = &self.state.entries[&holder];
+            if self.reap_truncated && -entry.deadline <= signed(self.now_ms) {
+                return;
+            }
+            if entry.weight > limit {
+                self.emit(&holder, EventKind::Refused);
+                self.forget(&holder);
+            } else if self.fits(limit, entry.weight) {
+                self.state.queue.remove(&ticket);
+                let grant = self.grant(&holder);
+                self.emit(&holder, EventKind::Granted(grant));
+            } else {
+                return;
+            }
+        }
+        self.promote_truncated = !self.state.queue.is_empty() && self.state.held < capacity;
+    }
+
+    /// Makes a holder of an entry that fits and is not in the queue: token, slot, deadline.
+    pub(super) fn grant(&mut self, holder: &Holder) -> Grant {
+        let token = self.now_us.max(self.state.last_token + 1);
+        self.state.last_token = token;
+        let slot = self.next_slot(self.state.limit).expect("it fits");
+        self.take_slot(slot);
+        let slot = u32::try_from(slot).expect("slots granted are below the limit, which is a u32");
+        let grant = Grant { token, slot };
+        self.state.hold(holder, grant);
+        self.extend(holder);
+        grant
+    }
+
+    /// Takes this very slot. Returns whether it was free.
+    pub(super) fn take_slot(&mut self, slot: u64) -> bool {
+        self.freed_slots.remove(&slot);
+        self.state.take_slot(slot)
+    }
+}

@@ -1,0 +1,39 @@
+//! The list of holders and waiters.
+
+use super::execution::Execution;
+use super::state::{Entry, EntryState};
+use crate::protocol::{Answers, Holder, InspectedHolder, InspectedWaiter, Inspection};
+
+/// The most holders, and the most waiters, that one command lists.
+pub const INSPECT_MAX: u32 = 1_000;
+
+impl Execution<'_> {
+    pub(super) fn inspect(&mut self, max: u32) -> Answers {
+        self.promote();
+        let state = &self.state;
+        let max = max.min(INSPECT_MAX) as usize;
+        let holders = state.leases.range((0, Holder::min())..).take(max).filter_map(|(deadline, holder)| {
+            let entry = &state.entries[holder];
+            let EntryState::Holding(grant) = entry.place else { return None };
+            let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
+            Some(InspectedHolder {
+                holder: holder.clone(),
+                weight: entry.weight,
+                grant,
+                lease_remaining_ms,
+                label: entry.label.clone(),
+            })
+        });
+        let waiters = state.queue.iter().take(max).map(|(ticket, holder)| {
+            let Entry { weight, label, .. } = &state.entries[holder];
+            InspectedWaiter { holder: holder.clone(), weight: *weight, ticket: *ticket, label: label.clone() }
+        });
+        Answers::Inspect(Inspection {
+            held: state.held,
+            waiting: state.queue.len() as u64,
+            paused: state.paused,
+            holders: holders.collect(),
+            waiters: waiters.collect(),
+        })
+    }
+}

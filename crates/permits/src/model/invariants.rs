@@ -1,0 +1,84 @@
+//! The check of a state's invariants.
+
+use super::state::{EntryState, State};
+use crate::protocol::MAX_LEASE_MS;
+
+impl State {
+    /// Checks that units, slots, queue, leases and entries agree, and that no number is out of range. A state that was
+    /// stored elsewhere may have been damaged there.
+    ///
+    /// # Errors
+    /// The first disagreement.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        let fault = self.number_fault().or_else(|| self.entry_fault()).or_else(|| self.slot_fault());
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn number_fault(&self) -> Option<String> {
+        const MAX: u64 = 1 << 53;
+        let counted = [
+            self.limit_version,
+            self.last_token,
+            self.last_ticket,
+            self.slots_made,
+            self.sequence,
+            self.checked_us,
+            self.era_known,
+            self.era_began_us,
+            self.recovering_until_ms,
+            self.lease_max_ms,
+            self.expires_ms,
+        ];
+        counted.into_iter().find(|number| *number >= MAX).map(|number| format!("{number} is out of range"))
+    }
+
+    fn entry_fault(&self) -> Option<String> {
+        let (mut held, mut waiting) = (0, 0);
+        for (holder, entry) in &self.entries {
+            let known = match entry.place {
+                EntryState::Waiting(ticket) => {
+                    waiting += 1;
+                    entry.deadline < 0
+                        && ticket <= self.last_ticket
+                        && self.queue.get(&ticket) == Some(holder)
+                }
+                EntryState::Holding(grant) => {
+                    held += u64::from(entry.weight);
+                    entry.deadline > 0 && grant.token <= self.last_token
+                }
+            };
+            let bounded = entry.deadline.unsigned_abs() < 1 << 53 && entry.lease_ms <= MAX_LEASE_MS;
+            let leased = self.leases.contains(&(entry.deadline, holder.clone()));
+            if !known || !bounded || !leased || entry.weight == 0 {
+                return Some(format!(
+                    "the entry of {holder} disagrees with the queue, the leases or the tokens: {entry:?}"
+                ));
+            }
+        }
+        let counts = (self.held, self.queue.len(), self.leases.len());
+        (counts != (held, waiting, self.entries.len())).then(|| {
+            format!("{counts:?} units held, waiters and leases, but {held} and {waiting} in entries")
+        })
+    }
+
+    /// Each slot below `slots_made` is in use or free, once.
+    fn slot_fault(&self) -> Option<String> {
+        let held = self.entries.values().filter_map(|entry| match entry.place {
+            EntryState::Holding(grant) => Some((u64::from(grant.slot), u64::from(grant.slot))),
+            EntryState::Waiting(_) => None,
+        });
+        let mut ranges: Vec<(u64, u64)> =
+            held.chain(self.free.iter().map(|(&first, &last)| (first, last))).collect();
+        ranges.sort_unstable();
+        let mut next = 0;
+        for (first, last) in ranges {
+            if first != next || last < first || last >= self.slots_made {
+                return Some(format!("the slots {first}-{last} are out of place: {next} is next"));
+            }
+            next = last + 1;
+        }
+        let left = if self.held == 0 { 0 } else { next };
+        (next != self.slots_made || self.slots_made != left)
+            .then(|| format!("of {} slots {next} are accounted for", self.slots_made))
+    }
+}

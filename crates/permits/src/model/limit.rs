@@ -1,0 +1,82 @@
+//! The limit: declared by programs, changed by operators; and the pause.
+
+use super::execution::Execution;
+use super::state::ChangeAnswer;
+use crate::protocol::{Answers, Declaration, LimitChange, LimitOutcome, Refusal, RequestId};
+
+impl Execution<'_> {
+    /// The limit by which the command's declaration replaces the stored one, if it does.
+    pub(super) fn declared(&self) -> Result<Option<u32>, Refusal> {
+        let state = &self.state;
+        match self.command.declaration {
+            Declaration::Stored if state.limit == 0 => Err(Refusal::NoLimit),
+            Declaration::Require(limit) if state.limit != 0 && state.limit != limit => {
+                Err(Refusal::LimitMismatch)
+            }
+            Declaration::Stored => Ok(None),
+            Declaration::Declare(limit) => Ok((state.limit != limit && !state.pinned).then_some(limit)),
+            Declaration::Fallback(limit) | Declaration::Require(limit) => {
+                Ok((state.limit == 0).then_some(limit))
+            }
+        }
+    }
+
+    /// Puts a declared limit in force.
+    pub(super) fn replace_limit(&mut self, limit: u32) {
+        self.replaced_limit = Some(self.state.limit).filter(|replaced| *replaced > 0);
+        self.state.limit = limit;
+        self.state.limit_version += 1;
+    }
+
+    /// Sets, adjusts or unpins the limit, for an operator.
+    pub(super) fn set_limit(
+        &mut self,
+        request: &RequestId,
+        change: LimitChange,
+        expected_version: Option<u64>,
+    ) -> Answers {
+        let changed = match self.state.change_made(request) {
+            Some(ChangeAnswer::Limit(changed)) => changed,
+            _ => {
+                let version = self.state.limit_version;
+                let changed = self.change_limit(change, expected_version);
+                if self.state.limit_version != version {
+                    self.state.remember_change(request, ChangeAnswer::Limit(changed));
+                }
+                changed
+            }
+        };
+        self.promote();
+        Answers::SetLimit(changed)
+    }
+
+    fn change_limit(&mut self, change: LimitChange, expected_version: Option<u64>) -> LimitOutcome {
+        let state = &mut self.state;
+        if expected_version.is_some_and(|version| version != state.limit_version) {
+            return LimitOutcome::OtherVersion;
+        }
+        let (limit, pinned) = match change {
+            LimitChange::Set(limit) => (limit, true),
+            LimitChange::Unpin => (state.limit, false),
+            LimitChange::Adjust(_) if state.limit == 0 => return LimitOutcome::NoLimit,
+            LimitChange::Adjust(number) => match u32::try_from(number.saturating_add(state.limit.into())) {
+                Ok(limit) if limit > 0 => (limit, true),
+                _ => return LimitOutcome::OutOfRange,
+            },
+        };
+        let is_so = (state.limit, state.pinned) == (limit, pinned);
+        if !is_so || expected_version.is_some() {
+            state.limit_version += 1;
+        }
+        state.limit = limit;
+        state.pinned = pinned;
+        LimitOutcome::Done { limit, version: state.limit_version }
+    }
+
+    /// Stops or resumes granting.
+    pub(super) fn pause(&mut self, paused: bool) -> Answers {
+        self.state.paused = paused;
+        self.promote();
+        Answers::Pause
+    }
+}

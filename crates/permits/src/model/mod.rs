@@ -1,0 +1,63 @@
+//! The executable specification of a semaphore: `apply(state, server, command) → (reply, events)`.
+//!
+//! Pure: the time and the server's identity are arguments, and nothing is read from outside. The model is used three
+//! times: it *is* the memory store, it is the oracle that the Lua of the Redis store is tested against step by step, and
+//! it is where a reader learns the behaviour of a semaphore. The Lua follows it name by name; a change here is a change
+//! there.
+//!
+//! Every command takes the same course:
+//!
+//! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a loss of state
+//!    (`recovery`);
+//! 2. **reap**: remove entries whose deadline has passed (`execution`);
+//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `inspect`);
+//! 4. **promote**: grant the head of the queue while it fits, strictly in order (`grant`);
+//! 5. **finish**: sequence number, expiry, and the time of the next renewal (`execution`).
+//!
+//! Newcomers are decided on after the promotion, so a newcomer never overtakes.
+//!
+//! The state, and the moves that keep its invariants, are in `state`, `invariants` and `loss`.
+
+mod acquire;
+mod execution;
+mod grant;
+mod inspect;
+mod invariants;
+mod limit;
+mod loss;
+mod recovery;
+mod release;
+mod renew;
+mod state;
+
+use self::execution::Execution;
+use crate::protocol::{Command, Event, Operation, Reply};
+
+pub use self::execution::REAP_MAX;
+pub use self::grant::PROMOTE_MAX;
+pub use self::inspect::INSPECT_MAX;
+pub use self::recovery::IDENTITY_EVERY_US;
+pub use self::state::{
+    CHANGES_MAX, Change, ChangeAnswer, Damage, Entry, EntryState, Part, ServerClock, State,
+};
+
+/// Executes one command on the state of its semaphore. `None` is a semaphore without state.
+pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> (Reply, Vec<Event>) {
+    let mut execution = Execution::begin(state.take(), server, command);
+    execution.reap();
+    let answers = match &command.operation {
+        Operation::Acquire { queue_max, requests } => execution.acquire(*queue_max, requests),
+        Operation::Release(requests) => execution.release(requests),
+        Operation::Renew(requests) => execution.renew(requests),
+        Operation::Adopt(adopt) => execution.adopt(adopt),
+        Operation::SetLimit { request, change, expected_version } => {
+            execution.set_limit(request, *change, *expected_version)
+        }
+        Operation::Pause(paused) => execution.pause(*paused),
+        Operation::Revoke { request, holder, reason } => execution.revoke(request, holder, reason),
+        Operation::Inspect { max } => execution.inspect(*max),
+    };
+    let (left, reply, events) = execution.finish(answers);
+    *state = left;
+    (reply, events)
+}

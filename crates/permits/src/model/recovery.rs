@@ -1,0 +1,51 @@
+//! Recovery: eras, and the window in which free capacity is held back for forgotten holders.
+
+use super::execution::Execution;
+use super::state::ServerClock;
+
+/// The interval between checks of the server's identity, in microseconds.
+pub const IDENTITY_EVERY_US: u64 = 10_000;
+
+impl Execution<'_> {
+    /// Notices a new era, of the server or after a loss of state, and opens its recovery window.
+    pub(super) fn open_window(&mut self, server: &ServerClock<'_>, existed: bool, is_damaged: bool) {
+        let (now_us, now_ms) = (self.now_us, self.now_ms);
+        let state = &mut self.state;
+        let lease_known = state.lease_max_ms;
+        let lease_max_ms = lease_known.max(self.command.longest_lease_ms());
+        if self.extends {
+            state.lease_max_ms = lease_max_ms;
+        }
+        let window_ms = self.command.recovery.window_ms(lease_max_ms);
+        if is_damaged {
+            // Its holders are alive, and may come back as after a restart that kept nothing.
+            state.server = server.run_id.to_owned();
+            state.checked_us = now_us;
+            state.era_known = 0;
+            state.era_began_us = now_us;
+            state.recovering_until_ms = state.recovering_until_ms.max(now_ms + window_ms);
+        } else if !existed {
+            // A young server may have forgotten holders. An old one without state has none to forget, unless it was
+            // flushed: that over-grant is bounded by the reclaim.
+            if server.uptime_ms < window_ms {
+                state.recovering_until_ms = now_ms - server.uptime_ms + window_ms;
+            }
+        } else if now_us < state.checked_us || now_us - state.checked_us >= IDENTITY_EVERY_US {
+            state.checked_us = now_us;
+            if state.server != server.run_id {
+                state.server = server.run_id.to_owned();
+                state.era_known = state.last_token;
+                state.era_began_us = now_us;
+                state.recovering_until_ms = now_ms + window_ms;
+            }
+        }
+        if existed && now_ms < state.recovering_until_ms && state.lease_max_ms > lease_known {
+            state.recovering_until_ms = state.recovering_until_ms.max(state.era_began_us / 1000 + window_ms);
+        }
+    }
+
+    /// Whether a recovery window is open.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.now_ms < self.state.recovering_until_ms
+    }
+}

@@ -1,0 +1,109 @@
+//! Renewals, the reclaim of forgotten holders, and adoptions by another session.
+
+use super::execution::Execution;
+use super::state::{Entry, EntryState};
+use crate::protocol::{AdoptRequest, Answers, Grant, RenewOutcome, RenewRequest};
+
+impl Execution<'_> {
+    /// Extends leases, and returns the state of each entry.
+    pub(super) fn renew(&mut self, requests: &[RenewRequest]) -> Answers {
+        // A forgotten limit must not keep forgotten holders out.
+        if let Ok(Some(limit)) = self.declared() {
+            self.replace_limit(limit);
+        }
+        let mut answers: Vec<RenewOutcome> = requests.iter().map(|renew| self.renew_one(renew)).collect();
+        self.promote();
+        // Waiters are answered with their state after the promotion.
+        for (answer, renew) in answers.iter_mut().zip(requests) {
+            if matches!(answer, RenewOutcome::Waiting { .. }) {
+                *answer = match self.state.entries.get(&renew.holder).map(|entry| entry.place) {
+                    Some(EntryState::Waiting(ticket)) => {
+                        RenewOutcome::Waiting { position: self.state.position(ticket) }
+                    }
+                    Some(EntryState::Holding(grant)) => RenewOutcome::Granted(grant),
+                    None => RenewOutcome::ExceedsLimit,
+                };
+            }
+        }
+        Answers::Renew(answers)
+    }
+
+    fn renew_one(&mut self, renew: &RenewRequest) -> RenewOutcome {
+        let Some(entry) = self.state.entries.get(&renew.holder) else {
+            return renew.grant.map_or(RenewOutcome::Lost, |grant| self.reclaim(renew, grant));
+        };
+        if entry.request != renew.request {
+            return RenewOutcome::Lost;
+        }
+        match (entry.place, renew.grant) {
+            (EntryState::Holding(grant), None) => {
+                self.extend(&renew.holder);
+                RenewOutcome::Granted(grant)
+            }
+            (EntryState::Holding(grant), Some(claimed)) if claimed == grant => {
+                self.extend(&renew.holder);
+                RenewOutcome::Held
+            }
+            (EntryState::Holding(_), Some(_)) => {
+                // Another era granted the same request again. The slot of the older permit may be in use.
+                self.forget(&renew.holder);
+                RenewOutcome::Lost
+            }
+            (EntryState::Waiting(_), None) if entry.weight > self.state.limit => {
+                self.forget(&renew.holder);
+                RenewOutcome::ExceedsLimit
+            }
+            (EntryState::Waiting(_), None) => {
+                self.extend(&renew.holder);
+                RenewOutcome::Waiting { position: 0 }
+            }
+            (EntryState::Waiting(_), Some(claimed)) => {
+                // The store remembers the waiter and forgot its grant.
+                self.forget(&renew.holder);
+                self.reclaim(renew, claimed)
+            }
+        }
+    }
+
+    /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its token tells
+    /// which. A forgotten holder is put back if it fits.
+    fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
+        let state = &self.state;
+        let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;
+        // One lease after the era began, every surviving holder has either renewed or given up.
+        if !forgotten || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
+            return RenewOutcome::Lost;
+        }
+        if state.held + u64::from(renew.weight) > state.limit.into() || !self.take_slot(grant.slot.into()) {
+            return RenewOutcome::RetryLater;
+        }
+        let state = &mut self.state;
+        state.last_token = state.last_token.max(grant.token);
+        let RenewRequest { holder, request, weight, lease_ms, label, .. } = renew.clone();
+        let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
+        let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
+        state.entries.insert(holder.clone(), entry);
+        state.hold(&holder, grant);
+        self.extend(&holder);
+        RenewOutcome::Held
+    }
+
+    /// Gives a permit to another session. A permit that has the new request id already counts as adopted.
+    pub(super) fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
+        let adopted = match self.state.entries.get_mut(&adopt.holder) {
+            Some(entry)
+                if (entry.request == adopt.request || entry.request == adopt.new_request)
+                    && (entry.weight, entry.lease_ms) == (adopt.weight, adopt.lease_ms)
+                    && entry.place == EntryState::Holding(adopt.grant) =>
+            {
+                entry.request = adopt.new_request.clone();
+                entry.session = self.command.session.clone();
+                self.extend(&adopt.holder);
+                true
+            }
+            _ => false,
+        };
+        self.promote();
+        Answers::Adopt(adopted)
+    }
+}
