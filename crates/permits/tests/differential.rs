@@ -13,8 +13,8 @@ mod support {
     pub(crate) mod dump;
     pub(crate) mod packed;
     pub(crate) mod run;
+    pub(crate) mod simulation;
     pub(crate) mod steps;
-    pub(crate) mod world;
 }
 
 use std::cell::RefCell;
@@ -31,11 +31,11 @@ use tokio::time::timeout;
 use support::coverage::{CROWDED, Coverage, SMALL};
 use support::dump;
 use support::run::cases_until;
+use support::simulation::Simulation;
 use support::steps::{
     Action, Claiming, Elapse, Fault, History, Naming, SESSIONS, Step, Version, crowded_histories, histories,
     parts,
 };
-use support::world::World;
 
 const PREFIX: &str = "permits-test";
 
@@ -60,7 +60,7 @@ impl Redis {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connect = |session| {
             let url = server.url();
-            let connecting = FixedClockStore::connect(&url, PREFIX, World::session_id(session));
+            let connecting = FixedClockStore::connect(&url, PREFIX, Simulation::session_id(session));
             runtime.block_on(connecting).expect("the server runs")
         };
         let stores = (0..SESSIONS).map(connect).collect();
@@ -90,10 +90,10 @@ impl Redis {
         for session in 0..SESSIONS {
             self.events_until_probe(session)?;
         }
-        let mut world = World::new(history.name);
+        let mut simulation = Simulation::new(history.name);
         let mut state = None;
         for (number, step) in history.steps.iter().enumerate() {
-            self.step(&mut world, &mut state, step)
+            self.step(&mut simulation, &mut state, step)
                 .map_err(|reason| format!("at step {number}, {step:?}:\n{reason}"))?;
         }
         for session in 0..SESSIONS {
@@ -105,12 +105,17 @@ impl Redis {
         Ok(())
     }
 
-    fn step(&mut self, world: &mut World, state: &mut Option<State>, step: &Step) -> Result<(), String> {
-        world.pass(step, state);
+    fn step(
+        &mut self,
+        simulation: &mut Simulation,
+        state: &mut Option<State>,
+        step: &Step,
+    ) -> Result<(), String> {
+        simulation.pass(step, state);
         match step.fault {
             Some(Fault::RestartEmpty { .. } | Fault::Flush) => self.call(&["FLUSHALL"])?,
             Some(Fault::LoseKeys(bits)) => {
-                let keys = keys_of(PREFIX, &world.name);
+                let keys = keys_of(PREFIX, &simulation.name);
                 for part in parts(bits) {
                     self.call(&["DEL", &keys[part as usize]])?;
                 }
@@ -118,39 +123,39 @@ impl Redis {
             Some(Fault::ForgetScripts) => self.call(&["SCRIPT", "FLUSH"])?,
             Some(Fault::Restart | Fault::Uptime { .. }) | None => {}
         }
-        let command = world.command(step, state.as_ref());
+        let command = simulation.command(step, state.as_ref());
         let before = state.clone();
-        let (reply, events) = model::apply(state, &world.server(), &command);
-        self.compare(world, step.session, &command, (&reply, &events), state.as_ref())
+        let (reply, events) = model::apply(state, &simulation.server(), &command);
+        self.compare(simulation, step.session, &command, (&reply, &events), state.as_ref())
             .map_err(|reason| format!("{command:?}\n{reason}"))?;
-        self.coverage.note(world.now_us, before.as_ref(), &command, (&reply, &events), state.as_ref());
+        self.coverage.note(simulation.now_us, before.as_ref(), &command, (&reply, &events), state.as_ref());
         self.steps += 1;
-        world.learn(step, &command, &reply, &events);
+        simulation.learn(step, &command, &reply, &events);
         Ok(())
     }
 
     /// Executes `command` on the server and demands the model's reply, events and state.
     fn compare(
         &mut self,
-        world: &World,
+        simulation: &Simulation,
         session: usize,
         command: &Command,
         (reply, events): (&Reply, &[Event]),
         state: Option<&State>,
     ) -> Result<(), String> {
-        let (now, uptime) = (world.now_us.to_string(), world.uptime_ms().to_string());
-        self.call(&["HSET", SERVER_KEY, "now_us", &now, "run_id", &world.run_id, "uptime_ms", &uptime])?;
+        let (now, uptime) = (simulation.now_us.to_string(), simulation.uptime_ms().to_string());
+        self.call(&["HSET", SERVER_KEY, "now_us", &now, "run_id", &simulation.run_id, "uptime_ms", &uptime])?;
         let executing = self.stores[session].execute(command);
         let got = self.runtime.block_on(executing).map_err(|error| format!("the store failed: {error}"))?;
         same("reply", &got, reply)?;
         for session in 0..SESSIONS {
             let wanted: Vec<&Event> =
-                events.iter().filter(|event| event.session == World::session_id(session)).collect();
+                events.iter().filter(|event| event.session == Simulation::session_id(session)).collect();
             for wanted in wanted {
                 same("event", &self.event(session)?, wanted)?;
             }
         }
-        let dump = dump::read(&mut self.connection, &keys_of(PREFIX, &world.name))?;
+        let dump = dump::read(&mut self.connection, &keys_of(PREFIX, &simulation.name))?;
         if dump.state.as_ref() != state {
             return Err(different(dump.state.as_ref(), state));
         }

@@ -32,7 +32,7 @@ struct Known {
 }
 
 /// Everything outside the store.
-pub(crate) struct World {
+pub(crate) struct Simulation {
     pub(crate) name: Name,
     pub(crate) now_us: u64,
     pub(crate) run_id: String,
@@ -45,7 +45,7 @@ pub(crate) struct World {
     changes: [Vec<RequestId>; 2],
 }
 
-impl World {
+impl Simulation {
     pub(crate) fn new(name: usize) -> Self {
         Self {
             name: Name::new(NAMES[name]).expect("the names are valid"),

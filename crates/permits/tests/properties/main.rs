@@ -1,0 +1,243 @@
+//! The properties that every store promises, shown on the model by random histories.
+//!
+//! The differential test shows that the Redis store equals the model, so the properties hold there too. After every
+//! command `permits_testkit::history::checks` check it from outside, by the names in the guarantees. The properties that
+//! span several commands are checked here: tokens over the whole history (P4), a repeated command (P5), a withdrawn
+//! waiter (P9), and the state at rest (P10). `mutants` shows that each check can fail.
+//!
+//! Connected clients over a restart that forgets everything (P2) are the subject of the simulation of whole sessions and
+//! of the exhaustive check, which run the library's own clients.
+//!
+//! `PERMITS_CASES` multiplies the number of histories.
+
+#[path = "../support/coverage.rs"]
+mod coverage;
+mod mutants;
+#[path = "../support/run.rs"]
+mod run;
+#[path = "../support/simulation.rs"]
+mod simulation;
+#[path = "../support/steps.rs"]
+mod steps;
+mod story;
+
+use std::cell::RefCell;
+
+use permits::model::{self, ServerClock, State};
+use permits::protocol::{
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Holder, Label, Operation, Recovery,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome,
+};
+use permits_testkit::history::checks::check;
+use permits_testkit::history::step::Step;
+
+use coverage::{CROWDED, Coverage, SMALL};
+use run::cases_until;
+use simulation::Simulation;
+use steps::{Action, Elapse, History, crowded_histories, histories};
+
+const FEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-few.regressions");
+const CROWDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-crowds.regressions");
+
+/// One history on the model.
+struct Run<'a> {
+    simulation: Simulation,
+    state: Option<State>,
+    /// The highest token granted in all the history.
+    last_token: u64,
+    coverage: &'a mut Coverage,
+}
+
+impl Run<'_> {
+    fn history(coverage: &mut Coverage, history: &History) -> Result<(), String> {
+        let mut run = Run { simulation: Simulation::new(history.name), state: None, last_token: 0, coverage };
+        for (number, step) in history.steps.iter().enumerate() {
+            run.step(step).map_err(|reason| format!("at step {number}, {step:?}:\n{reason}"))?;
+        }
+        run.withdrawn_waiter()?;
+        run.rest()
+    }
+
+    fn step(&mut self, step: &steps::Step) -> Result<(), String> {
+        self.simulation.pass(step, &mut self.state);
+        let command = self.simulation.command(step, self.state.as_ref());
+        let done = self.execute(command)?;
+        let (reply, events) = (&done.reply, &done.events[..]);
+        self.simulation.learn(step, &done.command, reply, events);
+        Ok(())
+    }
+
+    /// Executes a command and checks it.
+    fn execute(&mut self, command: Command) -> Result<Step, String> {
+        let found = self.state.clone();
+        let (reply, events) = model::apply(&mut self.state, &self.simulation.server(), &command);
+        let (now_us, after) = (self.simulation.now_us, self.state.clone());
+        self.coverage.note(now_us, found.as_ref(), &command, (&reply, &events), after.as_ref());
+        let before = found.filter(|state| !state.is_expired(now_us / 1000)).and_then(State::found);
+        let step = Step { now_us, before, command, reply, events, after };
+        check(&step).map_err(|violation| violation.to_string())?;
+        self.tokens(&step).map_err(|reason| format!("P4: {reason}"))?;
+        repeated(&step, &self.simulation.server()).map_err(|reason| format!("P5: {reason}"))?;
+        Ok(step)
+    }
+
+    /// P4: each grant's token is higher than every earlier one, also when the store has forgotten those, if the server's
+    /// clock has passed the highest one. The clock has, after as many microseconds as there were grants, unless it was
+    /// set back.
+    fn tokens(&mut self, step: &Step) -> Result<(), String> {
+        let known = step.before.as_ref().map_or(0, |state| state.last_token);
+        if known < self.last_token && step.now_us <= self.last_token {
+            self.last_token = known;
+        }
+        for fresh in step.fresh() {
+            if fresh.grant.token <= self.last_token {
+                return Err(format!("{} got {} after {}", fresh.holder, fresh.grant.token, self.last_token));
+            }
+            self.last_token = fresh.grant.token;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, operation: Operation) -> Result<Step, String> {
+        self.execute(command(&self.simulation, operation))
+    }
+
+    /// Lets time take effect until no command stops at a bound.
+    fn settle(&mut self) -> Result<Step, String> {
+        loop {
+            let done = self.send(Operation::Renew(Vec::new()))?;
+            if done.reply.recheck_ms != Some(0) {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// P9: a waiter that comes and goes leaves no trace.
+    fn withdrawn_waiter(&mut self) -> Result<(), String> {
+        let settled = self.settle()?.after;
+        let holder = Holder::new("passer-by").expect("it is valid");
+        let request = Simulation::session_id(77).request(0);
+        // No longer lease than any before, since the state remembers the longest.
+        let asked = AcquireRequest {
+            holder: holder.clone(),
+            request: request.clone(),
+            weight: 1,
+            lease_ms: 100,
+            wait: true,
+            label: Label::default(),
+        };
+        let came = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] })?;
+        let was = match came.reply.answers {
+            Answers::Acquire(answers) => answers[0].clone(),
+            other => return Err(format!("{other:?}")),
+        };
+        let went = self.send(Operation::Release(vec![ReleaseRequest { holder, request }]))?;
+        let AcquireOutcome::Waiting { .. } = was else { return Ok(()) };
+        self.coverage.count("waiter withdrawn");
+        if went.reply.answers != Answers::Release(vec![ReleaseOutcome::Waiting]) {
+            return Err(format!("P9: a waiter was released as {:?}", went.reply.answers));
+        }
+        let plain = |state: Option<State>| {
+            state.map(|state| State { sequence: 0, last_ticket: 0, expires_ms: 0, lease_max_ms: 0, ..state })
+        };
+        let (settled, left) = (plain(settled), plain(went.after));
+        // Where there was no state before, an empty state is left until it expires.
+        if settled.is_some() && settled != left {
+            return Err(format!("P9: a waiter left a trace:\n{settled:?}\n{left:?}"));
+        }
+        Ok(())
+    }
+
+    /// P10: after the longest lease without a request, nothing is held or waits, and no slot is remembered. When the
+    /// state expires there is none, unless an operator pinned or paused it (P12).
+    fn rest(&mut self) -> Result<(), String> {
+        let past =
+            steps::Step { elapse: Elapse::PastLeases, ..steps::Step::plain(Action::Renew(Vec::new())) };
+        self.simulation.pass(&past, &mut self.state);
+        if let Some(state) = self.settle()?.after {
+            let is_empty = state.entries.is_empty() && state.queue.is_empty() && state.leases.is_empty();
+            if state.held != 0 || !is_empty || state.slots_made != 0 || !state.free.is_empty() {
+                return Err(format!("P10: at rest there is {state:?}"));
+            }
+            let kept = state.pinned || state.paused;
+            if kept == state.is_expired(state.expires_ms) {
+                return Err(format!("P12: an idle state is kept, or an operator's change lost: {state:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn command(simulation: &Simulation, operation: Operation) -> Command {
+    Command {
+        semaphore: simulation.name.clone(),
+        session: Simulation::session_id(0),
+        lease_ms: 100,
+        recovery: Recovery::Off,
+        declaration: Declaration::Stored,
+        operation,
+    }
+}
+
+/// P5: the same command, repeated at once, has the same answers and no effect.
+///
+/// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second time; and a
+/// renewal that was lost, or must be retried, may have another answer.
+fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
+    let Some(after) = step.after.clone() else { return Ok(()) };
+    let mut state = Some(after.clone());
+    let (reply, events) = model::apply(&mut state, server, &step.command);
+    if step.reply.recheck_ms == Some(0) || reply.recheck_ms == Some(0) {
+        return Ok(());
+    }
+    match (&step.reply.answers, &reply.answers) {
+        (Answers::Renew(first), Answers::Renew(second)) => {
+            let firm = |answer: &RenewOutcome| {
+                matches!(answer, RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. })
+            };
+            if !first.iter().all(firm) {
+                return Ok(());
+            }
+            if first != second {
+                return Err(format!("{first:?}, and the second time {second:?}"));
+            }
+        }
+        (Answers::Release(_), Answers::Release(second)) => {
+            let unknown = second.iter().all(|was| *was == ReleaseOutcome::Unknown);
+            unknown.then_some(()).ok_or_else(|| format!("released twice: {second:?}"))?;
+        }
+        (Answers::Acquire(first), Answers::Acquire(second)) => {
+            // A refused holder may be let in by a later request of the same batch.
+            let same = |(first, second)| matches!(first, &AcquireOutcome::Refused(_)) || first == second;
+            if !first.iter().zip(second).all(same) {
+                return Err(format!("{first:?}, and the second time {second:?}"));
+            }
+        }
+        (first, second) if first != second => {
+            return Err(format!("{first:?}, and the second time {second:?}"));
+        }
+        _ => {}
+    }
+    let second = state.map(|state| State { sequence: after.sequence, ..state });
+    if !events.is_empty() || second.as_ref() != Some(&after) {
+        return Err(format!("the second time did something: {events:?}\n{after:?}\n{second:?}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn every_command_keeps_the_properties() {
+    let coverage = RefCell::new(Coverage::default());
+    let check = |history: &History| Run::history(&mut coverage.borrow_mut(), history);
+    cases_until(400, FEW, &histories(150), check, || coverage.borrow().missing(SMALL).is_empty());
+    coverage.borrow().assert_met(SMALL);
+    coverage.borrow().assert_met(&["waiter withdrawn"]);
+}
+
+#[test]
+fn every_command_keeps_the_properties_in_a_crowd() {
+    let coverage = RefCell::new(Coverage::default());
+    let check = |history: &History| Run::history(&mut coverage.borrow_mut(), history);
+    cases_until(30, CROWDS, &crowded_histories(60), check, || coverage.borrow().missing(CROWDED).is_empty());
+    coverage.borrow().assert_met(CROWDED);
+}

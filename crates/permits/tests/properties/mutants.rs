@@ -1,0 +1,168 @@
+//! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its property.
+
+use permits::model::{EntryState, State};
+use permits::protocol::{AcquireOutcome, Answers, Grant, Operation};
+use permits_testkit::history::checks::{CHECKS, check, conserved};
+use permits_testkit::history::step::Step;
+
+use crate::coverage::Coverage;
+use crate::simulation::Simulation;
+use crate::story::{Story, holder};
+use crate::{Run, repeated};
+
+fn after(step: &mut Step) -> &mut State {
+    step.after.as_mut().expect("there is a state")
+}
+
+/// Whether the check of `property` fails on `sound` after `mutate`.
+fn sees(property: &str, sound: &Step, mutate: impl FnOnce(&mut Step)) -> bool {
+    assert_eq!(check(sound), Ok(()), "the step is sound without the mutation");
+    let mut step = sound.clone();
+    mutate(&mut step);
+    let (_, check) = CHECKS.iter().find(|(name, _)| *name == property).expect("there is such a check");
+    check(&step).is_err()
+}
+
+#[test]
+fn the_checks_see_a_grant_above_the_limit() {
+    let step = Story::full().release("a");
+    assert!(sees("P1", &step, |step| after(step).limit = 1));
+    assert!(sees("P1", &step, |step| after(step).paused = true));
+    let newcomer = Story::new().acquire(&["a"]);
+    let in_window = |step: &mut Step| after(step).recovering_until_ms = u64::MAX;
+    assert!(sees("P1", &newcomer, in_window));
+}
+
+#[test]
+fn the_checks_see_an_effect_without_a_request() {
+    let mut story = Story::new();
+    story.acquire(&["a", "b"]);
+    let step = story.release("a");
+    let resurrect = |step: &mut Step| {
+        let before = step.before.clone();
+        step.after = before;
+        after(step).sequence += 1;
+    };
+    assert!(sees("P9", &step, resurrect));
+    let idle = Story::new().send(Operation::Renew(Vec::new()));
+    let other = story.state.clone();
+    assert!(sees("P5", &idle, |step| step.after = other));
+}
+
+#[test]
+fn the_checks_see_an_overtaker() {
+    // D is granted, and C, which came before, still waits.
+    let mut story = Story::full();
+    let step = story.release("a");
+    let swap = |step: &mut Step| {
+        let state = step.before.as_mut().expect("there is a state");
+        let tickets: Vec<u64> = state.queue.keys().copied().collect();
+        for (ticket, name) in tickets.iter().zip(["d", "c"]) {
+            state.queue.insert(*ticket, holder(name));
+            let entry = state.entries.get_mut(&holder(name)).expect("it waits");
+            entry.place = EntryState::Waiting(*ticket);
+        }
+        let state = after(step);
+        let (_, waiter) = state.queue.pop_first().expect("one waits");
+        state.queue.insert(tickets[0], waiter);
+    };
+    assert!(sees("P6", &step, swap));
+    // A newcomer is granted behind a waiter of the same batch.
+    let step = Story::new().acquire(&["a", "b"]);
+    let overtake = |step: &mut Step| {
+        let Answers::Acquire(answers) = &mut step.reply.answers else { unreachable!() };
+        answers[0] = AcquireOutcome::Waiting { position: 0 };
+    };
+    assert!(sees("P6", &step, overtake));
+}
+
+#[test]
+fn the_checks_see_a_head_left_waiting() {
+    let mut story = Story::full();
+    let step = story.send(Operation::Renew(Vec::new()));
+    assert!(sees("P7", &step, |step| after(step).limit = 3));
+}
+
+#[test]
+fn the_checks_see_a_state_that_disagrees_with_itself() {
+    let step = Story::full().send(Operation::Inspect { max: 9 });
+    let mutations: [fn(&mut State); 8] = [
+        |state| state.held += 1,
+        |state| state.slots_made += 1,
+        |state| assert_eq!(state.free.insert(1, 1), None),
+        |state| drop(state.queue.pop_first()),
+        |state| drop(state.leases.pop_first()),
+        |state| state.last_token = 1,
+        |state| state.sequence += 1,
+        // A command that only reads extends no expiry.
+        |state| state.expires_ms += 1,
+    ];
+    for (number, mutate) in mutations.into_iter().enumerate() {
+        assert!(sees("P10", &step, |step| mutate(after(step))), "mutation {number}");
+    }
+    let mut state = step.after.expect("there is a state");
+    let slot = |state: &mut State, name: &str, slot| {
+        let entry = state.entries.get_mut(&holder(name)).expect("it holds");
+        let EntryState::Holding(grant) = entry.place else { unreachable!() };
+        entry.place = EntryState::Holding(Grant { slot, ..grant });
+    };
+    slot(&mut state, "b", 0);
+    assert!(conserved(&state).is_err_and(|reason| reason.contains("out of place")));
+}
+
+#[test]
+fn the_checks_see_a_declaration_that_changes_a_pinned_limit() {
+    let mut story = Story::new();
+    let step = story.send(Operation::Renew(Vec::new()));
+    assert!(sees("P11", &step, |step| after(step).limit = 5));
+}
+
+#[test]
+fn the_checks_see_a_change_of_an_uninvolved_permit() {
+    let mut story = Story::full();
+    let step = story.send(Operation::Renew(Vec::new()));
+    let shorten = |step: &mut Step| {
+        let state = after(step);
+        let entry = state.entries.get_mut(&holder("b")).expect("it holds");
+        state.leases.remove(&(entry.deadline, holder("b")));
+        entry.deadline -= 1;
+        state.leases.insert((entry.deadline, holder("b")));
+    };
+    assert!(sees("P13", &step, shorten));
+}
+
+#[test]
+fn the_checks_see_a_herd() {
+    let step = Story::full().release("a");
+    assert!(sees("P15", &step, |step| step.events.push(step.events[0].clone())));
+    assert!(sees("P15", &step, |step| step.events[0].session = Simulation::session_id(2)));
+    // A waiter is granted, although no holder has left.
+    let no_release = |step: &mut Step| {
+        let Some(state) = &mut step.after else { unreachable!() };
+        let before = step.before.as_ref().expect("there is a state");
+        state.entries.insert(holder("a"), before.entries[&holder("a")].clone());
+    };
+    assert!(sees("P15", &step, no_release));
+}
+
+#[test]
+fn the_checks_see_a_token_that_does_not_rise() {
+    let mut coverage = Coverage::default();
+    let mut run = Run { simulation: Simulation::new(0), state: None, last_token: 0, coverage: &mut coverage };
+    let step = Story::new().acquire(&["a"]);
+    assert_eq!(run.tokens(&step), Ok(()));
+    let mut later = step;
+    later.before = later.after.clone();
+    assert!(run.tokens(&later).is_ok(), "a repeated answer is no new grant");
+    let mut later = Story::new().acquire(&["b"]);
+    later.before.as_mut().expect("there is a state").last_token = run.last_token;
+    assert!(run.tokens(&later).is_err());
+}
+
+#[test]
+fn the_checks_see_a_command_that_does_more_the_second_time() {
+    let mut story = Story::full();
+    let mut step = story.release("a");
+    step.after = step.before.clone();
+    assert!(repeated(&step, &story.simulation.server()).is_err(), "as if the first release had done nothing");
+}

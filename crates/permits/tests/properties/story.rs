@@ -1,0 +1,123 @@
+//! Short histories written by hand, on one semaphore with a limit of 2.
+
+use permits::model::{self, State};
+use permits::protocol::{
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, EventKind, Grant, Holder, Label,
+    LimitChange, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+};
+use permits_testkit::history::step::Step;
+
+use crate::command;
+use crate::simulation::Simulation;
+
+/// A semaphore with a limit of 2, and the commands on it.
+pub(crate) struct Story {
+    pub(crate) state: Option<State>,
+    pub(crate) simulation: Simulation,
+}
+
+impl Story {
+    pub(crate) fn new() -> Self {
+        let mut story = Self { state: None, simulation: Simulation::new(0) };
+        story.send(Operation::SetLimit {
+            request: Simulation::session_id(9).request(0),
+            change: LimitChange::Set(2),
+            expected_version: None,
+        });
+        story
+    }
+
+    pub(crate) fn send(&mut self, operation: Operation) -> Step {
+        let before = self.state.clone();
+        let (recovery, declaration) = (Recovery::Interval, Declaration::Fallback(2));
+        let command =
+            Command { lease_ms: 3_000, recovery, declaration, ..command(&self.simulation, operation) };
+        self.simulation.now_us += 1_000;
+        let (reply, events) = model::apply(&mut self.state, &self.simulation.server(), &command);
+        Step { now_us: self.simulation.now_us, before, command, reply, events, after: self.state.clone() }
+    }
+
+    pub(crate) fn acquire(&mut self, holders: &[&str]) -> Step {
+        let requests = holders.iter().map(|name| AcquireRequest {
+            holder: holder(name),
+            request: Simulation::session_id(1).request(0),
+            weight: 1,
+            lease_ms: 3_000,
+            wait: true,
+            label: Label::default(),
+        });
+        self.send(Operation::Acquire { queue_max: 9, requests: requests.collect() })
+    }
+
+    pub(crate) fn release(&mut self, name: &str) -> Step {
+        self.send(Operation::Release(vec![ReleaseRequest {
+            holder: holder(name),
+            request: Simulation::session_id(1).request(0),
+        }]))
+    }
+
+    /// A and B hold, C and D wait.
+    pub(crate) fn full() -> Self {
+        let mut story = Self::new();
+        story.acquire(&["a", "b", "c", "d"]);
+        story
+    }
+}
+
+pub(crate) fn holder(name: &str) -> Holder {
+    Holder::new(name).expect("it is valid")
+}
+
+#[test]
+fn a_renewal_returns_a_grant_whose_event_was_lost() {
+    // The event is lost: each renewal returns the grant, the same one each time.
+    let mut story = Story::full();
+    let step = story.release("a");
+    let EventKind::Granted(grant) = step.events[0].kind else { panic!("{:?}", step.events) };
+    let renew = RenewRequest {
+        holder: holder("c"),
+        request: Simulation::session_id(1).request(0),
+        weight: 1,
+        lease_ms: 3_000,
+        grant: None,
+        label: Label::default(),
+    };
+    for _ in 0..2 {
+        let Reply { answers, .. } = story.send(Operation::Renew(vec![renew.clone()])).reply;
+        assert_eq!(answers, Answers::Renew(vec![RenewOutcome::Granted(grant)]));
+    }
+}
+
+#[test]
+fn a_slot_handed_on_while_recovering_is_not_that_of_a_forgotten_holder() {
+    // A restart forgets A and B. B is put back first and releases, and its unit goes to C. If C were given the lowest
+    // free slot, A's, then A could not be put back, and at the end of the window its unit would go to another waiter.
+    let mut story = Story::new();
+    let Answers::Acquire(granted) = story.acquire(&["a", "b"]).reply.answers else { unreachable!() };
+    let grants = granted.iter().map(|answer| match answer {
+        AcquireOutcome::Granted(grant) => *grant,
+        other => panic!("{other:?}"),
+    });
+    let grants: Vec<Grant> = grants.collect();
+    story.state = None;
+    story.simulation.restart(0);
+    let renew = |story: &mut Story, name: &str, grant: Grant| {
+        let (holder, request) = (holder(name), Simulation::session_id(1).request(0));
+        let renewal = RenewRequest {
+            holder,
+            request,
+            weight: 1,
+            lease_ms: 3_000,
+            grant: Some(grant),
+            label: Label::default(),
+        };
+        story.send(Operation::Renew(vec![renewal])).reply.answers
+    };
+    let held = Answers::Renew(vec![RenewOutcome::Held]);
+    assert_eq!(renew(&mut story, "b", grants[1]), held);
+    assert!(story.acquire(&["c"]).events.is_empty(), "nothing is granted out of free capacity");
+    let released = story.release("b");
+    let EventKind::Granted(grant) = released.events[0].kind else { panic!("{:?}", released.events) };
+    assert_eq!(grant.slot, grants[1].slot);
+    assert_eq!(renew(&mut story, "a", grants[0]), held);
+}
