@@ -1,9 +1,9 @@
-//! The Lua of the Redis store does what the model does, step by step.
+//! The Lua of the Redis store equals the model, step by step.
 //!
-//! Random histories run on the model and on a real server at once, one command at a time, with the time and
-//! the server's identity told to both. After every command the whole reply, the events of every session and
-//! everything that the keys hold must be the same, and the keys must expire when the model forgets them. The
-//! model is the specification, so what is shown here for the one, `properties.rs` shows for both.
+//! Random histories run on the model and on a real server at once, one command at a time, with the same fixed clock and
+//! server identity. After every command the whole reply, the events of every session and the contents of all keys must
+//! be equal, and the keys must expire when the model forgets the state. So the properties that the test `properties`
+//! shows for the model hold for the server.
 //!
 //! `PERMITS_CASES` multiplies the number of histories; a history that failed is kept in
 //! `differential.regressions` and tried first the next time.
@@ -39,14 +39,14 @@ use support::steps::{
 
 const PREFIX: &str = "permits-test";
 
-/// Longer than any message takes; a message that never comes is a failure anyway.
+/// Longer than any message takes; a missing message is a failure anyway.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A real server, and a store of each session that it serves.
+/// A real server, and a store for each session.
 struct Redis {
     connection: Connection,
     stores: Vec<FixedClockStore>,
-    // Dropped behind the stores, which have tasks on it.
+    // Dropped after the stores, which have tasks on it.
     runtime: Runtime,
     probes: u64,
     coverage: Coverage,
@@ -179,12 +179,12 @@ impl Redis {
             .unwrap_or_else(|_| Err(format!("session {session} got no event")))
     }
 
-    /// Sends a session an event of our own, and returns what it got before.
+    /// Sends a session a probe event, and returns the events that it received before.
     fn events_until_probe(&mut self, session: usize) -> Result<Vec<Event>, String> {
         self.probes += 1;
         let probe = format!("probe-{}", self.probes);
         let channel = format!("{PREFIX}:wake:s{session}");
-        self.call(&["PUBLISH", &channel, &format!("0 none\nrefused {probe} nobody")])?;
+        self.call(&["PUBLISH", &channel, &format!("0 none\nrefused {probe} probe")])?;
         let mut before = Vec::new();
         loop {
             let event = self.event(session)?;
@@ -204,7 +204,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, wanted: &T) -> Resu
     }
 }
 
-/// The lines in which two states differ: whole ones are too long to read.
+/// The lines in which two states differ, since whole states are too long to read.
 fn different(got: Option<&State>, wanted: Option<&State>) -> String {
     let (got, wanted) = (format!("{got:#?}"), format!("{wanted:#?}"));
     let only = |one: &str, other: &str| {
@@ -256,7 +256,7 @@ fn tick() -> Step {
     Step::plain(Action::Renew(Vec::new()))
 }
 
-/// A renewal of a grant that nobody knows of, given a moment ago.
+/// A renewal with an invented grant of a moment ago.
 fn forgotten(pick: usize, slot: u32) -> Step {
     Step::plain(Action::Renew(vec![(Naming::Unknown(pick), Claiming::Invented { age_us: 1_000, slot })]))
 }

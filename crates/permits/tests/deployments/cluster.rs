@@ -1,4 +1,4 @@
-//! A cluster: primaries that die, slots that move, maps that are out of date, one shard that is stalled.
+//! A cluster: primaries that die, hash slots that move, maps that are out of date, one shard that is stalled.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use permits::{AcquireError, Client, ConnectError, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
 use permits_testkit::{Server, skip, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, replayed};
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed};
 
-/// The slot of a semaphore's keys.
+/// The hash slot of a semaphore's keys.
 fn slot_of(name: &str) -> u16 {
     slot(&format!("permits:{{{name}}}:state"))
 }
 
-/// A name whose semaphore lives on this node.
+/// A name of a semaphore on this node.
 fn name_on(cluster: &Cluster, node: usize) -> String {
     let names = (0..).map(|number| format!("exports-{number}"));
     names.into_iter().find(|name| cluster.primary_of(slot_of(name)) == node).expect("there is one")
 }
 
-/// Three primaries without replicas, whose others go on when one does not.
+/// Three primaries without replicas. When one fails, the others continue to serve.
 fn apart() -> Cluster {
     Cluster::builder().replicas(0).arg("cluster-require-full-coverage", "no").start()
 }
 
-/// How many channels are listened to on a node.
+/// The number of channels with a subscriber on a node.
 fn channels(node: &Server) -> usize {
     node.command(&["PUBSUB", "SHARDCHANNELS"]).array().len()
 }
@@ -35,7 +35,7 @@ async fn one_session_spans_all_shards() {
         return;
     }
     let cluster = Cluster::builder().replicas(0).start();
-    let recorders = listen(cluster.nodes());
+    let recorders = record_all(cluster.nodes());
     let client = connect(&cluster.url()).await;
     for node in 0..3 {
         let semaphore = client.semaphore(name_on(&cluster, node), 1);
@@ -50,10 +50,10 @@ async fn one_session_spans_all_shards() {
     assert_eq!(replayed(&recorders), 0);
 }
 
-/// Without the message the waiter would hear of it when it renews, after a third of its lease, or when the holder's
-/// lease ends.
+/// Without the message the waiter would learn of its grant by its renewal, after a third of its lease, or when the
+/// holder's lease ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_in_a_cluster_hears_of_its_grant_by_a_message() {
+async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
     if skip::before(7, 0) {
         return;
     }
@@ -72,17 +72,17 @@ async fn a_waiter_in_a_cluster_hears_of_its_grant_by_a_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_death_of_a_primary_costs_no_permit_and_no_place_in_line() {
+async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     if skip::before(7, 0) {
         return;
     }
     let cluster = Cluster::start();
-    let recorders = listen(cluster.nodes());
+    let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let permit = holder.semaphore(&name, 1).acquire().await.expect("it is free");
     let next = in_line(&waiter.semaphore(&name, 1), "next").await;
-    // What the primary has done and not yet told would be missing from the history.
+    // Commands whose records the primary has not yet sent would be missing from the history.
     recorders[0].records();
     cluster.nodes()[0].kill();
     let new = cluster.wait_for_new_primary(slot_of(&name), 0);
@@ -101,7 +101,7 @@ async fn a_failover_by_agreement_is_followed() {
         return;
     }
     let cluster = Cluster::start();
-    let recorders = listen(cluster.nodes());
+    let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 1);
     let client = connect(&cluster.url()).await;
     let semaphore = client.semaphore(&name, 1);
@@ -114,15 +114,15 @@ async fn a_failover_by_agreement_is_followed() {
     assert_eq!(replayed(&recorders), 0);
 }
 
-/// While a slot moves, no script that may use a key that is not there is served, by either node: TRYAGAIN. What
-/// was asked for meanwhile is done when it has moved.
+/// While a hash slot moves, either node refuses a script that may use a key that is not on it: TRYAGAIN. Calls made
+/// meanwhile succeed when the hash slot has moved.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_moves_takes_holders_and_waiters_along() {
+async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
     if skip::before(7, 0) {
         return;
     }
     let cluster = Cluster::builder().replicas(0).start();
-    let recorders = listen(cluster.nodes());
+    let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
     let semaphore = client.semaphore(&name, 1);
@@ -132,7 +132,7 @@ async fn a_slot_that_moves_takes_holders_and_waiters_along() {
 
     let migration = cluster.begin_migration(slot_of(&name), 2);
     let releasing = tokio::spawn(permit.release());
-    // On the old node still, then on both, then on the new one alone.
+    // First on the old node, then on both, then on the new one alone.
     while migration.move_keys(1) > 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!first.is_finished() && !releasing.is_finished());
@@ -142,7 +142,7 @@ async fn a_slot_that_moves_takes_holders_and_waiters_along() {
     granted(first).await.release().await.expect("it is held");
     granted(second).await.release().await.expect("it is held");
 
-    // The new node wakes who waits there.
+    // The new node wakes its waiters.
     let permit = semaphore.acquire().await.expect("it is free");
     let next = in_line(&semaphore, "next").await;
     assert!(wait::until(LIMIT, || channels(&cluster.nodes()[2]) > 0), "its channel has followed");
@@ -159,7 +159,7 @@ async fn a_map_that_is_out_of_date_is_corrected() {
         return;
     }
     let cluster = Cluster::builder().replicas(0).start();
-    let recorders = listen(cluster.nodes());
+    let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
     let semaphore = client.semaphore(&name, 1);
@@ -174,7 +174,7 @@ async fn a_map_that_is_out_of_date_is_corrected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stalled_shard_holds_up_nobody_else() {
+async fn a_stalled_shard_delays_only_its_own_semaphores() {
     if skip::before(7, 0) {
         return;
     }
@@ -212,7 +212,7 @@ async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
     dead.acquire().await.expect("it is free").release().await.expect("it is held");
     cluster.nodes()[2].kill();
     let asked = tokio::spawn(async move { (dead.acquire().await, dead.inspect().await) });
-    // The other shard's success is no success of this one's.
+    // A success on the other shard does not hide the failure of this one.
     while !asked.is_finished() {
         in_time(other.acquire()).await.expect("it is free").release().await.expect("it is held");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -223,7 +223,7 @@ async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channels_of_semaphores_not_used_any_more_are_given_up() {
+async fn channels_of_idle_semaphores_are_unsubscribed() {
     if skip::before(7, 0) {
         return;
     }
@@ -233,7 +233,7 @@ async fn channels_of_semaphores_not_used_any_more_are_given_up() {
     let held = client.semaphore("kept", 1).acquire().await.expect("it is free");
     let mut used = 0;
     let listened = || channels(&cluster.nodes()[0]);
-    // The channels of what is held stay; of the others, more than some are given up when others come.
+    // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones come.
     in_time(async {
         while used < 1500 || listened() > used / 2 {
             let semaphore = client.semaphore(format!("semaphore-{used}"), 1);
@@ -247,7 +247,7 @@ async fn channels_of_semaphores_not_used_any_more_are_given_up() {
     granted(waiter).await.release().await.expect("it is held");
 }
 
-/// A user with just the rights that are asked for, on every node.
+/// A user with exactly the documented rules, on every node.
 fn set_user(cluster: &Cluster, left_out: &str) -> String {
     let rights = permits::store::redis::acl_rules("permits").expect("the prefix is valid");
     let rules: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
@@ -310,7 +310,7 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_that_nobody_serves_are_found() {
+async fn hash_slots_without_a_node_are_found() {
     if skip::before(7, 0) {
         return;
     }

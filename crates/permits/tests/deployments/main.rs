@@ -1,7 +1,7 @@
-//! Where servers really run: clusters, sentinels, replicas, TLS. Each test has real processes of its own.
+//! Deployments of servers: clusters, sentinels, replicas, TLS. Each test starts real processes of its own.
 //!
-//! That the semaphore does in a cluster all that it does elsewhere is shown by the conformance suite; here is what
-//! only such deployments do to it.
+//! The conformance suite shows that a semaphore in a cluster behaves as elsewhere. Here are the faults that only such
+//! deployments have.
 
 mod cluster;
 #[path = "../support/packed.rs"]
@@ -20,10 +20,10 @@ use permits_testkit::history::{Recorder, merge, record, replay};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// More than anything here should take on a busy machine.
+/// Longer than any step here takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A client of a store that has just started, and remembers all there was.
+/// A client of a store that has just started, and has forgotten nothing.
 fn builder(url: &str) -> ClientBuilder {
     Client::builder(url).recovery(Recovery::Off)
 }
@@ -32,14 +32,14 @@ async fn connect(url: &str) -> Client {
     builder(url).connect().await.expect("the store is up")
 }
 
-/// Listens to what all these servers do for clients that connect from now on.
-fn listen(servers: &[Server]) -> Vec<Recorder> {
+/// Records the commands of clients that connect from now on, on all these servers.
+fn record_all(servers: &[Server]) -> Vec<Recorder> {
     record();
     servers.iter().map(Recorder::listen).collect()
 }
 
-/// What the servers did, each after the other, is what the model does; and in the end nobody holds or waits. Returns
-/// how many of the commands that were answered a failover has lost: replicas lag.
+/// Demands that the servers, one after the other, did the same as the model, and that in the end nothing is held or
+/// waits. Returns the number of commands that were answered and then lost by a failover, because replicas lag.
 #[track_caller]
 fn replayed(recorders: &[Recorder]) -> u64 {
     let records = merge(recorders.iter().map(Recorder::records));
@@ -57,7 +57,7 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     timeout(LIMIT, future).await.expect("it does not hang")
 }
 
-/// Stands in line, and has been seen there.
+/// Starts a waiter, and waits until it is in the queue.
 async fn in_line(semaphore: &Semaphore, holder: &str) -> JoinHandle<Result<Permit, AcquireError>> {
     let (asking, options) = (semaphore.clone(), AcquireOptions::new().holder(holder));
     let waiter = tokio::spawn(async move { asking.acquire_with(options).await });
@@ -74,12 +74,12 @@ async fn in_line(semaphore: &Semaphore, holder: &str) -> JoinHandle<Result<Permi
     waiter
 }
 
-/// The permit of somebody in line.
+/// The permit of a waiter.
 async fn granted(waiter: JoinHandle<Result<Permit, AcquireError>>) -> Permit {
     in_time(waiter).await.expect("it does not panic").expect("it is granted")
 }
 
-/// At rest: nothing is held, nobody waits.
+/// Waits until nothing is held, and nothing waits.
 async fn is_at_rest(semaphore: &Semaphore) {
     let rest = async {
         loop {

@@ -1,4 +1,4 @@
-//! A grant that must be on replicas before it counts.
+//! Grants that count only when replicas have confirmed them.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn what_replicas_confirm_is_granted() {
     let semaphore = client.semaphore("exports", 1);
     let permit = semaphore.acquire().await.expect("it is confirmed");
     assert_eq!(replica.command(&["HLEN", "permits:{exports}:entries"]).int(), 1, "it is there");
-    // The next in line gets it by a message, and asks the replica too.
+    // The next waiter is granted it by a message, and also requires the replica's confirmation.
     let next = in_line(&semaphore, "next").await;
     permit.release().await.expect("it is held");
     let permit = granted(next).await;

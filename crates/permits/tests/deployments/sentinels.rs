@@ -1,4 +1,4 @@
-//! Sentinels: the server that they name is followed, however the one before it went.
+//! Sentinels: the client follows the primary that they name, whatever happened to the one before.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use permits::{ConnectError, StoreError};
 use permits_testkit::history::Recorder;
 use permits_testkit::{Sentinels, Server, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, listen, packed, replayed};
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, packed, record_all, replayed};
 
-/// Somebody holds, somebody waits, and the server changes as `change` says, to another one. Returns what listened.
-async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
-    let recorders = listen(set.servers());
+/// One client holds, another waits, and `change` makes another server the primary. Returns the recorders.
+async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
+    let recorders = record_all(set.servers());
     let client = connect(&set.url()).await;
     let semaphore = client.semaphore("exports", 1);
     let permit = semaphore.acquire().await.expect("it is free");
     let next = in_line(&semaphore, "next").await;
     let old = set.primary();
-    // In its first second after a full copy a replica gets nothing new, and would take all this for lost.
+    // In the first second after a full copy a replica receives no new writes, and all of these would be lost.
     let entries = |server: &Server| server.command(&["HLEN", "permits:{exports}:entries"]).int();
     assert!(wait::until(LIMIT, || set.servers().iter().all(|server| entries(server) == 2)));
     let new = change(old).await;
@@ -27,7 +27,7 @@ async fn goes_on_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usi
     permit.release().await.expect("it is held");
     granted(next).await.release().await.expect("it is held");
     is_at_rest(&semaphore).await;
-    // The new server grants, however long the old one answers.
+    // The new server grants, also while the old one still replies.
     in_time(async {
         loop {
             let permit = semaphore.acquire().await.expect("it is free");
@@ -50,7 +50,7 @@ async fn a_server_that_dies_is_replaced() {
         set.servers()[old].kill();
         set.wait_for_switch(old)
     };
-    replayed(&goes_on_through(&set, killed).await);
+    replayed(&continues_through(&set, killed).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,12 +61,12 @@ async fn a_server_that_is_paused_is_left() {
         set.wait_for_switch(old)
     };
     let old = set.primary();
-    let recorders = goes_on_through(&set, paused).await;
+    let recorders = continues_through(&set, paused).await;
     set.servers()[old].resume();
     replayed(&recorders);
 }
 
-/// The old server goes on answering, as a replica.
+/// The old server continues to reply, as a replica.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_agreement_is_followed() {
     let set = Sentinels::start();
@@ -74,7 +74,7 @@ async fn a_failover_by_agreement_is_followed() {
         assert_eq!(set.primary(), old);
         set.failover()
     };
-    replayed(&goes_on_through(&set, agreed).await);
+    replayed(&continues_through(&set, agreed).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,14 +98,14 @@ async fn one_sentinel_that_answers_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_nobody_knows_is_named() {
+async fn an_unknown_service_is_named() {
     let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).start();
-    let url = set.url().replace("/service", "/nobody");
+    let url = set.url().replace("/service", "/unknown");
     let connecting = builder(&url).store_timeout(Duration::from_secs(1)).connect();
     let Err(ConnectError::Store(StoreError::Unreachable { reason })) = in_time(connecting).await else {
         panic!("there is no such service")
     };
-    assert!(reason.contains("nobody"), "{reason}");
+    assert!(reason.contains("unknown"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! TLS: a private authority, and certificates of clients. What is wrong with them is in `urls`.
+//! TLS: a private authority, and certificates of clients. Faulty certificates are in `urls`.
 
 use permits_testkit::{Certificates, ClientCertificates, Server, skip};
 

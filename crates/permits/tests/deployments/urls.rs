@@ -1,5 +1,5 @@
-//! URLs that do not fit the store, or that the store refuses: each is told in a sentence that says what to do, at
-//! once, without a password and without the words of a library.
+//! URLs that do not fit the store, or that the store refuses: each is an immediate error with a remedy, without a
+//! password and without the text of a library's error.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use permits::{Client, ClientBuilder, ConnectError, Recovery, StoreError};
 use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server, skip};
 
-/// A password that stands nowhere by chance. Its slash must be encoded in a URL.
+/// A password that no message contains by chance. Its slash must be encoded in a URL.
 const PASSWORD: &str = "s3cr3t/Xyz";
 const ENCODED: &str = "s3cr3t%2FXyz";
 
-/// How long the store would be waited for, if waiting could help.
+/// The store timeout, for errors that a retry can help.
 const STORE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// More than an answer at once takes on a busy machine, and far less than the store would be waited for.
+/// Longer than an immediate error takes on a busy machine, and far shorter than the store timeout.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
-/// What no message has in it: words of libraries, of scripts, and passwords.
+/// Texts that no message may contain: of libraries, of scripts, and passwords.
 const INNARDS: [&str; 18] = [
     "InvalidClientConfig",
     "AuthenticationFailed",
@@ -39,7 +39,7 @@ const INNARDS: [&str; 18] = [
     "Xyz",
 ];
 
-/// The kinds of errors that waiting does not mend.
+/// The kinds of errors that no retry can help.
 #[derive(Debug, PartialEq)]
 enum Kind {
     Url,
@@ -58,8 +58,8 @@ fn kind(error: &ConnectError) -> Option<Kind> {
     }
 }
 
-/// Connects to each URL, and finds the error that stands beside it.
-async fn all_are_told(table: Vec<(String, Kind, &'static str)>) {
+/// Connects to each URL, and demands the error beside it.
+async fn all_are_reported(table: Vec<(String, Kind, &'static str)>) {
     let cases = table.into_iter().map(|(url, expected, words)| {
         tokio::spawn(async move {
             let began = Instant::now();
@@ -84,7 +84,7 @@ async fn all_are_told(table: Vec<(String, Kind, &'static str)>) {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_url_is_told() {
+async fn faults_of_a_url_are_reported() {
     let table = [
         ("127.0.0.1:7701", "did you mean redis://127.0.0.1:7701?"),
         ("localhost", "did you mean redis://localhost?"),
@@ -104,26 +104,27 @@ async fn what_is_wrong_with_a_url_is_told() {
         ("redis://h:99999", "a port from 1 to 65535"),
         ("redis://h/first", "the database must be a number"),
     ];
-    all_are_told(table.into_iter().map(|(url, words)| (url.to_owned(), Kind::Url, words)).collect()).await;
+    all_are_reported(table.into_iter().map(|(url, words)| (url.to_owned(), Kind::Url, words)).collect())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_refuses_is_told() {
+async fn refusals_of_a_server_are_reported() {
     let servers = [Server::start(), Server::builder().password(PASSWORD).start()];
     let [open, closed] = [&servers[0], &servers[1]].map(Server::address);
     let table = [
-        (format!("redis://{closed}"), Kind::Denied, "wants a password"),
+        (format!("redis://{closed}"), Kind::Denied, "requires a password"),
         (format!("redis://:{ENCODED}x@{closed}"), Kind::Denied, "user or the password is wrong"),
         (format!("redis://exporter:{ENCODED}@{closed}"), Kind::Denied, "user or the password is wrong"),
         (format!("redis://:{ENCODED}@{open}"), Kind::Denied, "has no password: leave it out"),
         (format!("redis://{open}/99"), Kind::Mismatch, "has no database 99 (DB index is out of range)"),
     ];
-    all_are_told(table.into()).await;
+    all_are_reported(table.into()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_rights_that_a_user_lacks_are_told() {
-    // An older server cannot say what a user may run.
+async fn all_missing_permissions_are_reported() {
+    // An older server cannot test permissions.
     if skip::before(7, 0) {
         return;
     }
@@ -147,11 +148,11 @@ async fn all_rights_that_a_user_lacks_are_told() {
             "may not run PUBLISH on channels permits:wake:*; nor HSET, ZADD on keys permits:{*: allow it",
         ),
     ];
-    all_are_told(table.into()).await;
+    all_are_reported(table.into()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_of_another_kind_is_told() {
+async fn a_store_of_another_kind_is_reported() {
     if skip::before(7, 0) {
         return;
     }
@@ -167,7 +168,7 @@ async fn a_store_of_another_kind_is_told() {
             "it is no sentinel: name the sentinels",
         ),
         (format!("redis+sentinel://{server},127.0.0.1:1/service"), Kind::Mismatch, "it is no sentinel"),
-        (format!("redis+sentinel://{sentinel}/service"), Kind::Denied, "wants a password"),
+        (format!("redis+sentinel://{sentinel}/service"), Kind::Denied, "requires a password"),
         (
             format!("redis+sentinel://{sentinel}/service?sentinel_password={ENCODED}x"),
             Kind::Denied,
@@ -182,11 +183,11 @@ async fn a_store_of_another_kind_is_told() {
         (format!("redis://{node}"), Kind::Mismatch, "connect with redis+cluster://"),
         (format!("redis://{node}/3"), Kind::Mismatch, "has no database 3"),
     ];
-    all_are_told(table.into()).await;
+    all_are_reported(table.into()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_that_does_not_fit_is_told() {
+async fn tls_that_does_not_fit_is_reported() {
     if skip::without_tls() {
         return;
     }
@@ -243,13 +244,13 @@ async fn tls_that_does_not_fit_is_told() {
             "holds no certificate in PEM form",
         ),
     ];
-    all_are_told(table.into()).await;
+    all_are_reported(table.into()).await;
 }
 
 /// All of 127.0.0.0/8 is this machine.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_for_another_host_is_told() {
+async fn a_certificate_for_another_host_is_reported() {
     if skip::without_tls() {
         return;
     }
@@ -258,7 +259,7 @@ async fn a_certificate_for_another_host_is_told() {
     let server = server.tls(&certificates, ClientCertificates::Ignored).start();
     let url =
         format!("rediss://127.0.0.2:{}?tls_ca={}", server.port(), certificates.authority().path().display());
-    all_are_told(vec![(url, Kind::Tls, "is for another host than the URL names")]).await;
+    all_are_reported(vec![(url, Kind::Tls, "is for another host than the URL names")]).await;
 }
 
 /// A server that was started just now and has no state grants nothing at first, unless recovery is off.

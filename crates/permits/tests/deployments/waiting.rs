@@ -1,6 +1,6 @@
-//! A store that is away when a client connects is waited for, for as long as the client says.
+//! A store that is unreachable when a client connects: the client retries until its store timeout.
 //!
-//! What waiting does not mend is an error at once: see `urls`.
+//! An error that no retry can help is returned at once: see `urls`.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use tokio::task::JoinHandle;
 
 use crate::{LIMIT, builder, in_time};
 
-/// Begins to connect, to a store that is away.
+/// Begins to connect to an unreachable store.
 fn connecting(url: &str) -> JoinHandle<Result<Client, ConnectError>> {
     let builder = builder(url).store_timeout(LIMIT);
     tokio::spawn(async move { builder.connect().await })
 }
 
-/// The client has its connection, and uses it.
+/// Waits for the connection, and uses it.
 async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
     let client = in_time(connecting).await.expect("it does not panic").expect("the store is up");
     let semaphore = client.semaphore("exports", 1);
@@ -25,7 +25,7 @@ async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
     client.close().await.expect("the store is up");
 }
 
-/// Has seen attempts fail, as far as can be seen from outside.
+/// Waits until attempts have failed.
 async fn tried_in_vain(connecting: &JoinHandle<Result<Client, ConnectError>>, proxy: &Proxy) {
     let before = proxy.accepted();
     assert!(wait::until(LIMIT, || proxy.accepted() > before + 2), "it tries again and again");
@@ -38,7 +38,7 @@ async fn a_server_that_is_started_late_is_waited_for() {
         let server = builder.start();
         server.kill();
         let connecting = connecting(&server.url());
-        // Long enough for many attempts.
+        // Enough time for many attempts.
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!connecting.is_finished());
         server.restart();
@@ -59,13 +59,13 @@ async fn a_server_behind_a_network_that_fails_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_loading_is_waited_for() {
-    // An older server does not know the settings that slow its loading down.
+    // An older server lacks the settings that slow down loading.
     if skip::before(7, 0) {
         return;
     }
     let server = Server::builder().arg("enable-debug-command", "yes").start();
     server.command(&["DEBUG", "POPULATE", "20000"]);
-    // It takes a second and a half to read its data again, and answers LOADING meanwhile.
+    // It takes a second and a half to load its data, and replies LOADING meanwhile.
     server.command(&["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"]);
     server.command(&["CONFIG", "SET", "key-load-delay", "75"]);
     let mut loader = Connection::connect(server.address()).expect("it is up");
@@ -149,21 +149,21 @@ async fn a_store_that_stays_away_is_given_up_in_time() {
         let began = Instant::now();
         let error = in_time(builder(&url).store_timeout(timeout).connect()).await.expect_err(&url);
         assert!(matches!(error, ConnectError::Store(StoreError::Unreachable { .. })), "{url}: {error:?}");
-        // The last pause is not begun if it would end too late.
+        // The last pause does not begin if it would end too late.
         assert!(began.elapsed() > timeout / 4, "{url}: given up after {:?}", began.elapsed());
         let printed = format!("{error} {error:?}");
         assert!(!printed.contains("os error") && !printed.contains("s3cr3t"), "{url}: {printed}");
     }
 }
 
-/// With no time to wait there is one attempt.
+/// With a timeout of zero there is one attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_timeout_there_is_one_attempt() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     proxy.refuse(true);
     in_time(builder(&proxy.url()).store_timeout(Duration::ZERO).connect()).await.expect_err("it is refused");
-    // One for commands and one for wake-ups, and a question whether TLS is spoken.
+    // One for commands and one for messages, and a test whether the server uses TLS.
     assert!(proxy.accepted() <= 3, "{} connections", proxy.accepted());
 }
 
@@ -175,7 +175,7 @@ async fn a_caller_that_gives_up_ends_the_attempts() {
     let connecting = connecting(&proxy.url());
     tried_in_vain(&connecting, &proxy).await;
     connecting.abort();
-    // The end of the task has been seen, so what comes now comes from attempts that go on.
+    // The task has ended, so any connection from now on would come from attempts that continue.
     assert!(connecting.await.is_err());
     let quiet = || {
         let before = proxy.accepted();

@@ -1,4 +1,4 @@
-//! The tests' own reader of what is in Redis: it refuses whatever it does not know, and does not panic.
+//! The tests' own reader of Redis keys: it refuses unknown input, without a panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

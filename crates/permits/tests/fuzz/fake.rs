@@ -1,4 +1,4 @@
-//! A server that behaves, until it is told what nonsense to say: enough of Redis for a session to acquire, renew and
+//! A fake server that sends valid replies, and garbage on request: enough of Redis for a session to acquire, renew and
 //! release, of a cluster with one node, and of a sentinel that names itself.
 
 use std::io::{BufRead, BufReader, Write};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What to say, once, instead of the answer to a command.
+/// Bytes to send once, instead of the reply to a command.
 #[derive(Debug, Clone)]
-pub(crate) struct Nonsense {
+pub(crate) struct Garbage {
     /// The command.
     pub(crate) to: &'static str,
     pub(crate) bytes: Vec<u8>,
-    /// Whether the connection ends behind it.
+    /// Whether the connection ends after them.
     pub(crate) ends: bool,
 }
 
@@ -27,11 +27,11 @@ struct Shared {
     address: SocketAddr,
     /// Whether it is a node of a cluster.
     in_cluster: bool,
-    nonsense: Mutex<Vec<Nonsense>>,
-    /// Said every time, to a script about a semaphore of this name.
+    garbage: Mutex<Vec<Garbage>>,
+    /// Sent every time, in reply to a script on the semaphore of this name.
     always: Mutex<Option<(&'static str, Vec<u8>)>>,
-    said: Mutex<usize>,
-    /// Whether replies to scripts have no end, and how many bytes of such replies there were.
+    garbage_sent: Mutex<usize>,
+    /// Whether replies to scripts have no end, and the number of bytes of such replies.
     without_end: AtomicBool,
     sent: AtomicUsize,
     connections: Mutex<Option<Vec<TcpStream>>>,
@@ -43,9 +43,9 @@ impl Fake {
         let shared = Arc::new(Shared {
             address: listener.local_addr().expect("it has one"),
             in_cluster,
-            nonsense: Mutex::default(),
+            garbage: Mutex::default(),
             always: Mutex::default(),
-            said: Mutex::default(),
+            garbage_sent: Mutex::default(),
             without_end: AtomicBool::new(false),
             sent: AtomicUsize::new(0),
             connections: Mutex::new(Some(Vec::new())),
@@ -70,36 +70,36 @@ impl Fake {
         self.shared.address
     }
 
-    /// Says this the next time.
-    pub(crate) fn say(&self, nonsense: Nonsense) {
-        lock(&self.shared.nonsense).push(nonsense);
+    /// Sends this garbage the next time.
+    pub(crate) fn send(&self, garbage: Garbage) {
+        lock(&self.shared.garbage).push(garbage);
     }
 
-    /// Says this in reply to every script about this semaphore.
-    pub(crate) fn say_always(&self, semaphore: &'static str, bytes: Vec<u8>) {
+    /// Sends these bytes in reply to every script on this semaphore.
+    pub(crate) fn send_always(&self, semaphore: &'static str, bytes: Vec<u8>) {
         *lock(&self.shared.always) = Some((semaphore, bytes));
     }
 
     /// Whether to reply to scripts with text that does not end, some 100 MB a second.
-    pub(crate) fn say_without_end(&self, on: bool) {
+    pub(crate) fn send_without_end(&self, on: bool) {
         self.shared.without_end.store(on, Ordering::Relaxed);
     }
 
-    /// How many bytes of such replies were sent.
+    /// The number of bytes of such replies that were sent.
     pub(crate) fn sent(&self) -> usize {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         lock(&self.shared.connections).as_ref().map_or(0, Vec::len)
     }
 
-    /// Behaves from now on. Returns how often it has not.
+    /// Sends valid replies from now on. Returns the number of times that it sent garbage.
     pub(crate) fn behave(&self) -> usize {
         *lock(&self.shared.always) = None;
-        lock(&self.shared.nonsense).clear();
-        *lock(&self.shared.said)
+        lock(&self.shared.garbage).clear();
+        *lock(&self.shared.garbage_sent)
     }
 }
 
@@ -108,7 +108,7 @@ impl Drop for Fake {
         for connection in lock(&self.shared.connections).take().into_iter().flatten() {
             let _ = connection.shutdown(Shutdown::Both);
         }
-        // So that it looks, and ends.
+        // Wakes the thread, which then ends.
         let _ = TcpStream::connect(self.shared.address);
     }
 }
@@ -118,9 +118,9 @@ impl Shared {
         let mut reader = BufReader::new(stream);
         while let Some(command) = read_command(&mut reader) {
             let verb = command[0].to_ascii_uppercase();
-            let nonsense = {
-                let mut all = lock(&self.nonsense);
-                let at = all.iter().position(|nonsense| nonsense.to == verb);
+            let garbage = {
+                let mut all = lock(&self.garbage);
+                let at = all.iter().position(|garbage| garbage.to == verb);
                 at.map(|at| all.remove(at))
             };
             if verb == "EVALSHA" && self.without_end.load(Ordering::Relaxed) {
@@ -129,11 +129,11 @@ impl Shared {
             }
             let about = |name: &str| verb == "EVALSHA" && command[3].contains(&format!("{{{name}}}"));
             let always = lock(&self.always).clone().filter(|(name, _)| about(name));
-            let always = always.map(|(_, bytes)| Nonsense { to: "EVALSHA", bytes, ends: false });
-            let (bytes, ends) = match nonsense.or(always) {
-                Some(nonsense) => {
-                    *lock(&self.said) += 1;
-                    (nonsense.bytes, nonsense.ends)
+            let always = always.map(|(_, bytes)| Garbage { to: "EVALSHA", bytes, ends: false });
+            let (bytes, ends) = match garbage.or(always) {
+                Some(garbage) => {
+                    *lock(&self.garbage_sent) += 1;
+                    (garbage.bytes, garbage.ends)
                 }
                 None => (self.answer(&verb, &command[1..]).into_bytes(), false),
             };
@@ -144,7 +144,7 @@ impl Shared {
         let _ = stream.shutdown(Shutdown::Both);
     }
 
-    /// Ends when the client closes the connection, or by an order to stop.
+    /// Ends when the client closes the connection, or when it is switched off.
     fn write_without_end(&self, mut stream: &TcpStream) -> std::io::Result<()> {
         let chunk = vec![b'x'; 1 << 20];
         stream.write_all(b"$17179869184\r\n")?;
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-/// The reply to an operation, which is told by its arguments: all is granted, held, and released.
+/// The reply to an operation, which is recognised by its arguments: all is granted, held, and released.
 fn execute(arguments: &[String]) -> String {
     let answers: Vec<String> = match arguments {
         [first, rest @ ..] if first.parse::<u32>().is_ok() && rest.len().is_multiple_of(6) => {

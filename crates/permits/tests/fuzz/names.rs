@@ -1,4 +1,4 @@
-//! Names, holders, prefixes, handles and keys: what is accepted survives every form that it is put into.
+//! Names, holders, prefixes, handles and keys: an accepted text survives each form that it is put into.
 
 use permits::PermitHandle;
 use permits::protocol::{Holder, Name, RequestId, check_prefix};
@@ -10,7 +10,7 @@ use super::SEEDS;
 use super::damage::{changes, damaged, damaged_text};
 use super::run::cases;
 
-/// Any text, and such as is nearly a name.
+/// Any text, and texts that are nearly names.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[ -~]{0,210}", "[%{}:a-fA-F0-9é\u{0}-\u{3}]{0,30}", "\\PC{0,80}"]
 }
@@ -25,7 +25,7 @@ fn a_name_survives_its_keys() {
         if name_of_state(prefix, keys[0].as_bytes()) != Some(name) {
             return Err(format!("{keys:?}"));
         }
-        // All in one slot of a cluster: what stands between the first { and the first } behind it.
+        // All in one hash slot, which the text between the first { and the next } decides.
         let tag = |key: &str| Some(key.split_once('{')?.1.split_once('}')?.0.to_owned());
         let first = tag(&keys[0]);
         let one_tag =
@@ -46,7 +46,7 @@ fn two_names_never_share_a_key() {
 }
 
 #[test]
-fn any_key_is_somebodys_or_nobodys() {
+fn any_key_has_one_owner_or_none() {
     let keys = (vec(any::<u8>(), 0..40), texts(), changes());
     cases(1_000, SEEDS, &keys, |(bytes, text, changes)| {
         let mut all = vec![bytes.clone()];
@@ -64,7 +64,7 @@ fn any_key_is_somebodys_or_nobodys() {
 }
 
 #[test]
-fn a_handle_that_is_understood_says_the_same_again() {
+fn an_accepted_handle_prints_as_it_was_read() {
     let numbers = (any::<u32>(), 0_u64..100_000_000, any::<u64>(), any::<u32>());
     let strategy = (texts(), texts(), texts(), numbers, changes());
     cases(1_000, SEEDS, &strategy, |(name, holder, request, (weight, lease, token, slot), changes)| {

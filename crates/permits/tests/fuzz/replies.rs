@@ -1,10 +1,10 @@
-//! What a server says: replies of every operation, errors, messages, maps of a cluster.
+//! Bytes from a server: replies of every operation, errors, messages, maps of a cluster.
 
 use std::sync::Arc;
 
 use permits::protocol::{
-    AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Name, Operation, ReleaseRequest,
-    RenewRequest, RequestId, SessionId,
+    AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Name, Operation, OperationKind,
+    ReleaseRequest, RenewRequest, RequestId, SessionId,
 };
 use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use proptest::collection::vec;
@@ -30,7 +30,7 @@ pub(crate) enum Sent {
     Set(Vec<Sent>),
     Push(Vec<Sent>),
     Map(Vec<Sent>),
-    /// A bulk string or an array that says how long it is, and is not there.
+    /// The header of a bulk string or an array, without its contents.
     Claims(u8, i64),
 }
 
@@ -72,7 +72,7 @@ impl Sent {
     }
 }
 
-/// Words that mean something in replies, and others.
+/// Words with a meaning in replies, and others.
 fn words() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         "granted",
@@ -152,7 +152,7 @@ pub(crate) fn values() -> impl Strategy<Value = Sent> {
     })
 }
 
-/// What is nearly a reply: the six numbers that each begins with, and more.
+/// Values that are nearly replies: the numbers that each reply begins with, and more.
 fn near_replies() -> impl Strategy<Value = Sent> {
     let numbers = vec(integers().prop_map(Sent::Int), 6);
     let more = vec(
@@ -174,7 +174,7 @@ fn id() -> RequestId {
     RequestId::new("session.1").expect("it is plain")
 }
 
-/// An operation of each kind, with so many requests.
+/// An operation of each kind, with `count` requests.
 fn operations(count: usize) -> Vec<Operation> {
     let holder = Holder::new("web-3").expect("it is valid");
     let (request, grant) = (id(), Grant { token: 7, slot: 0 });
@@ -203,7 +203,7 @@ fn operations(count: usize) -> Vec<Operation> {
         grant,
         new_request: request,
     };
-    vec![
+    let operations = vec![
         Operation::Acquire { queue_max: 1, requests: vec![acquire; count] },
         Operation::Release(vec![release; count]),
         Operation::Renew(vec![renew; count]),
@@ -212,7 +212,10 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::Pause(true),
         Operation::Revoke { request: id(), holder, reason: Arc::from("why") },
         Operation::Inspect { max: 9 },
-    ]
+    ];
+    let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();
+    assert_eq!(kinds, OperationKind::ALL);
+    operations
 }
 
 /// Decodes as the reply to every operation.
@@ -245,7 +248,7 @@ fn any_value_is_a_reply_or_an_error() {
     });
 }
 
-/// So the tests above get behind the first check.
+/// Shows that the tests above pass the first check.
 #[test]
 fn a_sound_reply_is_understood() {
     let mut items: Vec<Sent> = [5, 1, -1, 3, 1, 0, 0, 0].map(Sent::Int).into();
@@ -255,7 +258,7 @@ fn a_sound_reply_is_understood() {
 }
 
 #[test]
-fn any_message_is_news_or_nonsense() {
+fn any_message_is_events_or_an_error() {
     let sound =
         "12 exports\ngranted session.1 7 0 web-3\nrevoked session.2 web-4\tno more\nrefused session.3 web 5";
     assert_eq!(decode_message(&session(), sound.as_bytes()).expect("it is sound").len(), 3);
@@ -268,7 +271,7 @@ fn any_message_is_news_or_nonsense() {
     });
 }
 
-/// What is nearly the answer to CLUSTER SLOTS.
+/// Values that are nearly replies to CLUSTER SLOTS.
 fn near_maps() -> impl Strategy<Value = Sent> {
     let host = prop_oneof![
         words().prop_map(Sent::Bulk),

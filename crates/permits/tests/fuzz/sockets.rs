@@ -1,5 +1,6 @@
-//! A real client, and a server that talks nonsense: while it connects, in reply to a command, or unasked. The client
-//! neither panics nor hangs nor takes the memory that it is told of, and goes on when the server behaves again.
+//! A real client, and a server that sends garbage: while the client connects, in reply to a command, or unasked. The
+//! client neither panics nor hangs nor allocates announced memory, and continues when the server's replies are valid
+//! again.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +13,14 @@ use tokio::time::timeout;
 
 use super::SEEDS;
 use super::damage::{changes, damaged};
-use super::fake::{Fake, Nonsense, bulk};
+use super::fake::{Fake, Garbage, bulk};
 use super::replies::values;
 use super::run::cases;
 
-/// More than all that a client ever waits for.
+/// Longer than any timeout of a client.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Panics of any thread, also of tasks whose end nobody looks at.
+/// Panics of any thread, also of tasks that are never joined.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
@@ -47,7 +48,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("it needs little")
 }
 
-fn nonsense(to: &'static [&'static str]) -> impl Strategy<Value = Nonsense> {
+fn garbage(to: &'static [&'static str]) -> impl Strategy<Value = Garbage> {
     let sound = "*11\r\n:5\r\n:1\r\n:-1\r\n:3\r\n:1\r\n:0\r\n:0\r\n:0\r\n$7\r\ngranted\r\n:7\r\n:0\r\n";
     let message =
         format!(">3\r\n{}{}{}", bulk("message"), bulk("c"), bulk("1 exports\ngranted s.1 7 0 web-3"));
@@ -57,11 +58,7 @@ fn nonsense(to: &'static [&'static str]) -> impl Strategy<Value = Nonsense> {
         2 => changes().prop_map(move |changes| damaged(sound.as_bytes(), &changes)),
         1 => changes().prop_map(move |changes| damaged(message.as_bytes(), &changes)),
     ];
-    (prop::sample::select(to), bytes, any::<bool>()).prop_map(|(to, bytes, ends)| Nonsense {
-        to,
-        bytes,
-        ends,
-    })
+    (prop::sample::select(to), bytes, any::<bool>()).prop_map(|(to, bytes, ends)| Garbage { to, bytes, ends })
 }
 
 async fn connect(fake: &Fake) -> Client {
@@ -69,7 +66,7 @@ async fn connect(fake: &Fake) -> Client {
     client.connect().await.expect("the server behaves")
 }
 
-/// Acquires and releases, however that ends; returns whether it ended well.
+/// Acquires and releases. Returns whether both succeeded.
 async fn use_once(exports: &Semaphore) -> Result<bool, String> {
     let options = AcquireOptions::new().wait(Duration::from_secs(5));
     let acquiring = timeout(HANGS, exports.acquire_with(options)).await;
@@ -80,18 +77,18 @@ async fn use_once(exports: &Semaphore) -> Result<bool, String> {
 }
 
 #[test]
-fn a_client_survives_nonsense_and_goes_on() {
+fn a_client_survives_garbage() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3);
-    let strategy = vec(nonsense(&["EVALSHA", "EVALSHA", "PING", "SUBSCRIBE"]), 1..3);
+    let strategy = vec(garbage(&["EVALSHA", "EVALSHA", "PING", "SUBSCRIBE"]), 1..3);
     cases(25, SEEDS, &strategy, |all| {
-        all.iter().for_each(|nonsense| fake.say(nonsense.clone()));
+        all.iter().for_each(|garbage| fake.send(garbage.clone()));
         runtime.block_on(async {
             use_once(&exports).await?;
             fake.behave();
-            // What is on its way back may still be nonsense.
+            // A reply on its way may still be garbage.
             for _ in 0..20 {
                 if use_once(&exports).await? {
                     return Ok(());
@@ -104,16 +101,16 @@ fn a_client_survives_nonsense_and_goes_on() {
     assert!(fake.behave() > 0, "nothing was said");
 }
 
-/// It may have been the reply to something else, and then so would be all that follow.
+/// The reply may belong to another command, and so may all later replies.
 #[test]
-fn after_a_reply_that_makes_no_sense_the_connection_is_another_one() {
+fn after_a_malformed_reply_the_connection_is_another_one() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3);
     assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
     let before = fake.connections();
-    fake.say(Nonsense { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
+    fake.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
     let again = runtime.block_on(async {
         for _ in 0..20 {
             if use_once(&exports).await? {
@@ -126,10 +123,10 @@ fn after_a_reply_that_makes_no_sense_the_connection_is_another_one() {
     assert!(fake.connections() > before, "{before} connections before and after");
 }
 
-/// A server whose every reply about a semaphore makes no sense is asked again with pauses, also while it serves
-/// other semaphores of the same session well.
+/// A server that sends garbage in reply to every command on one semaphore is called again with pauses, also while it
+/// serves other semaphores of the same session.
 #[test]
-fn a_server_that_goes_on_talking_nonsense_is_not_stormed() {
+fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     const SECONDS: usize = 4;
     let runtime = runtime();
     let fake = Fake::start(false);
@@ -140,12 +137,12 @@ fn a_server_that_goes_on_talking_nonsense_is_not_stormed() {
         runtime.block_on(acquiring).expect("all is granted")
     });
     let (connections, said) = (fake.connections(), fake.behave());
-    fake.say_always("bad", b"*1\r\n:1\r\n".to_vec());
-    // It is asked for the first time at once, as by a program that looks.
+    fake.send_always("bad", b"*1\r\n:1\r\n".to_vec());
+    // The first call is made at once, as by a program that inspects.
     let _ = runtime.block_on(async { client.open("bad").inspect().await });
     std::thread::sleep(Duration::from_secs(SECONDS as u64));
     let (connections, said) = (fake.connections() - connections, fake.behave() - said);
-    // Two connections each time, and pauses that grow to half a second.
+    // Two connections for each retry, with pauses that grow to half a second.
     assert!(connections > 1 && connections <= 6 * SECONDS, "{connections} connections in {SECONDS} s");
     assert!(said > 1 && said <= 6 * SECONDS, "{said} calls in {SECONDS} s");
     assert!(held.iter().all(permits::Permit::is_held), "the lease has not ended");
@@ -160,13 +157,13 @@ fn a_server_that_goes_on_talking_nonsense_is_not_stormed() {
     assert_eq!(again, Ok(()));
 }
 
-/// What a client makes of nonsense while it connects.
+/// Connects to a server that sends garbage meanwhile.
 async fn connecting(url: String) -> Result<(), String> {
     let client = Client::builder(url).lease(Duration::from_millis(900)).store_timeout(Duration::from_secs(1));
     match timeout(HANGS, client.connect()).await.map_err(|_| "connecting hangs")? {
         Ok(client) => {
             use_once(&client.semaphore("exports", 3)).await?;
-            // However that ends.
+            // The outcome is not checked.
             let _ = client.close().await;
             Ok(())
         }
@@ -176,18 +173,18 @@ async fn connecting(url: String) -> Result<(), String> {
 }
 
 #[test]
-fn nonsense_while_connecting_is_an_error() {
+fn garbage_while_connecting_is_an_error() {
     let runtime = runtime();
     let said = &["HELLO", "CLIENT", "INFO", "EVAL", "SUBSCRIBE", "EVALSHA", "PING"];
-    // Many at once, as some wait for as long as connecting may take.
-    cases(1, SEEDS, &vec((nonsense(said), any::<bool>()), 16), |all| {
-        runtime.block_on(all_at_once(all.iter().map(|(nonsense, again)| {
-            let (nonsense, twice) = (Nonsense { ends: nonsense.ends || *again, ..nonsense.clone() }, *again);
+    // Many at once, because some wait until the connect timeout.
+    cases(1, SEEDS, &vec((garbage(said), any::<bool>()), 16), |all| {
+        runtime.block_on(all_at_once(all.iter().map(|(garbage, again)| {
+            let (garbage, twice) = (Garbage { ends: garbage.ends || *again, ..garbage.clone() }, *again);
             async move {
                 let fake = Fake::start(false);
-                fake.say(nonsense.clone());
+                fake.send(garbage.clone());
                 if twice {
-                    fake.say(nonsense);
+                    fake.send(garbage);
                 }
                 connecting(format!("redis://{}", fake.address())).await
             }
@@ -197,15 +194,15 @@ fn nonsense_while_connecting_is_an_error() {
 }
 
 #[test]
-fn nonsense_of_sentinels_and_clusters_is_an_error() {
+fn garbage_of_sentinels_and_clusters_is_an_error() {
     let runtime = runtime();
     let said = &["SENTINEL", "CLUSTER", "EVALSHA", "SSUBSCRIBE", "INFO"];
-    cases(1, SEEDS, &vec((nonsense(said), any::<bool>(), 1_usize..4), 16), |all| {
-        runtime.block_on(all_at_once(all.iter().map(|(nonsense, sentinel, times)| {
-            let (nonsense, sentinel, times) = (nonsense.clone(), *sentinel, *times);
+    cases(1, SEEDS, &vec((garbage(said), any::<bool>(), 1_usize..4), 16), |all| {
+        runtime.block_on(all_at_once(all.iter().map(|(garbage, sentinel, times)| {
+            let (garbage, sentinel, times) = (garbage.clone(), *sentinel, *times);
             async move {
                 let fake = Fake::start(!sentinel);
-                (0..times).for_each(|_| fake.say(nonsense.clone()));
+                (0..times).for_each(|_| fake.send(garbage.clone()));
                 let address = fake.address();
                 let url = if sentinel {
                     format!("redis+sentinel://{address}/service")
@@ -229,7 +226,7 @@ async fn all_at_once(
     Ok(())
 }
 
-/// The address space that the process has ever had, in bytes.
+/// The largest address space of the process so far, in bytes.
 #[cfg(target_os = "linux")]
 fn most_memory() -> u64 {
     memory("VmPeak:")
@@ -242,7 +239,7 @@ fn memory(field: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
-/// Each says that 16 GiB come, or 2^30 items.
+/// Headers, each of which announces 16 GiB, or 2^30 items.
 #[cfg(target_os = "linux")]
 const CLAIMS: [&str; 7] = [
     "$17179869184",
@@ -254,10 +251,10 @@ const CLAIMS: [&str; 7] = [
     "!17179869184",
 ];
 
-/// Each is all that comes.
+/// Each is sent alone.
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_is_not_taken_on_a_servers_word() {
+fn announced_memory_is_not_allocated() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
@@ -265,7 +262,7 @@ fn memory_is_not_taken_on_a_servers_word() {
     runtime.block_on(use_once(&exports)).expect("the server behaves");
     let before = most_memory();
     for claim in CLAIMS {
-        fake.say(Nonsense { to: "EVALSHA", bytes: format!("{claim}\r\n").into_bytes(), ends: false });
+        fake.send(Garbage { to: "EVALSHA", bytes: format!("{claim}\r\n").into_bytes(), ends: false });
         runtime.block_on(use_once(&exports)).expect("it does not hang");
     }
     let taken = most_memory() - before;
@@ -274,7 +271,7 @@ fn memory_is_not_taken_on_a_servers_word() {
     no_panics().expect("no panics");
 }
 
-/// What comes of a reply without end is thrown away when the call's time is over, and so does not add up.
+/// A reply without end is dropped at the call's timeout, and so several do not add up.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_reply_without_end_takes_memory_for_one_call_alone() {
@@ -284,7 +281,7 @@ fn a_reply_without_end_takes_memory_for_one_call_alone() {
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3);
     runtime.block_on(use_once(&exports)).expect("the server behaves");
-    fake.say_without_end(true);
+    fake.send_without_end(true);
     let (mut most, before) = (0, resident_memory());
     let began = std::time::Instant::now();
     while fake.sent() < ENOUGH {
@@ -295,13 +292,13 @@ fn a_reply_without_end_takes_memory_for_one_call_alone() {
         assert!(ended.is_err(), "there was no reply");
         most = most.max(resident_memory());
     }
-    fake.say_without_end(false);
+    fake.send_without_end(false);
     let taken = most.saturating_sub(before);
     assert!(taken < ENOUGH as u64 / 2, "{taken} bytes of {} that were sent", fake.sent());
     no_panics().expect("no panics");
 }
 
-/// The memory that the process has now, in bytes.
+/// The resident memory of the process, in bytes.
 #[cfg(target_os = "linux")]
 fn resident_memory() -> u64 {
     memory("VmRSS:")

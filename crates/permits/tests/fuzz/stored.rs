@@ -1,4 +1,4 @@
-//! The file of the local store, damaged: it is read or refused, and whoever reads it does not panic.
+//! The file of the local store, damaged: it is read or refused, without a panic.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,7 +73,7 @@ fn sound() -> String {
     serde_json::to_string(&state.expect("it is used")).expect("it can be written")
 }
 
-/// Everything that can be done to a state.
+/// Executes every operation on a state.
 fn use_all(state: &State) {
     let renew = |number| RenewRequest {
         holder: holder(number),
@@ -127,14 +127,14 @@ fn any_text_is_a_state_or_refused() {
     });
 }
 
-/// Opens the file and does what makes the store read it all.
+/// Opens the file, and makes the store read all of it.
 async fn open(path: &Path) -> Result<(), String> {
     let client = match Client::connect(&format!("local:{}", path.display())).await {
         Ok(client) => client,
         Err(ConnectError::Thread { reason }) => return Err(reason),
         Err(_) => return Ok(()),
     };
-    // However these end.
+    // The outcomes are not checked.
     let _ = client.list().await;
     let said = match client.open("exports").inspect().await {
         Ok(_) => String::new(),
@@ -144,7 +144,7 @@ async fn open(path: &Path) -> Result<(), String> {
     if said.contains("thread has ended") { Err(said) } else { Ok(()) }
 }
 
-/// Bytes of the file other than the text of a state: what the model makes of those is above.
+/// Damages bytes of the file other than the text of a state, which the tests above damage.
 #[test]
 fn a_damaged_file_is_read_or_refused() {
     let runtime =
@@ -156,7 +156,7 @@ fn a_damaged_file_is_read_or_refused() {
         client.open("exports").set_limit(3).await.expect("it is done");
         client.close().await.expect("it is closed");
     });
-    // The log is kept when the file is closed: what is in it goes to the file.
+    // The log outlives the closed file, so its contents are written to the file first.
     let whole = rusqlite::Connection::open(&path).expect("it is there");
     whole.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("nobody else reads it");
     drop(whole);

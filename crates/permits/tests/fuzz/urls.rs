@@ -1,6 +1,6 @@
-//! URLs: whatever is asked for is refused or tried, and no error repeats the password.
+//! URLs: each is refused or tried, and no error repeats the password.
 //!
-//! Nothing is connected to: each client is given a lease that is not valid, which is looked at after the URL.
+//! No client connects: each has an invalid lease, which is checked after the URL.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn urls() -> impl Strategy<Value = String> {
     })
 }
 
-/// What connecting fails with, before anything is connected to.
+/// The error before any connection is made.
 fn refused(url: &str) -> ConnectError {
     let builder = Client::builder(url).lease(Duration::ZERO);
     assert!(!format!("{builder:?}").contains(PASSWORD));
@@ -76,10 +76,10 @@ fn refused(url: &str) -> ConnectError {
     runtime.block_on(builder.connect()).expect_err("the lease is not valid")
 }
 
-/// Whether the error says nothing of the password, in any form.
+/// Checks that the error does not contain the password, in any form.
 fn discreet(url: &str) -> Result<(), String> {
     if url.split_once("://").is_some_and(|(scheme, _)| scheme.contains(PASSWORD)) {
-        // The damage has made a scheme of it.
+        // The damage has made the password a part of the scheme.
         return Ok(());
     }
     let error = refused(url);
@@ -92,18 +92,18 @@ fn discreet(url: &str) -> Result<(), String> {
 }
 
 #[test]
-fn no_url_makes_a_panic_or_tells_the_password() {
+fn no_url_causes_a_panic_or_repeats_the_password() {
     cases(500, SEEDS, &urls(), |url| discreet(url));
 }
 
-/// The damage may cut the password in two; what is left of it in one piece is still not told.
+/// The damage may cut the password in two; no part of it is repeated.
 #[test]
-fn no_damaged_url_makes_a_panic_or_tells_the_password() {
+fn no_damaged_url_causes_a_panic_or_repeats_the_password() {
     cases(1_000, SEEDS, &(urls(), changes()), |(url, changes)| discreet(&damaged_text(url, changes)));
 }
 
 #[test]
-fn no_text_makes_a_panic() {
+fn no_text_causes_a_panic() {
     let texts =
         prop_oneof![any::<String>(), "(redis|rediss|unix|redis\\+(unix|cluster|sentinel))://\\PC{0,40}"];
     cases(1_000, SEEDS, &texts, |text| {
@@ -112,17 +112,17 @@ fn no_text_makes_a_panic() {
     });
 }
 
-/// Where a `://` was lost, what stands before the first colon was once told as a scheme that nobody knows.
+/// Where a `://` was lost, the text before the first colon was once repeated as an unknown scheme.
 #[test]
-fn what_is_no_scheme_is_not_told() {
+fn a_text_that_is_no_scheme_is_not_repeated() {
     for url in ["redishunter2xyzzy:6379", "hunter2xyzzy:", "hunter2xyzzy"] {
         assert_eq!(discreet(url), Ok(()));
     }
 }
 
-/// That the test sees what is told: a lease that is refused comes after a URL that is not.
+/// Shows that the tests check the URL: with a valid one, the error is that of the lease.
 #[test]
-fn a_valid_url_is_not_what_is_refused() {
+fn a_valid_url_is_not_refused() {
     for url in
         ["redis://u:p@localhost/0", "redis+cluster://u:p@a:1,b", "memory:", "redis+sentinel://a/service"]
     {

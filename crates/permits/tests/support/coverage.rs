@@ -1,4 +1,4 @@
-//! Proof that a random run met what it is there for: each thing of a list has happened at least once.
+//! Proof that a random run met each case of a list at least once.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use permits::protocol::{
     ReleaseOutcome, RenewOutcome, Reply, RequestId,
 };
 
-/// How often each thing happened.
+/// The number of times that each case happened.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// What a history of a few holders must have met.
+/// The cases that histories of a few holders must meet.
 pub(crate) const SMALL: &[&str] = &[
     "acquire: granted",
     "acquire: waiting",
@@ -37,7 +37,7 @@ pub(crate) const SMALL: &[&str] = &[
     "renew: again",
     "renew: exceeds_limit",
     "renew: reclaimed",
-    "renew: reclaimed, place in line forgotten",
+    "renew: reclaimed, waiter forgotten",
     "adopt: done",
     "adopt: no such permit",
     "set_limit: done",
@@ -56,9 +56,9 @@ pub(crate) const SMALL: &[&str] = &[
     "revoke: waiting",
     "revoke: unknown",
     "inspect",
-    "news: granted",
-    "news: revoked",
-    "news: refused",
+    "event: granted",
+    "event: revoked",
+    "event: refused",
     "expiry with a queue",
     "idle state expired",
     "new era with its data",
@@ -67,12 +67,12 @@ pub(crate) const SMALL: &[&str] = &[
     "slot taken from a range",
 ];
 
-/// What a history of hundreds of entries must have met besides.
+/// The further cases that histories of hundreds of entries must meet.
 pub(crate) const CROWDED: &[&str] =
     &["reap cut", "promotion cut", "hundreds granted at once", "renew: reclaimed far above the slots made"];
 
 impl Coverage {
-    /// Counts what one command met. `before` is the state that it found, as the model has it.
+    /// Counts the cases of one command. `before` is the model's state before it.
     pub(crate) fn note(
         &mut self,
         now_us: u64,
@@ -91,9 +91,9 @@ impl Coverage {
         self.add(damaged(before) == Some(Damage::StateLost), "keys lost, the state too");
         for event in events {
             self.count(match event.kind {
-                EventKind::Granted(_) => "news: granted",
-                EventKind::Revoked(_) => "news: revoked",
-                EventKind::Refused => "news: refused",
+                EventKind::Granted(_) => "event: granted",
+                EventKind::Revoked(_) => "event: revoked",
+                EventKind::Refused => "event: refused",
             });
         }
         self.add(events.len() > 300, "hundreds granted at once");
@@ -188,7 +188,7 @@ impl Coverage {
             let held = *answer == RenewOutcome::Held;
             self.add(held && entry.is_none(), "renew: reclaimed");
             let waited = entry.is_some_and(|entry| entry.deadline < 0);
-            self.add(held && waited, "renew: reclaimed, place in line forgotten");
+            self.add(held && waited, "renew: reclaimed, waiter forgotten");
             let made = before.map_or(0, |state| state.slots_made);
             let slot = renewal.grant.map_or(0, |grant| u64::from(grant.slot));
             self.add(
@@ -207,7 +207,7 @@ impl Coverage {
         }
     }
 
-    /// Counts something that only the test itself can see.
+    /// Counts a case that only the test itself can see.
     pub(crate) fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
@@ -218,25 +218,25 @@ impl Coverage {
         }
     }
 
-    /// What of `wanted` has not happened yet.
+    /// The cases of `wanted` that have not happened yet.
     pub(crate) fn missing(&self, wanted: &[&'static str]) -> Vec<&'static str> {
         wanted.iter().copied().filter(|what| !self.counts.contains_key(what)).collect()
     }
 
     /// # Panics
-    /// If something of `wanted` never happened.
+    /// If a case of `wanted` never happened.
     pub(crate) fn assert_met(&self, wanted: &[&'static str]) {
         let missing = self.missing(wanted);
         assert!(missing.is_empty(), "never happened: {missing:?}; what did: {:#?}", self.counts);
     }
 }
 
-/// Whether a change was made before.
+/// Whether an operator's change was made before.
 fn is_made(before: Option<&State>, request: &RequestId) -> bool {
     before.is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
 }
 
-/// A program declared another limit, and all of its requests were refused.
+/// Whether a program declared another limit, and all of its requests were refused.
 fn declared_and_refused(before: Option<&State>, command: &Command, reply: &Reply) -> bool {
     let (Declaration::Declare(limit), Some(before)) = (command.declaration, before) else { return false };
     let Operation::Acquire { requests, .. } = &command.operation else { return false };

@@ -1,6 +1,6 @@
-//! What the five keys of a semaphore hold, read back into the model's state: the inverse of the Lua's
-//! encoding, written apart from it. Whatever does not parse exactly is an error, so a number that went
-//! through a double's text form, or a key that is left over, is seen.
+//! The contents of a semaphore's five keys, read back into the model's state: the inverse of the Lua's encoding, written
+//! independently of it. All that does not parse exactly is an error, so that a number that went through a double's text
+//! form, or a key that is left over, is noticed.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use permits_testkit::{Connection, Resp};
 
 use super::packed;
 
-/// The keys of one semaphore: what they hold, and when they expire.
+/// The keys of one semaphore: their contents and their expiry.
 pub(crate) struct Dump {
     /// `None` when no key exists.
     pub(crate) state: Option<State>,
@@ -20,7 +20,7 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Whether each key expires when the model forgets the state, or never if an operator's word keeps it.
+    /// Checks that each key expires when the model forgets the state, or never if an operator pinned or paused it.
     pub(crate) fn check_expiry(&self) -> Result<(), String> {
         let Some(state) = &self.state else { return Ok(()) };
         let wanted = if state.pinned || state.paused { -1 } else { state.expires_ms.cast_signed() };
@@ -31,7 +31,7 @@ impl Dump {
     }
 }
 
-/// Reads `keys` (state, entries, queue, leases, free), or says what is wrong with them.
+/// Reads `keys` (state, entries, queue, leases, free). An error names the fault.
 pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Dump, String> {
     let [state, entries, queue, leases, free] = keys;
     let mut asked: Vec<Vec<&str>> = vec![packed::reading_state(state), packed::reading_entries(entries)];
@@ -54,7 +54,7 @@ pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Du
     let [state, entries, queue, leases, free] = &pairs[..] else { unreachable!("five were read") };
     let state = match (state.is_empty(), entries.len() + queue.len() + leases.len() + free.len()) {
         (true, 0) => None,
-        (true, left) => return Err(format!("no state, and {left} things left over in the other keys")),
+        (true, left) => return Err(format!("no state, and {left} members left over in the other keys")),
         (false, _) => Some(decode(state, entries, queue, leases, free)?),
     };
     Ok(Dump { state, expiry })
@@ -110,7 +110,7 @@ pub(crate) fn decode(
     };
     check_counts(&mut fields, &decoded)?;
     check_earliest(fields.remove("earliest"), &decoded)?;
-    if fields.is_empty() { Ok(decoded) } else { Err(format!("fields of the state nobody knows: {fields:?}")) }
+    if fields.is_empty() { Ok(decoded) } else { Err(format!("unknown fields of the state: {fields:?}")) }
 }
 
 fn decode_entries(
@@ -121,7 +121,7 @@ fn decode_entries(
     let tickets: BTreeMap<&str, &str> = queue.iter().copied().collect();
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
-        // The label comes last, and may have spaces.
+        // The label comes last, because it may contain spaces.
         let words = if tickets.contains_key(name) { 5 } else { 7 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
         let label = parts.pop().unwrap_or_default();
@@ -150,7 +150,7 @@ fn decode_entries(
     entries.iter().map(decode).collect()
 }
 
-/// A line a change: its request, and two words of its answer.
+/// The remembered changes, one in each line: its request, and two words of its answer.
 fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
     let change = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -168,7 +168,7 @@ fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
     text.lines().map(change).collect()
 }
 
-/// What the Lua counts apart from the model.
+/// Checks the counts that only the Lua keeps.
 fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), String> {
     let waiting = state.queue.len();
     for (name, wanted) in
@@ -182,7 +182,7 @@ fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), 
     Ok(())
 }
 
-/// The Lua looks for what has expired only when this says so: no lease may end before it.
+/// Checks that no lease ends before `earliest`: the Lua reaps only from then on.
 fn check_earliest(earliest: Option<&str>, state: &State) -> Result<(), String> {
     let earliest: u64 = match earliest {
         Some("inf") => u64::MAX,

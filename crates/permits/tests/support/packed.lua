@@ -1,4 +1,5 @@
--- Reads what the scripts have packed, and writes it as texts: KEYS[1] a state or entries key, ARGV[1] which of them.
+-- Reads the packed values of the scripts, and returns them as texts: KEYS[1] a state or entries key, ARGV[1] 'state' or
+-- 'entries'.
 -- Returns field, value, … as HGETALL does.
 local function text(number) return string.format('%.0f', number) end
 local read = {}

@@ -1,8 +1,7 @@
-//! The clients, the operators and the server that a random history is about: what they know, and so what the
-//! abstract steps mean.
+//! The clients, the operators and the server of a random history. Their knowledge gives the abstract steps a meaning.
 //!
-//! Clients remember what they were told, and no more: who lost a reply retries, who lost a message renews
-//! without a grant, and after the server forgot everything they renew with the tokens they have.
+//! Clients know only the replies and messages that reached them: a client that lost a reply retries, a client that lost a
+//! message renews without a grant, and after the server forgot everything clients renew with the tokens that they have.
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{
@@ -14,10 +13,10 @@ use super::steps::{
     Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, Step, Version, parts,
 };
 
-/// 2100-01-01: so late that the expiry of real keys, by the real clock, never interferes.
+/// 2100-01-01: late enough that no real key expires by the real clock.
 const EPOCH_US: u64 = 4_102_444_800_000_000;
 
-/// How many acquisitions clients remember. Crowds are larger than what anybody asks about one by one.
+/// The number of acquisitions that clients remember. Crowds may be larger.
 const REMEMBERED: usize = 3_000;
 
 /// One acquisition as its client knows it.
@@ -72,7 +71,7 @@ impl Simulation {
         ServerClock { now_us: self.now_us, run_id: &self.run_id, uptime_ms: self.uptime_ms() }
     }
 
-    /// Lets the time of `step` pass and its fault happen; the model's state goes with it.
+    /// Lets the time of `step` pass and its fault happen, also to the model's state.
     pub(crate) fn pass(&mut self, step: &Step, state: &mut Option<State>) {
         self.elapse(&step.elapse, state.as_ref());
         if matches!(step.fault, Some(Fault::RestartEmpty { .. } | Fault::Flush | Fault::LoseKeys(_))) {
@@ -121,13 +120,13 @@ impl Simulation {
             Elapse::PastLeases => deadlines().max().map_or(0, |last| about(last, 1)),
             Elapse::Expiry { off_ms } => state.map_or(0, |state| about(state.expires_ms, off_ms)),
         };
-        // What has passed cannot be waited for. A day's lease would soon lead out of what a clock can say.
+        // The clock never goes back here, and stays far below 2^53: a lease of a day would soon take it there.
         if until < EPOCH_US * 2 {
             self.now_us = self.now_us.max(until);
         }
     }
 
-    /// The command that `step` means here and now.
+    /// The command that `step` stands for in the present state.
     pub(crate) fn command(&mut self, step: &Step, state: Option<&State>) -> Command {
         Command {
             semaphore: self.name.clone(),
@@ -216,7 +215,7 @@ impl Simulation {
         }
     }
 
-    /// A new request, remembered before it is sent: its reply may be lost.
+    /// A new request, remembered before it is sent, because its reply may be lost.
     fn acquire(
         &mut self,
         session: usize,
@@ -289,14 +288,14 @@ impl Simulation {
         renewal
     }
 
-    /// Clients learn what reaches them.
+    /// Updates the clients' knowledge by the reply and the events that reach them.
     pub(crate) fn learn(&mut self, step: &Step, command: &Command, reply: &Reply, events: &[Event]) {
         if step.hears != Hears::Nothing {
             self.learn_reply(step.session, command, reply);
         }
         if step.hears == Hears::All {
-            for Event { holder, request, kind: news, .. } in events {
-                match news {
+            for Event { holder, request, kind, .. } in events {
+                match kind {
                     EventKind::Granted(grant) => self.holds(holder, request, *grant),
                     EventKind::Revoked(_) | EventKind::Refused => self.end(holder, request),
                 }

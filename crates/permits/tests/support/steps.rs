@@ -1,8 +1,7 @@
-//! Random histories: what programs, operators, clocks and servers do to one semaphore, as plain data.
+//! Random histories: the actions of programs, operators, clocks and servers on one semaphore, as plain data.
 //!
-//! A [`Step`] is abstract: it says *the third permit that anybody knows of, renewed with another token*, and
-//! `world` finds out which one that is. So a history stays meaningful when proptest takes steps out of it to
-//! find the shortest one that fails.
+//! A [`Step`] is abstract, such as *renew the third known permit with another token*, and `simulation` finds that permit.
+//! So a history keeps its meaning when proptest removes steps to find the shortest one that fails.
 
 use permits::model::Part;
 use permits::protocol::{Declaration, LimitChange, Recovery};
@@ -11,16 +10,16 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// How many sessions there are: enough for one to hear of what another one caused.
+/// The number of sessions: enough for one to receive events that another one caused.
 pub(crate) const SESSIONS: usize = 3;
 
-/// Names of semaphores, each with something that an encoding may stumble over.
+/// Names of semaphores, each with characters that an encoding may get wrong.
 pub(crate) const NAMES: [&str; 4] = ["exports", "a b\u{e9}", "{x}:%7B", "}{"];
 
 /// The parts of a semaphore that may vanish alone, in the order of its keys.
 pub(crate) const PARTS: [Part; 5] = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
 
-/// Which of [`PARTS`] these bits mean.
+/// The members of [`PARTS`] at these bits.
 pub(crate) fn parts(bits: u8) -> Vec<Part> {
     let chosen = PARTS.iter().enumerate().filter(|(number, _)| bits & (1 << number) != 0);
     chosen.map(|(_, part)| *part).collect()
@@ -32,12 +31,12 @@ pub(crate) const HOLDERS: [&str; 6] = ["web-1", "web-2", "a b", " c ", "\u{fc}%s
 /// A whole history.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
-    /// Which of [`NAMES`].
+    /// The index in [`NAMES`].
     pub(crate) name: usize,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Time passes, something may go wrong, and a session sends one command.
+/// Time passes, a fault may happen, and a session sends one command.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) elapse: Elapse,
@@ -51,7 +50,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A step of a history written by hand: at once, on a server long up, and everybody hears everything.
+    /// A step of a history written by hand: no time passes, the server is old, and no reply or message is lost.
     pub(crate) fn plain(action: Action) -> Self {
         Self {
             elapse: Elapse::Not,
@@ -66,12 +65,12 @@ impl Step {
     }
 }
 
-/// How the server's clock goes on.
+/// The change of the server's clock.
 #[derive(Debug, Clone)]
 pub(crate) enum Elapse {
     Not,
     Micros(u64),
-    /// To about a moment at which something ends: one of the deadlines, a recovery window, or the state.
+    /// To about the end of a lease or of a recovery window.
     To {
         pick: usize,
         off_ms: i64,
@@ -87,30 +86,30 @@ pub(crate) enum Elapse {
     Back(u64),
 }
 
-/// What happens to the server.
+/// A fault of the server.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// It restarts and has kept everything.
+    /// It restarts, and has kept everything.
     Restart,
-    /// It restarts and has kept nothing.
+    /// It restarts, and has kept nothing.
     RestartEmpty { uptime_ms: u64 },
-    /// Its data goes, and it does not restart.
+    /// It loses its data without a restart.
     Flush,
-    /// Some of its keys vanish: bit by bit of [`PARTS`].
+    /// Some of the keys vanish: a bit for each of [`PARTS`].
     LoseKeys(u8),
     /// It forgets its scripts.
     ForgetScripts,
-    /// It has been up for so long.
+    /// It has this uptime.
     Uptime { uptime_ms: u64 },
 }
 
-/// What clients learn of a step.
+/// The messages and replies of a step that reach clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hears {
     All,
-    /// The messages are lost.
+    /// The reply, and no message.
     Reply,
-    /// So is the reply.
+    /// Neither.
     Nothing,
 }
 
@@ -127,15 +126,15 @@ pub(crate) enum Action {
         wait: bool,
     },
     Release(Vec<Naming>),
-    /// Some of what is known at once: each `every`th, at most so many.
+    /// Release many known requests at once: each `every`th, at most `max`.
     ReleaseMany {
         every: usize,
         max: usize,
     },
     Renew(Vec<(Naming, Claiming)>),
-    /// All that the session knows of, as it does after a reconnect.
+    /// Renew all requests that the session knows of, as after a reconnect.
     RenewAll,
-    /// Another session takes over, with what it knows of the permit or something else.
+    /// Another session adopts a permit, with its real grant or another one.
     Adopt(Naming, Claiming),
     SetLimit {
         change: LimitChange,
@@ -143,7 +142,7 @@ pub(crate) enum Action {
         again: bool,
     },
     Pause(bool),
-    /// A revocation; the last one once more, if `again`.
+    /// A revocation; the last one repeated, if `again`.
     Revoke {
         naming: Naming,
         again: bool,
@@ -162,27 +161,27 @@ pub(crate) enum Ask {
         lease_ms: u64,
         wait: bool,
     },
-    /// A request already made, by whoever made it.
+    /// A request already made, by any session.
     Again {
         pick: usize,
         wait: bool,
     },
 }
 
-/// Which entry is meant.
+/// A choice of an entry.
 #[derive(Debug, Clone)]
 pub(crate) enum Naming {
-    /// One that a client knows of.
+    /// An entry that a client knows of.
     Known(usize),
-    /// One that has ended, as far as its client knows.
+    /// An entry that has ended, as far as its client knows.
     Ended(usize),
-    /// A holder that is there, by a request that is not.
+    /// A known holder, by an unknown request.
     OtherRequest(usize),
-    /// Nobody knows of it, though the holder's name may be one that is there.
+    /// An unknown entry, though the holder's name may be in use.
     Unknown(usize),
 }
 
-/// What a renewal says of its grant.
+/// The grant in a renewal.
 #[derive(Debug, Clone)]
 pub(crate) enum Claiming {
     AsKnown,
@@ -190,7 +189,7 @@ pub(crate) enum Claiming {
     OtherToken,
     OtherSlot,
     OtherWeight,
-    /// A grant of some time ago that nobody gave.
+    /// An invented grant of some time ago.
     Invented {
         age_us: u64,
         slot: u32,
@@ -210,9 +209,9 @@ pub(crate) fn histories(steps: usize) -> impl Strategy<Value = History> {
         .prop_map(|(name, steps)| History { name, steps })
 }
 
-/// Histories of hundreds of entries, to reach the bounds of what one command does.
+/// Histories of hundreds of entries, to reach the bounds of one command.
 pub(crate) fn crowded_histories(steps: usize) -> impl Strategy<Value = History> {
-    // Time mostly stands: a crowd has to come together before its leases end.
+    // Time rarely passes, because a crowd must form before its leases end.
     let elapses =
         prop_oneof![8 => Just(Elapse::Not), 2 => (1_u64..300_000).prop_map(Elapse::Micros), 1 => elapses()];
     (0..NAMES.len(), vec(step(crowded_actions(), large_limit().boxed(), elapses.boxed()), 1..steps))
@@ -241,7 +240,7 @@ fn step(
 }
 
 fn leases() -> impl Strategy<Value = u64> + Clone {
-    // One lease of a day makes windows and expiry so long that little happens after it.
+    // Rarely, since after one lease of a day windows and expiry are too long for much to happen.
     prop_oneof![40 => Just(15_000), 60 => Just(3_000), 40 => 100_u64..2_000, 1 => Just(86_400_000)]
 }
 
