@@ -1,0 +1,163 @@
+//! Arguments that are not valid.
+
+use std::time::Duration;
+
+use permits::error::InvalidInput;
+use permits::{AcquireError, AcquireOptions, AdminError, AdoptError, ConnectError, PermitHandle};
+use permits_testkit::{Resp, Server};
+
+use crate::{builder, connect, nothing_is_left, packed};
+
+#[tokio::test]
+async fn names_that_are_not_valid_are_refused() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let long = "é".repeat(100) + "x";
+    for (name, what) in [("", "empty"), (&long, "201 bytes"), ("a\nb", "'\\n'"), ("a\u{0}", "'\\0'")] {
+        let semaphore = client.semaphore(name, 1);
+        let invalid = semaphore.name().expect_err("it is not valid");
+        assert!(invalid.to_string().contains(what), "{invalid}");
+        assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Invalid(invalid.clone())));
+        assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::Invalid(invalid.clone())));
+        assert_eq!(semaphore.inspect().await, Err(AdminError::Invalid(invalid.clone())));
+        assert_eq!(semaphore.set_limit(1).await, Err(AdminError::Invalid(invalid.clone())));
+        assert_eq!(semaphore.pause().await, Err(AdminError::Invalid(invalid.clone())));
+        assert_eq!(semaphore.revoke("web-3", "").await, Err(AdminError::Invalid(invalid)));
+    }
+    nothing_is_left(&server);
+}
+
+#[tokio::test]
+async fn holders_and_reasons_that_are_not_valid_are_refused() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let semaphore = client.semaphore("exports", 1);
+    for holder in ["", &"x".repeat(201), "web\t3", "\u{7f}"] {
+        let error = semaphore.acquire_with(AcquireOptions::new().holder(holder)).await;
+        assert!(matches!(error, Err(AcquireError::Invalid(_))), "{holder:?}: {error:?}");
+        let error = semaphore.revoke(holder, "").await;
+        assert!(matches!(error, Err(AdminError::Invalid(_))), "{holder:?}: {error:?}");
+    }
+    for reason in [&*"x".repeat(1001), "two\nlines"] {
+        let error = semaphore.revoke("web-3", reason).await;
+        assert!(matches!(error, Err(AdminError::Invalid(_))), "{reason:?}: {error:?}");
+    }
+    nothing_is_left(&server);
+}
+
+#[tokio::test]
+async fn limits_and_weights_that_cannot_be_are_refused() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let none = client.semaphore("exports", 0);
+    assert_eq!(none.acquire().await.map(drop), Err(AcquireError::Invalid(InvalidInput::ZeroLimit)));
+    assert_eq!(none.set_limit(0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
+    assert_eq!(none.set_limit_if_version(0, 0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
+    let three = client.semaphore("exports", 3);
+    let weighing = |weight| three.acquire_with(AcquireOptions::new().weight(weight));
+    assert_eq!(weighing(0).await.map(drop), Err(AcquireError::Invalid(InvalidInput::ZeroWeight)));
+    for weight in [4, u32::MAX] {
+        let error = AcquireError::ExceedsLimit { weight, limit: 3 };
+        assert_eq!(weighing(weight).await.map(drop), Err(error));
+    }
+    nothing_is_left(&server);
+}
+
+#[tokio::test]
+async fn leases_out_of_range_are_refused() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let semaphore = client.semaphore("exports", 1);
+    let day = Duration::from_secs(24 * 60 * 60);
+    for lease in [Duration::ZERO, Duration::from_millis(99), day + Duration::from_millis(1), Duration::MAX] {
+        let error = semaphore.acquire_with(AcquireOptions::new().lease(lease)).await;
+        assert!(
+            matches!(error, Err(AcquireError::Invalid(InvalidInput::Lease { .. }))),
+            "{lease:?}: {error:?}"
+        );
+        let error = builder(&server.url()).lease(lease).connect().await;
+        assert!(
+            matches!(error, Err(ConnectError::Invalid(InvalidInput::Lease { .. }))),
+            "{lease:?}: {error:?}"
+        );
+    }
+    nothing_is_left(&server);
+    for lease in [Duration::from_millis(100), day] {
+        drop(builder(&server.url()).lease(lease).connect().await.expect("it is in range"));
+    }
+}
+
+#[tokio::test]
+async fn prefixes_and_labels_that_are_not_valid_are_refused() {
+    let server = Server::start();
+    for prefix in ["", "{", "a}b", "a b", "é", "a\n", &"x".repeat(65)] {
+        for url in [&*server.url(), "memory:"] {
+            let error = builder(url).prefix(prefix).connect().await;
+            let expected = InvalidInput::Prefix { prefix: prefix.into() };
+            assert_eq!(error.map(drop), Err(ConnectError::Invalid(expected)));
+        }
+    }
+    for label in ["", "a\u{0}", &"x".repeat(121)] {
+        let error = builder(&server.url()).label(label).connect().await;
+        assert!(matches!(error, Err(ConnectError::Invalid(_))), "{label:?}: {error:?}");
+    }
+    let (prefix, label) = ("x".repeat(64), "x".repeat(120));
+    let client = builder(&server.url()).prefix(prefix).label(label).connect().await.expect("both just fit");
+    let longest = client.semaphore("x".repeat(200), 1).acquire().await.expect("it just fits");
+    longest.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn texts_that_are_no_handles_are_refused() {
+    for text in ["", "permits1", "exports", "permits1:a:b:c", "permits9:exports:h:s.1:1:15000:7:0"] {
+        let error = text.parse::<PermitHandle>().expect_err("it is no handle");
+        assert!(matches!(error, InvalidInput::Handle { .. }), "{text:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn handles_of_unknown_permits_take_nothing() {
+    let server = Server::start();
+    let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let permit = client.semaphore("exports", 1).acquire().await.expect("it is free");
+    let (token, text) =
+        (permit.token().to_string(), permit.hand_over().await.expect("it is held").to_string());
+    for (part, instead) in [(":exports:", ":imports:"), (&*token, "7")] {
+        assert!(text.contains(part), "{text}");
+        let handle: PermitHandle = text.replace(part, instead).parse().expect("it looks like one");
+        assert_eq!(other.adopt(&handle).await.map(drop), Err(AdoptError::Gone), "{handle}");
+    }
+    assert_eq!(server.command(&["KEYS", "*imports*"]).array(), []);
+    let adopted = other.adopt(&text.parse().expect("it is a handle")).await.expect("its lease runs");
+    adopted.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn a_queue_without_room_refuses_waiters() {
+    let server = Server::start();
+    let client = builder(&server.url()).max_waiters(0).connect().await.expect("the server is up");
+    let semaphore = client.semaphore("exports", 1);
+    let permit = semaphore.acquire().await.expect("holders do not count");
+    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::QueueFull { max: 0 }));
+    assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
+    permit.release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn a_required_limit_that_is_not_in_force_leaves_nothing() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let one = client.semaphore("exports", 1);
+    one.set_limit(1).await.expect("the server is up");
+    let state = packed::reading_state("permits:{exports}:state");
+    let before = server.command(&state);
+    let error = client.semaphore("exports", 2).require_limit().acquire().await.map(drop);
+    let mismatch = AcquireError::LimitMismatch { semaphore: "exports".into(), required: 2, stored: 1 };
+    assert_eq!(error, Err(mismatch));
+    let version = |state: &Resp| packed::field(state, "limit_version");
+    assert_eq!(version(&server.command(&state)), version(&before));
+    assert_eq!(server.command(&["KEYS", "*"]).array().len(), 1, "the state that was there");
+    let error = client.open("imports").acquire().await.map(drop);
+    assert_eq!(error, Err(AcquireError::NoLimit { semaphore: "imports".into() }));
+    assert_eq!(server.command(&["KEYS", "*imports*"]).array(), []);
+}

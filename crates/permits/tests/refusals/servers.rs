@@ -1,0 +1,250 @@
+//! Servers that refuse, fail, or lack a feature.
+
+use std::time::Duration;
+
+use permits::{
+    AcquireError, AdminError, Client, ConnectError, Lost, Permit, PermitHandle, PermitStatus, ReleaseError,
+    StoreError,
+};
+use permits_testkit::{Proxy, Server, wait};
+
+use crate::fake_server::fake_server;
+use crate::log::Log;
+use crate::{
+    LIMIT, PASSWORD, assert_secret, builder, connect, connect_error, in_time, keeps_the_secret,
+    nothing_is_left,
+};
+
+#[tokio::test]
+async fn a_wrong_password_or_user_is_denied_and_not_shown() {
+    let server = Server::builder().password("another").start();
+    let address = server.address();
+    assert_eq!(
+        server.command(&["ACL", "SETUSER", "exporter", "on", ">another", "~*", "&*", "+@all"]).text(),
+        "OK"
+    );
+    for url in [
+        format!("redis://:{PASSWORD}@{address}/"),
+        format!("redis://{address}/"),
+        format!("redis://exporter:{PASSWORD}@{address}/"),
+        format!("redis://nobody:{PASSWORD}@{address}/"),
+        format!("redis://exporter@{address}/"),
+    ] {
+        assert_secret(&format!("{:?}", builder(&url)));
+        let error = connect_error(&url).await;
+        assert!(matches!(error, ConnectError::Store(StoreError::Denied { .. })), "{url}: {error:?}");
+        keeps_the_secret(&error);
+    }
+    connect(&format!("redis://exporter:another@{address}/")).await.close().await.expect("the server is up");
+    assert_eq!(server.command(&["KEYS", "*"]).array(), []);
+}
+
+#[tokio::test]
+async fn a_password_is_never_shown() {
+    let log = Log::begin();
+    let server = Server::builder().password(PASSWORD).start();
+    let proxy = Proxy::start(server.address());
+    let url = format!("redis://:{PASSWORD}@{}/", proxy.address());
+    let settings = builder(&url).store_timeout(Duration::from_millis(300));
+    assert_secret(&format!("{settings:?} {settings:#?}"));
+    let client = in_time(settings.connect()).await.expect("the server is up");
+    let semaphore = client.semaphore("exports", 1);
+    let permit = semaphore.acquire().await.expect("it is free");
+    assert_secret(&format!("{client:?} {semaphore:?} {permit:?}"));
+    assert_secret(&format!("{:?}", semaphore.inspect().await));
+
+    proxy.refuse(true);
+    keeps_the_secret(&in_time(semaphore.acquire()).await.expect_err("the server cannot be reached"));
+    keeps_the_secret(&in_time(semaphore.inspect()).await.expect_err("the server cannot be reached"));
+    keeps_the_secret(&in_time(permit.renew()).await.expect_err("the server cannot be reached"));
+    let handle: PermitHandle = "permits1:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
+    keeps_the_secret(&in_time(client.adopt(&handle)).await.expect_err("the server cannot be reached"));
+    keeps_the_secret(&in_time(client.close()).await.expect_err("the server cannot be reached"));
+    assert!(!log.about(&proxy.address(), "connecting again", 1).is_empty());
+    log.about(&proxy.address(), "", 0).iter().for_each(|line| assert_secret(line));
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_named() {
+    let address = fake_server("redis_version:5.0.14\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
+    let error = connect_error(&format!("redis://{address}/")).await;
+    let ConnectError::Store(StoreError::Unsupported { reason }) = &error else { panic!("{error:?}") };
+    assert!(reason.contains("5.0.14") && reason.contains("6.2"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_foreign_key_is_an_error_and_stays() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    for part in ["state", "entries", "queue", "leases", "free"] {
+        let key = format!("permits:{{{part}}}:{part}");
+        for foreign in [["SET", &key, "theirs"], ["SADD", &key, "theirs"]] {
+            server.command(&foreign);
+            let before = server.command(&["DUMP", &key]);
+            let semaphore = client.semaphore(part, 1);
+            let error = semaphore.acquire().await.expect_err("a key is not ours");
+            let AcquireError::Store(StoreError::WrongType { semaphore: named, .. }) = &error else {
+                panic!("{part}: {error:?}");
+            };
+            assert_eq!(named, part);
+            assert!(error.to_string().contains("prefix"), "it says what to do: {error}");
+            assert!(
+                !error.to_string().contains("script"),
+                "where in which script is nothing to tell: {error}"
+            );
+            let error = semaphore.try_acquire().await.map(drop);
+            assert!(
+                matches!(error, Err(AcquireError::Store(StoreError::WrongType { .. }))),
+                "{part}: {error:?}"
+            );
+            let error = semaphore.inspect().await;
+            assert!(
+                matches!(error, Err(AdminError::Store(StoreError::WrongType { .. }))),
+                "{part}: {error:?}"
+            );
+            let error = semaphore.set_limit(2).await;
+            assert!(
+                matches!(error, Err(AdminError::Store(StoreError::WrongType { .. }))),
+                "{part}: {error:?}"
+            );
+            assert_eq!(server.command(&["DUMP", &key]), before, "{part}");
+            assert_eq!(server.command(&["KEYS", "*"]).array().len(), 1, "{part}: nothing else is left");
+            server.command(&["DEL", &key]);
+            semaphore.acquire().await.expect("all is ours again").release().await.expect("it is held");
+            server.command(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_memory_acquiring_fails_and_giving_back_works() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let semaphore = client.semaphore("exports", 2);
+    let first = semaphore.acquire().await.expect("it is free");
+    let second = semaphore.acquire().await.expect("it is free");
+    let waiter = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await }
+    });
+    while semaphore.inspect().await.expect("the server is up").waiting == 0 {}
+
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]).text(), "OK");
+    // The scripts are gone too, as after a restart.
+    assert_eq!(server.command(&["SCRIPT", "FLUSH"]).text(), "OK");
+    for name in ["exports", "imports"] {
+        let error = client.semaphore(name, 2).acquire().await.expect_err("there is no memory");
+        assert!(matches!(error, AcquireError::Store(StoreError::OutOfMemory { .. })), "{error:?}");
+        assert!(!error.to_string().contains("script"), "{error}");
+        assert!(!error.is_not_now());
+    }
+    assert_eq!(server.command(&["KEYS", "*imports*"]).array(), []);
+    let seen = semaphore.inspect().await.expect("looking works");
+    assert_eq!((seen.held, seen.waiting), (2, 1), "the refusals changed nothing");
+
+    first.renew().await.expect("renewing works");
+    first.release().await.expect("releasing works");
+    let third = in_time(waiter).await.expect("no panic").expect("what is freed is handed on");
+    assert_eq!(semaphore.revoke(second.holder(), "enough").await, Ok(true));
+    in_time(second.lost()).await;
+    semaphore.pause().await.expect("pausing works");
+    semaphore.resume().await.expect("resuming works");
+    third.release().await.expect("releasing works");
+    let seen = semaphore.inspect().await.expect("looking works");
+    assert_eq!((seen.held, seen.waiting), (0, 0));
+
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "0"]).text(), "OK");
+    semaphore.acquire().await.expect("there is memory again").release().await.expect("it is held");
+}
+
+#[tokio::test]
+async fn a_replica_is_a_named_error() {
+    let primary = Server::start();
+    let replica = Server::builder().replica_of(&primary).start();
+    assert!(wait::until(LIMIT, || replica.info("master_link_status").as_deref() == Some("up")));
+    let timeout = Duration::from_secs(1);
+    let client = builder(&replica.url()).store_timeout(timeout).connect().await.expect("it is up");
+    let semaphore = client.semaphore("exports", 1);
+    let error = in_time(semaphore.acquire()).await.expect_err("it may not write");
+    let AcquireError::Store(StoreError::Unreachable { reason }) = &error else { panic!("{error:?}") };
+    assert!(reason.contains("read only replica"), "{reason}");
+    let error = in_time(semaphore.set_limit(3)).await.expect_err("it may not write");
+    assert!(error.to_string().contains("read only replica"), "{error}");
+    let connections = replica.info("total_connections_received").expect("servers count");
+    let connections: u32 = connections.parse().expect("it is a number");
+    assert!(connections < 500, "it is tried again with pauses, and not {connections} times");
+    nothing_is_left(&primary);
+}
+
+#[tokio::test]
+async fn a_permit_whose_renewal_cannot_be_sent_is_unsure_and_then_lost() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let lease = Duration::from_secs(2);
+    let client = in_time(builder(&proxy.url()).lease(lease).connect()).await.expect("the server is up");
+    let semaphore = client.semaphore("exports", 2);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let again = semaphore.acquire().await.expect("it is free");
+    assert_eq!(permit.status(), PermitStatus::Held);
+    proxy.refuse(true);
+    in_time(reaches(&permit, PermitStatus::Unsure)).await;
+    assert!(permit.is_held() && !permit.remaining().is_zero(), "{permit:?}");
+    proxy.refuse(false);
+    in_time(reaches(&permit, PermitStatus::Held)).await;
+    again.release().await.expect("it is held");
+
+    proxy.refuse(true);
+    assert_eq!(in_time(permit.lost()).await, Lost::Expired);
+    assert_eq!(permit.status(), PermitStatus::Lost);
+    proxy.refuse(false);
+    assert_eq!(in_time(permit.release()).await, Err(ReleaseError::Lost(Lost::Expired)));
+}
+
+async fn reaches(permit: &Permit, status: PermitStatus) {
+    while permit.status() != status {
+        assert_ne!(permit.status(), PermitStatus::Lost, "it was never {status:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_may_evict_is_warned_about() {
+    let log = Log::begin();
+    let warned = |server: &Server, count| log.about(&server.address(), "evict", count);
+    let server = |policy| Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", policy).start();
+    let (evicting, other) = (server("allkeys-lru"), server("noeviction"));
+    drop(connect(&other.url()).await);
+    drop(connect(&evicting.url()).await);
+    let lines = warned(&evicting, 1);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("WARN") && lines[0].contains("allkeys-lru"), "{lines:?}");
+    assert!(lines[0].contains("noeviction"), "{lines:?}");
+    assert_eq!(warned(&other, 0), [""; 0], "although it was connected first");
+}
+
+/// A server that has just started may have forgotten holders. Its recovery window does not depend on the lease of the
+/// first request, and the reason of a refusal is right until the end.
+#[tokio::test]
+async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease() {
+    let server = Server::start();
+    let lease = Duration::from_secs(24 * 60 * 60);
+    let client = Client::builder(server.url()).lease(lease).connect().await.expect("the server runs");
+    let (began, mut refused, mut left) = (std::time::Instant::now(), 0, Duration::from_secs(5));
+    let semaphore = client.semaphore("exports", 1);
+    let permit = loop {
+        match semaphore.try_acquire().await {
+            Ok(permit) => break permit,
+            Err(AcquireError::Recovering { remaining }) => {
+                assert!(remaining <= left, "{remaining:?} after {left:?}");
+                let seen = client.open("exports").inspect().await.expect("the server runs");
+                assert!(seen.recovering <= remaining, "{seen:?}");
+                (refused, left) = (refused + 1, remaining);
+            }
+            Err(error) => panic!("{error:?} with {left:?} left"),
+        }
+        tokio::time::sleep(left.min(Duration::from_millis(200))).await;
+    };
+    assert!(refused > 1, "it was refused {refused} times");
+    assert!(began.elapsed() < Duration::from_secs(20), "it took {:?}", began.elapsed());
+    permit.release().await.expect("it is held");
+}
