@@ -17,10 +17,6 @@ use crate::store::redis::{error, keys, script};
 use crate::store::{StoreError, StoreEvents, StoreOptions};
 use crate::timing;
 
-/// The first and the last delay between two attempts to connect. The last one is shorter for short leases, because a
-/// holder must reconnect well within the recovery window, which is a third of the lease.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-
 /// The timeout for making a connection.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -192,7 +188,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(config: &ConnectConfig) -> Self {
-        Self { next: BACKOFF.0, max: config.backoff_max }
+        Self { next: timing::BACKOFF.first, max: config.backoff_max }
     }
 
     pub(super) async fn wait(&mut self) {
