@@ -226,7 +226,7 @@ async fn tls_that_does_not_fit_is_reported() {
             Kind::Tls,
             "authority that is not trusted",
         ),
-        (with(&strict, &[authority]), Kind::Tls, "wants a client's certificate: ?tls_cert="),
+        (with(&strict, &[authority]), Kind::Tls, "requires a client's certificate: ?tls_cert="),
         (
             with(&strict, &[authority, theirs[0], theirs[1]]),
             Kind::Tls,
