@@ -59,7 +59,7 @@ impl<'a> Execution<'a> {
         execution
     }
 
-    /// Removes entries whose deadline has passed: holders first, then waiters; at most [`REAP_MAX`].
+    /// Removes expired entries: holders first, then waiters; at most [`REAP_MAX`].
     pub(super) fn reap(&mut self) {
         let now = signed(self.now_ms);
         let expired = self.state.leases.range((-now, Holder::min())..(now + 1, Holder::min()));

@@ -9,7 +9,7 @@
 //!
 //! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a loss of state
 //!    (`recovery`);
-//! 2. **reap**: remove entries whose deadline has passed (`execution`);
+//! 2. **reap**: remove expired entries (`execution`);
 //! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `inspect`);
 //! 4. **promote**: grant the head of the queue while it fits, strictly in order (`grant`);
 //! 5. **finish**: sequence number, expiry, and the time of the next renewal (`execution`).

@@ -65,7 +65,7 @@ impl Execution<'_> {
         }
     }
 
-    /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its token tells
+    /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its token shows
     /// which. A forgotten holder is put back if it fits.
     fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
         let state = &self.state;

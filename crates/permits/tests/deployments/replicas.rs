@@ -41,7 +41,7 @@ async fn what_replicas_do_not_confirm_is_given_back() {
     let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
     let semaphore = client.semaphore("exports", 1);
     proxy.stall(true);
-    let refused = in_time(semaphore.acquire()).await.expect_err("nobody confirms it");
+    let refused = in_time(semaphore.acquire()).await.expect_err("no replica confirms it");
     assert_eq!(refused, AcquireError::NotReplicated { confirmed: 0, wanted: 1 });
     assert!(refused.is_not_now());
     is_at_rest(&semaphore).await;
@@ -86,7 +86,7 @@ async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
     asked.abort();
     is_at_rest(&semaphore).await;
     let waited = semaphore.acquire_with(AcquireOptions::new().wait(Duration::from_millis(50)));
-    let refused = in_time(waited).await.expect_err("nobody confirms it");
+    let refused = in_time(waited).await.expect_err("no replica confirms it");
     assert!(refused.is_not_now(), "{refused:?}");
     is_at_rest(&semaphore).await;
 }

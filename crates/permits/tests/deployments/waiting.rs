@@ -182,7 +182,7 @@ async fn a_caller_that_gives_up_ends_the_attempts() {
         std::thread::sleep(Duration::from_secs(1));
         proxy.accepted() == before
     };
-    assert!(wait::until(LIMIT, quiet), "nobody tries any more");
+    assert!(wait::until(LIMIT, quiet), "no attempt is made any more");
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn a_damaged_file_is_read_or_refused() {
     });
     // The log outlives the closed file, so its contents are written to the file first.
     let whole = rusqlite::Connection::open(&path).expect("it is there");
-    whole.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("nobody else reads it");
+    whole.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("no other process reads it");
     drop(whole);
     let bytes = fs::read(&path).expect("it is there");
     assert!(bytes.windows(15).any(|window| window == b"\"limit_version\""), "the state is in the file");

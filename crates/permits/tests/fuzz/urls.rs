@@ -112,7 +112,7 @@ fn no_text_causes_a_panic() {
     });
 }
 
-/// Where a `://` was lost, the text before the first colon was once repeated as an unknown scheme.
+/// If a `://` was lost, the text before the first colon was once repeated as an unknown scheme.
 #[test]
 fn a_text_that_is_no_scheme_is_not_repeated() {
     for url in ["redishunter2xyzzy:6379", "hunter2xyzzy:", "hunter2xyzzy"] {

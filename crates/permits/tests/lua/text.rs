@@ -1,4 +1,4 @@
-//! The text of the Lua files: the headers tell what the code does, and numbers stay exact.
+//! The text of the Lua files: the headers agree with the code, and numbers stay exact.
 //!
 //! A header is read by people alone, so it drifts. These tests compare as much of it with the code as they can.
 
@@ -159,7 +159,7 @@ fn headers_count_the_arguments_as_the_code_does() {
                 let index: String = part.chars().take_while(char::is_ascii_digit).collect();
                 assert!(argv.contains(&index), "{name} reads ARGV[{index}]: {argv}");
             }
-            // `for i = 9, #ARGV, 5 do`: the header says that each request has 5.
+            // `for i = 9, #ARGV, 5 do`: the header must give 5 arguments to each request.
             let Some((_, range)) = line.split_once("for i = ") else { continue };
             let Some((first, rest)) = range.split_once(", #ARGV, ") else { continue };
             let each = rest.strip_suffix(" do").or(rest.split_once(" do ").map(|(each, _)| each));

@@ -73,13 +73,13 @@ struct Group {
     commands: &'static [(&'static str, &'static [Argument])],
 }
 
-/// When a session needs a group.
+/// The sessions that need a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Always,
-    /// If the server is in no cluster.
+    /// Sessions outside of a cluster.
     Alone,
-    /// If it is in one.
+    /// Sessions in a cluster.
     Cluster,
     /// For a feature that not every program uses.
     Optional,

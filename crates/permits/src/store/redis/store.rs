@@ -23,7 +23,7 @@ pub(crate) struct RedisStore {
     prefix: String,
 }
 
-/// Where commands go.
+/// The destination of commands.
 enum Route {
     /// All to one server.
     One(ManagedConnection),

@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnec
 
 use crate::store::options::Options;
 
-/// How long an idle connection may be silent before the system probes it.
+/// The idle time after which the system probes a connection.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// A server's address, with the login there.

@@ -38,7 +38,7 @@ const REDIRECTIONS: usize = 5;
 /// The timeout for a node's reply with the map.
 const MAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The delay until the map is asked for again: the first, and the longest while a node stays down.
+/// The delay until the map is requested again: the first, and the longest while a node stays down.
 const MAP_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The number of channels from which on those of idle semaphores are unsubscribed.

@@ -281,7 +281,7 @@ impl Shared {
             if let Some(reason) = self.down() {
                 return reason;
             }
-            // Returns when a check is asked for, or a ping is due.
+            // Returns when a check is requested, or a ping is due.
             let _ = timeout(config.ping_every, self.check.notified()).await;
             let (epoch, connection) = {
                 let connections = self.lock();

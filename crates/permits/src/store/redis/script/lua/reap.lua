@@ -1,4 +1,4 @@
--- reap: removes entries whose deadline has passed, holders first, then waiters. In every command, before it decides.
+-- reap: removes expired entries, holders first, then waiters. In every command, before it decides.
 
 if s.existed and s.earliest <= now_ms then
   local REAP_MAX = 128

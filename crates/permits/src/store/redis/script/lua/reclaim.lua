@@ -25,7 +25,7 @@ local function take_slot(slot)
   return true
 end
 
--- A holder without an entry was reaped, and has lost its permit, or was forgotten: its token tells which.
+-- A holder without an entry was reaped, and has lost its permit, or was forgotten: its token shows which.
 local function reclaim(found, holder, request, weight, lease, token, slot, label)
   local forgotten = s.era_known < token and token < s.era_began
   if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
