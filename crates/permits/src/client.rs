@@ -347,7 +347,7 @@ impl ClientBuilder {
         let (address, _) = self.checked_address()?;
         // The examination needs some, on a thread that cannot report an error.
         new_session()?;
-        examine::start(address, self.prefix, self.lease)
+        Ok(examine::start(address, self.prefix, self.lease)?)
     }
 
     /// Where the store is, and the recovery that the URL asks for, if what every store is told is valid.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background::SpawnError;
 pub use crate::protocol::InvalidInput;
 pub use crate::store::StoreError;
 
@@ -46,6 +47,12 @@ pub enum ConnectError {
         /// What the system said.
         reason: String,
     },
+}
+
+impl From<SpawnError> for ConnectError {
+    fn from(error: SpawnError) -> Self {
+        Self::Thread { reason: error.to_string() }
+    }
 }
 
 /// Why there is no permit.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::error::ConnectError;
-use crate::session::driver;
+use crate::background::SpawnError;
+
 use crate::store::{self, Address};
 
 /// What [`ClientBuilder::examine`](crate::ClientBuilder::examine) found.
@@ -103,9 +103,9 @@ pub(crate) fn start(
     address: Address,
     prefix: String,
     lease: Duration,
-) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
+) -> Result<oneshot::Receiver<Diagnosis>, SpawnError> {
     let (answer, examined) = oneshot::channel();
-    driver::on_its_own(move || async move {
+    crate::background::spawn_with_runtime(move || async move {
         let findings = store::examine(&address, &prefix, lease).await;
         // Whoever asked may be gone.
         let _ = answer.send(Diagnosis { store: address.to_string(), findings });

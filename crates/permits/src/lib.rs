@@ -54,6 +54,7 @@
 
 mod acquire;
 pub mod acquisition;
+mod background;
 pub mod blocking;
 mod client;
 pub mod clock;
