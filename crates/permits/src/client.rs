@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
 use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
-use crate::examine::{self, Diagnosis};
 use crate::handle::PermitHandle;
 use crate::permit::Permit;
 use crate::protocol::{
@@ -331,7 +331,7 @@ impl ClientBuilder {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), permits::ConnectError> {
-    /// let examination = permits::Client::builder("memory:").examine().await?;
+    /// let examination = permits::Client::builder("memory:").diagnose().await?;
     /// for finding in &examination.findings {
     ///     println!("{}: {}, {}", finding.severity, finding.subject, finding.observed);
     /// }
@@ -347,7 +347,7 @@ impl ClientBuilder {
         let (address, _) = self.checked_address()?;
         // The examination needs some, on a thread that cannot report an error.
         new_session()?;
-        Ok(examine::start(address, self.prefix, self.lease)?)
+        Ok(diagnostics::start(address, self.prefix, self.lease)?)
     }
 
     /// Where the store is, and the recovery that the URL asks for, if what every store is told is valid.

@@ -3,13 +3,11 @@
 //! [`crate::protocol`].
 
 #[cfg(feature = "local")]
-mod local;
+pub(crate) mod local;
 mod memory;
 mod options;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "local", feature = "redis"))]
-mod trial;
 
 use std::fmt;
 use std::future::Future;
@@ -23,7 +21,6 @@ use self::memory::MemoryStore;
 use self::options::{Known, Options, RECOVERY};
 use crate::error::ConnectError;
 use crate::events::emit;
-use crate::examine::Finding;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
 
 /// How long one attempt to open a store may take.
@@ -221,20 +218,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// Looks for what is wrong with a store. `lease` is the usual one of whoever asks.
-#[cfg_attr(not(any(feature = "local", feature = "redis")), expect(unused_variables))]
-pub(crate) async fn examine(address: &Address, prefix: &str, lease: Duration) -> Vec<Finding> {
-    match address {
-        Address::Memory(_) => {
-            vec![Finding::fine("store", "the memory of this process, which nobody else sees")]
-        }
-        #[cfg(feature = "local")]
-        Address::Local(path) => local::examination::examine(address, path, prefix, lease).await,
-        #[cfg(feature = "redis")]
-        Address::Redis(server) => redis::examination::examine(address, server, prefix, lease).await,
-    }
-}
-
 /// Why the store did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -299,8 +282,8 @@ pub enum StoreError {
         /// The store's words.
         reason: String,
     },
-    /// The store's reply makes no sense.
-    #[error("the store answered nonsense: {reason}")]
+    /// The reply cannot be decoded, or does not answer the command.
+    #[error("unexpected reply from the store: {reason}")]
     Malformed {
         /// What is wrong with the reply.
         reason: String,

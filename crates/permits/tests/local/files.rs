@@ -1,4 +1,4 @@
-//! Files that are none of ours, damaged, or of another form: each is refused with a reason that says what to do,
+//! Files that are none of ours, damaged, or of another version: each is refused with a reason that says what to do,
 //! and left as it is.
 
 use std::fs;
@@ -143,12 +143,12 @@ fn what_a_killed_process_left_unfinished_is_cleared_away_when_it_is_old() {
 }
 
 #[test]
-fn a_file_of_a_newer_form_is_refused() {
+fn a_file_of_a_newer_version_is_refused() {
     let stage = ours();
     stage.sqlite().pragma_update(None, "user_version", 2).expect("it is ours");
     let error = refused(&stage);
     let clear = |reason: &str| {
-        reason.contains("form 2") && reason.contains("form 1") && reason.contains("another file")
+        reason.contains("version 2") && reason.contains("version 1") && reason.contains("another file")
     };
     assert!(matches!(&error, StoreError::Unsupported { reason } if clear(reason)), "{error}");
 }

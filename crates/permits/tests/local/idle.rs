@@ -6,22 +6,32 @@ use std::time::Duration;
 use permits::blocking::Client;
 use permits_testkit::wait;
 
+use crate::crew::LIMIT;
 use crate::errand;
 use crate::stage::{Stage, url};
 
 /// Longer than the time between two looks of a holder.
 const LOOK: Duration = Duration::from_millis(400);
 
-/// How often the system has woken the thread that works with the file.
+/// The number of times that the store's thread has gone to sleep.
 fn wakings() -> u64 {
-    let status =
-        fs::read_dir("/proc/self/task").expect("the system lists threads").flatten().find_map(|thread| {
-            let status = fs::read_to_string(thread.path().join("status")).ok()?;
-            status.starts_with("Name:\tpermits-local\n").then_some(status)
-        });
-    let status = status.expect("the client has such a thread");
+    let mut status = None;
+    // A new thread takes its name when it first runs.
+    assert!(wait::until(LIMIT, || {
+        status = store_thread();
+        status.is_some()
+    }));
+    let status = status.expect("it was found");
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.and_then(|count| count.trim().parse().ok()).expect("the system counts them")
+}
+
+/// The status of the store's thread.
+fn store_thread() -> Option<String> {
+    fs::read_dir("/proc/self/task").expect("the system lists threads").flatten().find_map(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
+        status.starts_with("Name:\tpermits-local\n").then_some(status)
+    })
 }
 
 /// Whether the thread comes to rest. What is under way when it is first seen may still end.

@@ -25,12 +25,12 @@ pub(super) fn mode_in(directory: &Metadata) -> u32 {
 
 /// Whether the directory is for its group. With the sticky bit a member could not replace another member's file when
 /// that has to be replaced.
-pub(super) fn is_shared(directory: &Metadata) -> bool {
+pub(crate) fn is_shared(directory: &Metadata) -> bool {
     directory.mode() & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE) == SETGID | GROUP_WRITES
 }
 
 /// Why nothing in this directory can be used, if so.
-pub(super) fn of_directory(directory: &Metadata) -> Result<(), String> {
+pub(crate) fn of_directory(directory: &Metadata) -> Result<(), String> {
     if directory.mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE {
         return Err(format!(
             "every user may put another file in its place: chmod o-w its directory; to share a file, make a directory \

@@ -25,7 +25,7 @@ pub(super) fn install(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Sets until when this thread waits for other processes.
-pub(super) fn until(deadline: Moment) {
+pub(crate) fn until(deadline: Moment) {
     DEADLINE.set(deadline);
 }
 

@@ -12,8 +12,8 @@ use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time since the machine started, and which start that was.
-pub(super) struct Boot {
-    pub(super) id: String,
+pub(crate) struct Boot {
+    pub(crate) id: String,
     /// How much later than on the machine the time since its start is in this process's time namespace, in
     /// microseconds.
     offset_us: i64,
@@ -21,27 +21,27 @@ pub(super) struct Boot {
 
 impl Boot {
     #[cfg(target_os = "linux")]
-    pub(super) fn current() -> io::Result<Self> {
+    pub(crate) fn current() -> io::Result<Self> {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         Ok(Self { id: id.trim().to_owned(), offset_us: namespace::offset_us()? })
     }
 
     /// Where a boot has no name, the wall clock has to do, and a restart ends leases only by the time it takes.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn current() -> io::Result<Self> {
+    pub(crate) fn current() -> io::Result<Self> {
         Ok(Self { id: "unknown".to_owned(), offset_us: 0 })
     }
 
     /// Microseconds since the machine started.
     #[cfg(target_os = "linux")]
-    pub(super) fn elapsed_us(&self) -> i64 {
+    pub(crate) fn elapsed_us(&self) -> i64 {
         let here_us = i64::try_from(crate::clock::Moment::now().as_micros()).unwrap_or(i64::MAX);
         here_us.saturating_sub(self.offset_us)
     }
 
     /// Microseconds since 1970.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn elapsed_us(&self) -> i64 {
+    pub(crate) fn elapsed_us(&self) -> i64 {
         wall_us() - self.offset_us
     }
 }
@@ -85,7 +85,7 @@ mod namespace {
 }
 
 /// Microseconds since 1970, as the system believes.
-pub(super) fn wall_us() -> i64 {
+pub(crate) fn wall_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

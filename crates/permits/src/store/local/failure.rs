@@ -8,7 +8,7 @@ use rusqlite::{ErrorCode, ffi};
 use crate::store::StoreError;
 
 /// An error of SQLite's, for the session and for whoever reads it.
-pub(super) fn failure(path: &Path, error: &rusqlite::Error) -> StoreError {
+pub(crate) fn failure(path: &Path, error: &rusqlite::Error) -> StoreError {
     let file = path.display();
     let extended = error.sqlite_error().map(|error| error.extended_code).unwrap_or_default();
     match error.sqlite_error_code() {

@@ -19,7 +19,7 @@ use super::clock::Boot;
 use super::failure::{damaged, failure};
 use super::place::{Files, Place};
 use super::tables::{
-    APPLICATION_ID, RESERVE, RESERVE_PAGES, VERSION, begin_writing, clock, forget, form, initialize, leave,
+    APPLICATION_ID, Format, RESERVE, RESERVE_PAGES, VERSION, begin_writing, clock, forget, initialize, leave,
     restart, store, stored, sweep, tick,
 };
 use crate::clock::Moment;
@@ -126,21 +126,22 @@ impl Database {
         let failed = |error| failure(self.place.named(), &error);
         let unsupported = |reason: String| Err(StoreError::Unsupported { reason });
         let file = self.place.named().display();
-        let (mut id, mut version, tables) = form(&self.connection).map_err(failed)?;
-        if (id, tables) == (0, 0) {
+        let mut format = Format::read(&self.connection).map_err(failed)?;
+        if format.is_empty() {
             // Empty, such as `mktemp` makes it; or just being filled by another process.
             initialize(&mut self.connection).map_err(failed)?;
-            (id, version, _) = form(&self.connection).map_err(failed)?;
+            format = Format::read(&self.connection).map_err(failed)?;
             // That it is ours stands in the file itself from now on.
             let checkpoint = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             checkpoint.map_err(failed)?;
         }
-        if id != APPLICATION_ID {
+        if !format.is_ours() {
             return unsupported(format!("{file} is a database of another program: name another file"));
         }
+        let version = format.version;
         if version != VERSION {
             return unsupported(format!(
-                "{file} has form {version}, this program knows form {VERSION}: use the program that made it, or \
+                "{file} has format version {version}, this program knows version {VERSION}: use the program that made it, or \
                  another file"
             ));
         }
@@ -422,9 +423,9 @@ fn is_without_its_companions(place: &Place) -> Result<bool, Trouble> {
         let connection = connect(place.file())?;
         connection.busy_timeout(Duration::ZERO)?;
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-        match form(&connection) {
+        match Format::read(&connection) {
             Err(error) if is_busy(&error) => {}
-            Ok((APPLICATION_ID, _, _)) => {
+            Ok(format) if format.is_ours() => {
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
                 connection.close().map_err(|(_, error)| error)?;
                 place.remove_companions()?;
@@ -464,7 +465,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     // Before anything else: another program's file is not to be touched by closing it either.

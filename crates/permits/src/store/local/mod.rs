@@ -13,7 +13,6 @@
 //! - `watch`: how often to look for news.
 //! - `forks`: why a forked child may not open a file while its parent has one open.
 //! - `busy`, `failure`: waiting for other processes, and what may go wrong.
-//! - `examination`: what is wrong with a file.
 //!
 //! # What holds
 //! - A process may be killed at any moment: the file is as some command left it. So it is after a loss of power,
@@ -36,15 +35,14 @@
 //! are known as such are refused, and another machine that uses the file all the same is noticed by its boot.
 
 #[cfg(unix)]
-mod access;
-mod busy;
-mod clock;
-pub(super) mod examination;
-mod failure;
-mod file;
+pub(crate) mod access;
+pub(crate) mod busy;
+pub(crate) mod clock;
+pub(crate) mod failure;
+pub(crate) mod file;
 mod forks;
-mod place;
-mod tables;
+pub(crate) mod place;
+pub(crate) mod tables;
 mod watch;
 
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -107,7 +107,7 @@ impl Files {
 
 /// The names of a file and of its companions.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// As the URL says. It may be a symbolic link.
     named: PathBuf,
     /// Without links: SQLite looks for the companions here.
@@ -117,7 +117,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The place that this name leads to now.
-    pub(super) fn of(named: &Path) -> io::Result<Self> {
+    pub(crate) fn of(named: &Path) -> io::Result<Self> {
         let is_link = fs::symlink_metadata(named).is_ok_and(|metadata| metadata.is_symlink());
         #[cfg(unix)]
         if is_link {
@@ -135,12 +135,12 @@ impl Place {
     }
 
     /// The file, without links.
-    pub(super) fn file(&self) -> &Path {
+    pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
     /// The directory of the file and its companions.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         directory(&self.file)
     }
 
@@ -198,7 +198,7 @@ impl Place {
 
     /// Refuses the file if this user may not use it or a companion.
     #[cfg(unix)]
-    pub(super) fn check_files(&self) -> io::Result<()> {
+    pub(crate) fn check_files(&self) -> io::Result<()> {
         let directory = fs::metadata(self.directory())?;
         access::of_file(&fs::metadata(&self.file)?, &directory).map_err(refused)?;
         for companion in &self.companions {
@@ -325,7 +325,7 @@ impl Drop for Alone {
 }
 
 /// The directory of a file.
-pub(super) fn directory(path: &Path) -> &Path {
+pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -386,7 +386,7 @@ fn check_directory(_directory: &Path) -> io::Result<()> {
 /// FUSE and 9P are not among them: much of what they carry is local, such as the files of a container. There
 /// SQLite says itself that it cannot share memory, or another machine is noticed by its boot.
 #[cfg(target_os = "linux")]
-pub(super) fn network(magic: u64) -> Option<&'static str> {
+pub(crate) fn network(magic: u64) -> Option<&'static str> {
     // The numbers are 32 bits wide, and sign-extended on some machines.
     Some(match magic & 0xFFFF_FFFF {
         0x6969 => "NFS",

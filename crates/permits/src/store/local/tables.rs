@@ -13,7 +13,7 @@ use crate::protocol::Event;
 pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
 
 /// The form of the tables.
-pub(super) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 1;
 
 /// How long news is kept for a session that does not come for it. Its renewals tell it the same.
 const NEWS_MS: i64 = 600_000;
@@ -49,11 +49,30 @@ pub(super) const RESERVE: &str = "
     DROP TABLE reserve;
 ";
 
-/// The application id, the form, and how many tables there are.
-pub(super) fn form(connection: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
-    let number = |sql| connection.query_row(sql, [], |row| row.get(0));
-    let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?, tables))
+/// The marks by which a file shows its program and its schema.
+pub(crate) struct Format {
+    application_id: i64,
+    pub(crate) version: i64,
+    tables: i64,
+}
+
+impl Format {
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let number = |sql| connection.query_row(sql, [], |row| row.get(0));
+        let tables = number("SELECT count(*) FROM sqlite_schema")?;
+        let application_id = number("PRAGMA application_id")?;
+        Ok(Self { application_id, version: number("PRAGMA user_version")?, tables })
+    }
+
+    /// Whether the file has no content yet: `mktemp` makes such files.
+    pub(crate) fn is_empty(&self) -> bool {
+        (self.application_id, self.tables) == (0, 0)
+    }
+
+    /// Whether this library made the file, in any version.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.application_id == APPLICATION_ID
+    }
 }
 
 /// Makes the tables in an empty file, if nobody else has.
@@ -61,7 +80,8 @@ pub(super) fn initialize(connection: &mut Connection) -> rusqlite::Result<()> {
     // First, and outside of a transaction: it is remembered by the file.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     let transaction = begin_writing(connection)?;
-    if form(&transaction)? == (0, 0, 0) {
+    let format = Format::read(&transaction)?;
+    if format.is_empty() && format.version == 0 {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
@@ -74,13 +94,13 @@ pub(super) fn begin_writing(connection: &mut Connection) -> rusqlite::Result<Tra
 }
 
 /// The clock as the file has it.
-pub(super) struct Known {
-    pub(super) boot: String,
-    pub(super) base_us: i64,
-    pub(super) last_us: i64,
+pub(crate) struct Known {
+    pub(crate) boot: String,
+    pub(crate) base_us: i64,
+    pub(crate) last_us: i64,
 }
 
-pub(super) fn clock(connection: &Connection) -> rusqlite::Result<Known> {
+pub(crate) fn clock(connection: &Connection) -> rusqlite::Result<Known> {
     connection.query_row("SELECT boot, base_us, last_us FROM meta", [], |row| {
         Ok(Known { boot: row.get(0)?, base_us: row.get(1)?, last_us: row.get(2)? })
     })

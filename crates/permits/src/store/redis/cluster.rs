@@ -320,7 +320,7 @@ impl Inner {
 }
 
 /// Asks one after the other for the map. Returns it with who told it.
-pub(super) async fn ask_for_map(
+pub(crate) async fn ask_for_map(
     servers: impl Iterator<Item = Server>,
 ) -> Result<(Slots, Server), StoreError> {
     let mut error = StoreError::Unreachable { reason: "no node of the cluster is known".into() };

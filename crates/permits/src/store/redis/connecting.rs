@@ -20,7 +20,7 @@ use crate::timing;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// How long making a connection may take.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The oldest version of the server that will do, alone and in a cluster: sharded channels came with 7.0.
 const OLDEST: (u32, u32) = (6, 2);
@@ -235,7 +235,7 @@ fn check_mode(info: &str, in_cluster: bool) -> Result<(), StoreError> {
     Err(StoreError::Mismatch { reason: reason.into() })
 }
 
-pub(super) fn check_version(info: &str, in_cluster: bool) -> Result<(), StoreError> {
+pub(crate) fn check_version(info: &str, in_cluster: bool) -> Result<(), StoreError> {
     let oldest = if in_cluster { OLDEST_IN_CLUSTER } else { OLDEST };
     let version = field(info, "redis_version").unwrap_or_default();
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
@@ -254,11 +254,11 @@ fn evicting_policy(info: &str) -> Option<&str> {
 }
 
 /// Part of INFO that says what a server is: `standalone`, `cluster` or `sentinel`. Valkey has renamed it in 8.0.
-pub(super) fn mode(info: &str) -> Option<&str> {
+pub(crate) fn mode(info: &str) -> Option<&str> {
     field(info, "redis_mode").or_else(|| field(info, "server_mode"))
 }
 
-pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn connect(server: &Server) -> Result<MultiplexedConnection, St
 }
 
 /// The same, with a timeout for each answer.
-pub(super) async fn connect_with(
+pub(crate) async fn connect_with(
     server: &Server,
     response_timeout: Option<Duration>,
 ) -> Result<MultiplexedConnection, StoreError> {

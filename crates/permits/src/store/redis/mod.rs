@@ -8,27 +8,26 @@
 //! - `cluster`: a supervisor for each node, and `slots`, the map that says which.
 //! - `scripts`: the Lua, and how commands and replies are written.
 //! - `keys`: what the keys and channels are called. `listing`: which semaphores there are.
-//! - `rights`: which commands, keys and channels a user needs. `examination`: what is wrong with a server.
+//! - `rights`: which commands, keys and channels a user needs.
 //! - `errors`: what a failed call means.
 //!
 //! Redis 6.2 or newer, in a cluster 7.0, or Valkey. No type of the `redis` crate leaves this module.
 
-mod address;
-mod cluster;
-mod connecting;
-mod connection;
-mod errors;
-pub(super) mod examination;
+pub(crate) mod address;
+pub(crate) mod cluster;
+pub(crate) mod connecting;
+pub(crate) mod connection;
+pub(crate) mod errors;
 pub(crate) mod keys;
 mod listing;
-mod place;
-mod rights;
+pub(crate) mod place;
+pub(crate) mod rights;
 mod scripts;
-mod slots;
+pub(crate) mod slots;
 mod supervisor;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod wakeups;
+pub(crate) mod wakeups;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -55,19 +55,19 @@ impl fmt::Display for Place {
 }
 
 /// A service that sentinels watch.
-pub(super) struct Watched {
+pub(crate) struct Watched {
     address: Sentinels,
     /// The server that was last named.
     named: Mutex<Option<(String, u16)>>,
 }
 
 impl Watched {
-    pub(super) fn new(address: Sentinels) -> Self {
+    pub(crate) fn new(address: Sentinels) -> Self {
         Self { address, named: Mutex::default() }
     }
 
     /// How many sentinels there are.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.address.sentinels.len()
     }
 
@@ -89,7 +89,7 @@ impl Watched {
     }
 
     /// The server that counts, and why those that name none do not.
-    pub(super) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
+    pub(crate) async fn roll_call(&self) -> (Option<Server>, Vec<String>) {
         let (newest, errors) = self.ask_all(SENTINEL_TIMEOUT).await;
         let server = newest.and_then(|named| self.address.server.at(&named.host, named.port).ok());
         (server, errors.into_iter().map(StoreError::into_reason).collect())

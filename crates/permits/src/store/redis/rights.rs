@@ -180,15 +180,15 @@ const GROUPS: [Group; 9] = [
 ];
 
 /// A command that is tried.
-pub(super) struct Attempt {
-    pub(super) name: &'static str,
-    pub(super) needed: bool,
+pub(crate) struct Attempt {
+    pub(crate) name: &'static str,
+    pub(crate) needed: bool,
     /// None for what is tried on its own: listening needs a connection of its own, and CONFIG GET is used anyway.
-    pub(super) command: Option<Cmd>,
+    pub(crate) command: Option<Cmd>,
 }
 
 /// Every command that a server in a cluster, or in none, is ever asked, in a form that changes nothing.
-pub(super) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attempt> {
+pub(crate) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attempt> {
     let attempt = |group: &Group, name: &'static str, arguments: &[Argument]| {
         let mut command = Cmd::new();
         name.split('|').for_each(|word| {
@@ -213,7 +213,7 @@ pub(super) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attemp
 
 /// What a user is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Denial {
+pub(crate) enum Denial {
     /// The command, on anything.
     Command,
     /// The keys, by this command.
@@ -225,7 +225,7 @@ pub(super) enum Denial {
 }
 
 /// Whether this error is a denial. Other errors are the command's own: it was allowed.
-pub(super) fn denial(code: &str, detail: &str) -> Option<Denial> {
+pub(crate) fn denial(code: &str, detail: &str) -> Option<Denial> {
     match code {
         // First: since 7.2 this text has the name of the user in it, which may be anything.
         "NOPERM" if detail.contains("to run the") => Some(Denial::Command),

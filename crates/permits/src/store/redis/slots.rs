@@ -9,11 +9,11 @@ use redis::Value;
 const SLOTS: u16 = 16384;
 
 /// A node's host and port.
-pub(super) type Node = (Arc<str>, u16);
+pub(crate) type Node = (Arc<str>, u16);
 
 /// The primaries by slot, as far as is known.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     /// First slot, last slot, primary; sorted, and none overlaps another.
     ranges: Vec<(u16, u16, Node)>,
 }
@@ -36,16 +36,16 @@ impl Slots {
     }
 
     /// All that serve any.
-    pub(super) fn nodes(&self) -> BTreeSet<Node> {
+    pub(crate) fn nodes(&self) -> BTreeSet<Node> {
         self.ranges.iter().map(|(.., node)| node.clone()).collect()
     }
 
     /// How many slots are served, and how many are not.
-    pub(super) fn served(&self) -> u16 {
+    pub(crate) fn served(&self) -> u16 {
         self.ranges.iter().map(|(first, last, _)| last - first + 1).sum()
     }
 
-    pub(super) fn missing(&self) -> u16 {
+    pub(crate) fn missing(&self) -> u16 {
         SLOTS - self.served()
     }
 

@@ -17,11 +17,11 @@ use super::address::Server;
 const WAITING: usize = 4096;
 
 /// The payloads of messages, as they come.
-pub(super) type Messages = mpsc::Receiver<Vec<u8>>;
+pub(crate) type Messages = mpsc::Receiver<Vec<u8>>;
 
 /// A connection that listens to channels. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Wakeups {
+pub(crate) struct Wakeups {
     connection: MultiplexedConnection,
     sharded: bool,
     listened: Arc<Mutex<BTreeSet<String>>>,
@@ -29,7 +29,7 @@ pub(super) struct Wakeups {
 
 impl Wakeups {
     /// Connects, listening to nothing yet. In a cluster the channels are `sharded`: they live in a slot, as keys do.
-    pub(super) async fn connect(server: &Server, sharded: bool) -> RedisResult<(Self, Messages)> {
+    pub(crate) async fn connect(server: &Server, sharded: bool) -> RedisResult<(Self, Messages)> {
         let (sender, messages) = mpsc::channel(WAITING);
         let listened = Arc::new(Mutex::new(BTreeSet::new()));
         let receiving = Receiving { sender: Mutex::new(Some(sender)), listened: listened.clone() };
@@ -43,7 +43,7 @@ impl Wakeups {
     }
 
     /// Listens to another channel.
-    pub(super) async fn listen(&mut self, channel: &str) -> RedisResult<()> {
+    pub(crate) async fn listen(&mut self, channel: &str) -> RedisResult<()> {
         lock(&self.listened).insert(channel.to_owned());
         let verb = if self.sharded { "SSUBSCRIBE" } else { "SUBSCRIBE" };
         redis::cmd(verb).arg(channel).exec_async(&mut self.connection).await
