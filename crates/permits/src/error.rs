@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::background::SpawnError;
 pub use crate::protocol::InvalidInput;
+use crate::store::AddressError;
 pub use crate::store::StoreError;
 
 /// Why a client could not connect.
@@ -47,6 +48,15 @@ pub enum ConnectError {
         /// What the system said.
         reason: String,
     },
+}
+
+impl From<AddressError> for ConnectError {
+    fn from(error: AddressError) -> Self {
+        match error {
+            AddressError::UnknownScheme { scheme, known } => Self::UnknownScheme { scheme, known },
+            AddressError::Invalid { reason } => Self::Url { reason },
+        }
+    }
 }
 
 impl From<SpawnError> for ConnectError {

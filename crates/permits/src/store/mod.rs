@@ -2,6 +2,7 @@
 //! session, no waiting and no retrying. Few methods, never one per operation: all that a semaphore does is in
 //! [`crate::protocol`].
 
+mod error;
 #[cfg(feature = "local")]
 pub(crate) mod local;
 mod memory;
@@ -17,9 +18,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+pub(crate) use self::error::AddressError;
+pub use self::error::StoreError;
 use self::memory::MemoryStore;
 use self::options::{Known, Options, RECOVERY};
-use crate::error::ConnectError;
 use crate::events::emit;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
 
@@ -99,8 +101,8 @@ pub(crate) enum Address {
 
 impl Address {
     /// Parses a URL, with the recovery that it asks for. No error repeats the URL, as it may have a password.
-    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), ConnectError> {
-        let invalid = |reason| ConnectError::Url { reason };
+    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), AddressError> {
+        let invalid = |reason| AddressError::Invalid { reason };
         let scheme = url.split(':').next().unwrap_or_default();
         if let Some(rest) = url.strip_prefix("memory:") {
             let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -130,9 +132,9 @@ impl Address {
                 true => format!("it has no scheme: did you mean redis://{url}?"),
                 false => format!("it begins with none of {known}: did you mean redis://HOST:PORT?"),
             };
-            return Err(ConnectError::Url { reason });
+            return Err(AddressError::Invalid { reason });
         }
-        Err(ConnectError::UnknownScheme { scheme: scheme.to_owned(), known })
+        Err(AddressError::UnknownScheme { scheme: scheme.to_owned(), known })
     }
 }
 
@@ -214,120 +216,6 @@ impl fmt::Display for Address {
             Self::Local(path) => write!(f, "{}", path.display()),
             #[cfg(feature = "redis")]
             Self::Redis(address) => write!(f, "{address}"),
-        }
-    }
-}
-
-/// Why the store did not do what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened, and the
-    /// session tries again until `store_timeout` has passed.
-    #[error("the store cannot be reached: {reason}")]
-    Unreachable {
-        /// What failed.
-        reason: String,
-    },
-    /// The command was sent and not answered: it may have been executed. The session sends the same request again.
-    #[error("the store did not answer: {reason}")]
-    NoAnswer {
-        /// What failed.
-        reason: String,
-    },
-    /// The store does not accept the user or the password, or does not allow the command.
-    #[error("the store denies access: {reason}")]
-    Denied {
-        /// What is denied, and how to allow it.
-        reason: String,
-    },
-    /// The URL does not fit the store: TLS to a server without, a single server's URL for a cluster or a sentinel, a
-    /// database that there is not.
-    #[error("the URL does not fit the store: {reason}")]
-    Mismatch {
-        /// What the store is, and which URL it needs.
-        reason: String,
-    },
-    /// The server's certificate is not trusted, or the server does not accept the client's.
-    #[error("no TLS with the store: {reason}")]
-    Tls {
-        /// What is wrong with which certificate.
-        reason: String,
-    },
-    /// A key of the semaphore holds something else.
-    #[error(
-        "a key of semaphore {semaphore:?} holds something that is not permits': {reason}; delete it or use another prefix"
-    )]
-    WrongType {
-        /// The semaphore.
-        semaphore: String,
-        /// The store's words.
-        reason: String,
-    },
-    /// The store has no memory left for this.
-    #[error("the store is out of memory: {reason}")]
-    OutOfMemory {
-        /// The store's words.
-        reason: String,
-    },
-    /// The store is too old, or lacks something else that is needed.
-    #[error("the store is not supported: {reason}")]
-    Unsupported {
-        /// What is missing.
-        reason: String,
-    },
-    /// The store rejected the command for another reason.
-    #[error("the store rejected the command: {reason}")]
-    Rejected {
-        /// The store's words.
-        reason: String,
-    },
-    /// The reply cannot be decoded, or does not answer the command.
-    #[error("unexpected reply from the store: {reason}")]
-    Malformed {
-        /// What is wrong with the reply.
-        reason: String,
-    },
-}
-
-impl StoreError {
-    /// Whether trying again can help. Connecting tries again after these alone.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
-    }
-
-    /// Whether the command may have been executed.
-    pub fn is_outcome_unknown(&self) -> bool {
-        matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
-    }
-
-    /// The reason alone.
-    #[cfg(feature = "redis")]
-    pub(crate) fn into_reason(mut self) -> String {
-        std::mem::take(self.reason_mut())
-    }
-
-    /// The same, with the place that it is about before the reason.
-    #[cfg(feature = "redis")]
-    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
-        let reason = self.reason_mut();
-        *reason = format!("{place}: {reason}");
-        self
-    }
-
-    #[cfg(feature = "redis")]
-    fn reason_mut(&mut self) -> &mut String {
-        match self {
-            Self::Unreachable { reason }
-            | Self::NoAnswer { reason }
-            | Self::Denied { reason }
-            | Self::Mismatch { reason }
-            | Self::Tls { reason }
-            | Self::WrongType { reason, .. }
-            | Self::OutOfMemory { reason }
-            | Self::Unsupported { reason }
-            | Self::Rejected { reason }
-            | Self::Malformed { reason } => reason,
         }
     }
 }
