@@ -11,12 +11,12 @@ use super::finding::Finding;
 use super::self_test::{self, scratch_name};
 use crate::clock::Moment;
 use crate::protocol::Name;
-use crate::store::local::busy;
 use crate::store::local::clock::{Boot, wall_us};
 use crate::store::local::failure::failure;
 use crate::store::local::file::connect;
 use crate::store::local::place::{self, Place};
 use crate::store::local::tables::{self, Format, Known, VERSION};
+use crate::store::local::{FilePath, busy};
 use crate::store::{Address, StoreError};
 
 /// The longest wait for another process's transaction.
@@ -34,8 +34,14 @@ const REFUSED: &str = "Programs refuse it too. Name another file: local:/path/se
 const DAMAGED: &str = "It is damaged, or was made by another program. Pinned limits and pauses are all of its content \
     that lasts: stop the programs that use it, move it away, and the next program makes a new file.";
 
-/// The findings about the file at `path`, which is also the address that `store` contains.
-pub(super) async fn diagnose(store: &Address, path: &Path, prefix: &str, lease: Duration) -> Vec<Finding> {
+/// The findings about `file`, which is the location at `address`.
+pub(super) async fn diagnose(
+    address: &Address,
+    file: &FilePath,
+    prefix: &str,
+    lease: Duration,
+) -> Vec<Finding> {
+    let path = file.path();
     let mut findings = match fs::metadata(path) {
         Err(_) => return of_missing_file(path),
         Ok(metadata) if metadata.is_file() => of_file(path, &metadata),
@@ -52,7 +58,7 @@ pub(super) async fn diagnose(store: &Address, path: &Path, prefix: &str, lease: 
         return findings;
     }
     let scratch = scratch_name();
-    findings.extend(self_test::run_each_operation(store, prefix, &scratch, lease).await);
+    findings.extend(self_test::run_each_operation(address, prefix, &scratch, lease).await);
     // If this fails, the semaphore expires, and another program's sweep deletes it.
     let _ = delete(path, prefix, &scratch);
     findings

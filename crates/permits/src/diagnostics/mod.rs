@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 pub use self::finding::{Finding, Severity};
 use crate::background::{SpawnError, spawn_with_runtime};
-use crate::store::Address;
+use crate::store::{Address, MemoryName};
 
 /// The result of [`ClientBuilder::diagnose`](crate::ClientBuilder::diagnose).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,13 +60,17 @@ pub(crate) fn start(
 /// The findings about a store. `lease` is the caller's usual lease.
 #[cfg_attr(not(any(feature = "local", feature = "redis")), expect(unused_variables))]
 async fn diagnose(address: &Address, prefix: &str, lease: Duration) -> Vec<Finding> {
-    match address {
-        Address::Memory(_) => {
-            vec![Finding::fine("store", "the memory of this process, which no other process sees")]
-        }
-        #[cfg(feature = "local")]
-        Address::Local(path) => local::diagnose(address, path, prefix, lease).await,
-        #[cfg(feature = "redis")]
-        Address::Redis(server) => redis::diagnose(address, server, prefix, lease).await,
+    #[cfg(feature = "local")]
+    if let Some(file) = address.location() {
+        return local::diagnose(address, file, prefix, lease).await;
     }
+    #[cfg(feature = "redis")]
+    if let Some(servers) = address.location() {
+        return redis::diagnose(address, servers, prefix, lease).await;
+    }
+    let observed = match address.location::<MemoryName>() {
+        Some(_) => "the memory of this process, which no other process sees",
+        None => "there is no diagnosis for stores of this kind",
+    };
+    vec![Finding::fine("store", observed)]
 }

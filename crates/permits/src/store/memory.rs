@@ -7,10 +7,15 @@
 //! that were pinned, and pauses. The rest is dropped.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Executing, Listing, Store, StoreEvent, StoreEvents, StoreOptions};
+use futures_util::future::BoxFuture;
+
+use super::backend::{Backend, Location, ParsedUrl, Store, StoreEvent, StoreEvents, StoreOptions};
+use super::error::StoreError;
+use super::options::{Known, Options, RECOVERY};
 use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::process::PerProcess;
@@ -19,7 +24,42 @@ use crate::protocol::{Command, Event, Name, Reply, SessionId};
 /// Semaphores that nobody has used for a while are looked for every so many commands.
 const SWEEP_EVERY: u64 = 1024;
 
-/// One session's view of a shared memory.
+/// Memories of this process.
+pub(crate) struct Memory;
+
+impl Backend for Memory {
+    fn schemes(&self) -> Vec<String> {
+        vec!["memory:".into()]
+    }
+
+    fn parse(&self, url: &str) -> Option<ParsedUrl> {
+        let rest = url.strip_prefix("memory:")?;
+        let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let options = Options::parse(query, &[Known { name: RECOVERY, refused: None }]);
+        let recovery = options.and_then(|options| options.recovery());
+        Some(recovery.map(|recovery| (Box::new(MemoryName(name.to_owned())) as Box<dyn Location>, recovery)))
+    }
+}
+
+/// The name of a memory.
+pub(crate) struct MemoryName(String);
+
+impl Location for MemoryName {
+    fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
+        Box::pin(async move {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.0, &options));
+            Ok(store)
+        })
+    }
+}
+
+impl fmt::Display for MemoryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory:{}", self.0)
+    }
+}
+
+/// A session's access to a memory.
 pub(crate) struct MemoryStore {
     name: String,
     shared: Arc<Shared>,
@@ -114,7 +154,11 @@ impl Shared {
 }
 
 impl Store for MemoryStore {
-    fn execute<'a>(&'a self, command: &'a Command, _timeout: Duration) -> Executing<'a> {
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        _timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
         Box::pin(async move {
             let (reply, events) = self.shared.execute(&self.prefix, command);
             for (signals, event) in events {
@@ -125,7 +169,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn list(&self, _timeout: Duration) -> Listing<'_> {
+    fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async { Ok(self.shared.list(&self.prefix)) })
     }
 }

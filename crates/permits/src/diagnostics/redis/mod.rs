@@ -41,15 +41,15 @@ const BLOCKS_SELF_TEST: [&str; 6] = ["connection", "mode", "loading", "version",
 const PINGS: usize = 50;
 const PINGING: Duration = Duration::from_secs(2);
 
-/// The findings about the servers at `address`, which is also the address that `store` contains.
+/// The findings about `servers`, which are the location at `address`.
 pub(super) async fn diagnose(
-    store: &store::Address,
-    address: &Address,
+    address: &store::Address,
+    servers: &Address,
     prefix: &str,
     lease: Duration,
 ) -> Vec<Finding> {
-    let (servers, mut findings) = topology::servers_of(address).await;
-    let in_cluster = matches!(address, Address::Cluster(_));
+    let in_cluster = matches!(servers, Address::Cluster(_));
+    let (servers, mut findings) = topology::servers_of(servers).await;
     let scratch = scratch_name();
     let inspection = Inspection { prefix, scratch: &scratch, in_cluster, lease };
     for server in &servers {
@@ -60,7 +60,7 @@ pub(super) async fn diagnose(
     if servers.is_empty() || has_problem(&findings, &BLOCKS_SELF_TEST) {
         return findings;
     }
-    findings.extend(self_test::run_each_operation(store, prefix, &scratch, lease).await);
+    findings.extend(self_test::run_each_operation(address, prefix, &scratch, lease).await);
     for server in &servers {
         // If this fails, the keys expire. In a cluster all nodes but one refuse it.
         if let Ok(mut connection) = connect(server).await {

@@ -36,6 +36,7 @@
 
 #[cfg(unix)]
 pub(crate) mod access;
+mod backend;
 pub(crate) mod busy;
 pub(crate) mod clock;
 pub(crate) mod failure;
@@ -49,13 +50,14 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
+pub(crate) use self::backend::{FilePath, Local};
 use self::file::{Database, OPENING};
 use self::forks::Open;
-pub(crate) use self::place::parse;
 use self::watch::Watch;
-use super::{Executing, Listing, Store, StoreError, StoreEvent, StoreEvents, StoreOptions};
+use super::{Store, StoreError, StoreEvent, StoreEvents, StoreOptions};
 use crate::clock::Moment;
 use crate::protocol::{Command, Name, Reply, RequestId, SessionId};
 
@@ -135,14 +137,18 @@ impl Drop for LocalStore {
 }
 
 impl Store for LocalStore {
-    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a> {
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
         let (answer, receiver) = oneshot::channel();
         let (command, deadline) = (command.clone(), deadline(timeout));
         self.send(Request::Execute { command, deadline, answer });
         Box::pin(answered(receiver, timeout))
     }
 
-    fn list(&self, timeout: Duration) -> Listing<'_> {
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         let (answer, receiver) = oneshot::channel();
         self.send(Request::List { deadline: deadline(timeout), answer });
         Box::pin(answered(receiver, timeout))

@@ -14,6 +14,7 @@
 //! Redis 6.2 or newer, in a cluster 7.0, or Valkey. No type of the `redis` crate leaves this module.
 
 pub(crate) mod address;
+mod backend;
 pub(crate) mod cluster;
 pub(crate) mod connecting;
 pub(crate) mod connection;
@@ -34,9 +35,11 @@ use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use ::redis::{Cmd, RedisResult, Value};
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
-pub(crate) use self::address::Address;
+use self::address::Address;
+pub(crate) use self::backend::Redis;
 use self::cluster::Cluster;
 use self::connecting::Plan;
 use self::errors::Failure;
@@ -44,8 +47,8 @@ use self::place::{Place, Watched};
 pub use self::rights::{Rights, rights};
 use self::scripts::{Malformed, Script, Scripts};
 use self::supervisor::Supervisor;
-use super::{Confirming, Executing, Listing, Store, StoreError, StoreOptions};
-use crate::protocol::{Command, Reply};
+use super::{Store, StoreError, StoreOptions};
+use crate::protocol::{Command, Name, Reply};
 
 /// Connections to Redis or Valkey servers.
 pub(crate) struct RedisStore {
@@ -115,15 +118,24 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a> {
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
         Box::pin(async move { Ok(self.run(command, 0, timeout).await?.0) })
     }
 
-    fn confirm<'a>(&'a self, command: &'a Command, replicas: u32, timeout: Duration) -> Confirming<'a> {
+    fn confirm<'a>(
+        &'a self,
+        command: &'a Command,
+        replicas: u32,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(Reply, u32), StoreError>> {
         Box::pin(self.run(command, replicas, timeout))
     }
 
-    fn list(&self, timeout: Duration) -> Listing<'_> {
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
             let names = match &self.route {
                 Route::One(supervisor) => {
