@@ -12,11 +12,11 @@ use super::self_test::{self, scratch_name};
 use crate::clock::Moment;
 use crate::protocol::Name;
 use crate::store::local::clock::{Boot, wall_us};
-use crate::store::local::failure::failure;
-use crate::store::local::file::connect;
-use crate::store::local::place::{self, Place};
-use crate::store::local::tables::{self, Format, Known, VERSION};
-use crate::store::local::{FilePath, busy};
+use crate::store::local::connection::connect;
+use crate::store::local::error::sqlite_error;
+use crate::store::local::path::{self, FilePaths};
+use crate::store::local::schema::{self, FORMAT_VERSION, Format, StoredClock};
+use crate::store::local::{LocalFile, busy};
 use crate::store::{Address, StoreError};
 
 /// The longest wait for another process's transaction.
@@ -37,7 +37,7 @@ const DAMAGED: &str = "It is damaged, or was made by another program. Pinned lim
 /// The findings about `file`, which is the location at `address`.
 pub(super) async fn diagnose(
     address: &Address,
-    file: &FilePath,
+    file: &LocalFile,
     prefix: &str,
     lease: Duration,
 ) -> Vec<Finding> {
@@ -66,7 +66,7 @@ pub(super) async fn diagnose(
 
 /// The findings about the directory in which a file can be made.
 fn of_missing_file(path: &Path) -> Vec<Finding> {
-    let mut existing = PathBuf::from(place::directory(path));
+    let mut existing = PathBuf::from(path::directory(path));
     while !existing.exists() && existing.pop() {}
     let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { &existing };
     if !existing.is_dir() {
@@ -88,14 +88,14 @@ fn of_missing_file(path: &Path) -> Vec<Finding> {
 /// The findings about the file as the system shows it, without opening it.
 #[cfg_attr(not(unix), expect(unused_variables))]
 fn of_file(path: &Path, metadata: &fs::Metadata) -> Vec<Finding> {
-    let place = match Place::of(path) {
-        Ok(place) => place,
+    let paths = match FilePaths::of(path) {
+        Ok(paths) => paths,
         Err(error) => return vec![Finding::problem("file", format!("{}: {error}", path.display()), REFUSED)],
     };
     #[cfg(unix)]
     {
-        let directory = place.directory();
-        let mut findings = vec![system::file(&place, metadata), system::directory(directory)];
+        let directory = paths.directory();
+        let mut findings = vec![system::file(&paths, metadata), system::directory(directory)];
         findings.extend(system::disk(directory));
         findings
     }
@@ -105,8 +105,8 @@ fn of_file(path: &Path, metadata: &fs::Metadata) -> Vec<Finding> {
 
 /// The findings about the content of the file, which is not changed.
 fn of_content(path: &Path, prefix: &str) -> Result<Vec<Finding>, StoreError> {
-    let failed = |error: rusqlite::Error| failure(path, &error);
-    busy::until(Moment::now() + BUSY);
+    let failed = |error: rusqlite::Error| sqlite_error(path, &error);
+    busy::set_deadline(Moment::now() + BUSY);
     let connection = connect(path).map_err(failed)?;
     let errors: Vec<String> = connection
         .prepare("PRAGMA integrity_check(1)")
@@ -123,16 +123,17 @@ fn of_content(path: &Path, prefix: &str) -> Result<Vec<Finding>, StoreError> {
         let advice = "Name another file: local:/path/semaphores.db.";
         return Ok(vec![Finding::problem("contents", "it is a database of another program", advice)]);
     }
-    let version = format.version;
-    if version != VERSION {
-        let observed = format!("it has format version {version}, this program knows version {VERSION}");
+    let version = format.format_version;
+    if version != FORMAT_VERSION {
+        let observed =
+            format!("it has format version {version}, this program knows version {FORMAT_VERSION}");
         let advice = "A newer version of this library made it: use that version, or another file.";
         return Ok(vec![Finding::problem("contents", observed, advice)]);
     }
     let count: i64 = connection
         .query_row("SELECT count(*) FROM semaphores WHERE prefix = ?1", [prefix], |row| row.get(0))
         .map_err(failed)?;
-    let stored = tables::clock(&connection).map_err(failed)?;
+    let stored = schema::clock(&connection).map_err(failed)?;
     let intact = format!("intact, format version {version}, {count} semaphores");
     Ok(vec![Finding::fine("contents", intact), of_clock(&stored)])
 }
@@ -148,7 +149,7 @@ fn unreadable(error: &StoreError) -> Finding {
     Finding::problem("contents", error.to_string(), advice)
 }
 
-fn of_clock(stored: &Known) -> Finding {
+fn of_clock(stored: &StoredClock) -> Finding {
     let boot = match Boot::current() {
         Ok(boot) => boot,
         Err(error) => {
@@ -173,7 +174,7 @@ fn of_clock(stored: &Known) -> Finding {
 }
 
 fn delete(path: &Path, prefix: &str, semaphore: &Name) -> rusqlite::Result<usize> {
-    busy::until(Moment::now() + BUSY);
+    busy::set_deadline(Moment::now() + BUSY);
     connect(path)?
         .execute("DELETE FROM semaphores WHERE prefix = ?1 AND name = ?2", (prefix, semaphore.as_str()))
 }
@@ -187,15 +188,15 @@ mod system {
 
     use rustix::fs::{Access, access, statvfs};
 
-    use super::{Finding, LITTLE_SPACE, Place};
+    use super::{FilePaths, Finding, LITTLE_SPACE};
     use crate::store::local::access;
 
     /// The file and its companions, as this user may use them.
-    pub(super) fn file(place: &Place, metadata: &Metadata) -> Finding {
-        let path = place.file();
+    pub(super) fn file(paths: &FilePaths, metadata: &Metadata) -> Finding {
+        let path = paths.file();
         let observed = shown(path, metadata);
-        let shared = fs::metadata(place.directory()).map(|directory| access::is_shared(&directory));
-        match place.check_files().and(shared) {
+        let shared = fs::metadata(paths.directory()).map(|directory| access::is_shared(&directory));
+        match paths.check_files().and(shared) {
             Err(reason) => Finding::problem("file", observed, format!("It is refused: {reason}")),
             Ok(shared) if metadata.mode() & if shared { 0o004 } else { 0o044 } != 0 => {
                 let advice = format!(
@@ -265,7 +266,7 @@ mod file_system {
     use std::path::Path;
 
     use super::Finding;
-    use crate::store::local::place::network;
+    use crate::store::local::path::network_file_system;
 
     /// By the number that statfs(2) gives them.
     const FUSE: u64 = 0x6573_5546;
@@ -278,7 +279,7 @@ mod file_system {
     }
 
     pub(super) fn of_kind(kind: u64) -> Finding {
-        if let Some(name) = network(kind) {
+        if let Some(name) = network_file_system(kind) {
             let advice = "Locks and shared memory do not work over a network: programs on two machines, and even on \
                           one, do not see each other, and the file is damaged. Name a file on a disk of this machine; \
                           for several machines, use Redis or Valkey.";
@@ -322,7 +323,7 @@ mod tests {
     #[test]
     fn a_difference_from_the_wall_clock_is_a_note() {
         let boot = Boot::current().expect("the system reports it");
-        let of = |boot: &str, base_us: i64| of_clock(&Known { boot: boot.into(), base_us, last_us: 0 });
+        let of = |boot: &str, base_us: i64| of_clock(&StoredClock { boot: boot.into(), base_us, last_us: 0 });
         let base_us = wall_us() - boot.elapsed_us();
         assert_eq!(of(&boot.id, base_us).severity, Severity::Fine);
         assert_eq!(of("another", base_us + 3_600_000_000).severity, Severity::Fine);

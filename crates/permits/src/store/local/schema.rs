@@ -1,7 +1,7 @@
-//! The tables: what the statements are that read and write them.
+//! The schema of a file, and the statements that read and write it.
 //!
-//! `semaphores` has the model's state of each as JSON, `news` what sessions of other processes are to hear, `meta`
-//! the clock. The application id tells our files from others, the user version their form.
+//! The table `semaphores` has the model's state of each semaphore as JSON, `news` the events for sessions of other
+//! processes, `meta` the clock. SQLite's application id marks the library's files, its user version the format.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior};
 
@@ -9,14 +9,14 @@ use super::clock::{Boot, wall_us};
 use crate::model::State;
 use crate::protocol::Event;
 
-/// Marks a file as ours: "prmt".
+/// The application id of the library's files: "prmt".
 pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
 
-/// The form of the tables.
-pub(crate) const VERSION: i64 = 1;
+/// The version of the format.
+pub(crate) const FORMAT_VERSION: i64 = 1;
 
-/// How long news is kept for a session that does not come for it. Its renewals tell it the same.
-const NEWS_MS: i64 = 600_000;
+/// The time after which an event is deleted that its session has not read. The session's renewals get the same answer.
+const EVENT_LIFETIME_MS: i64 = 600_000;
 
 const SCHEMA: &str = "
     CREATE TABLE semaphores (
@@ -37,22 +37,22 @@ const SCHEMA: &str = "
     INSERT INTO meta VALUES ('', 0, 0);
 ";
 
-/// Room in a new file that nothing uses yet, for a few hundred holders and waiters. As long as what is stored takes
-/// up no more than half of it (it is written anew before the old is given up), the file does not grow, so that
-/// on a full disk the log can be emptied.
+/// Free pages in a new file, enough for a few hundred holders and waiters. SQLite writes new content before it frees the old.
+/// So while the content needs at most half of these pages, the file does not grow, and on a full disk the log can be
+/// emptied.
 pub(super) const RESERVE_PAGES: i64 = 64;
 
-pub(super) const RESERVE: &str = "
+pub(super) const FILL_RESERVE: &str = "
     CREATE TABLE reserve (room BLOB);
     INSERT INTO reserve VALUES (zeroblob(262144));
     PRAGMA wal_checkpoint(TRUNCATE);
     DROP TABLE reserve;
 ";
 
-/// The marks by which a file shows its program and its schema.
+/// The marks of a file: which program made it, and in which version of the format.
 pub(crate) struct Format {
     application_id: i64,
-    pub(crate) version: i64,
+    pub(crate) format_version: i64,
     tables: i64,
 }
 
@@ -61,7 +61,7 @@ impl Format {
         let number = |sql| connection.query_row(sql, [], |row| row.get(0));
         let tables = number("SELECT count(*) FROM sqlite_schema")?;
         let application_id = number("PRAGMA application_id")?;
-        Ok(Self { application_id, version: number("PRAGMA user_version")?, tables })
+        Ok(Self { application_id, format_version: number("PRAGMA user_version")?, tables })
     }
 
     /// Whether the file has no content yet: `mktemp` makes such files.
@@ -75,16 +75,16 @@ impl Format {
     }
 }
 
-/// Makes the tables in an empty file, if nobody else has.
+/// Makes the tables in an empty file, unless another process has made them.
 pub(super) fn initialize(connection: &mut Connection) -> rusqlite::Result<()> {
-    // First, and outside of a transaction: it is remembered by the file.
+    // Outside of a transaction, as SQLite demands. The file keeps the mode.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     let transaction = begin_writing(connection)?;
     let format = Format::read(&transaction)?;
-    if format.is_empty() && format.version == 0 {
+    if format.is_empty() && format.format_version == 0 {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
+        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
     }
     transaction.commit()
 }
@@ -93,50 +93,53 @@ pub(super) fn begin_writing(connection: &mut Connection) -> rusqlite::Result<Tra
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-/// The clock as the file has it.
-pub(crate) struct Known {
+/// The clock as the file stores it.
+pub(crate) struct StoredClock {
+    /// The boot in which the file was last used.
     pub(crate) boot: String,
+    /// The store's time at the start of that boot.
     pub(crate) base_us: i64,
+    /// The store's time of the last command.
     pub(crate) last_us: i64,
 }
 
-pub(crate) fn clock(connection: &Connection) -> rusqlite::Result<Known> {
+pub(crate) fn clock(connection: &Connection) -> rusqlite::Result<StoredClock> {
     connection.query_row("SELECT boot, base_us, last_us FROM meta", [], |row| {
-        Ok(Known { boot: row.get(0)?, base_us: row.get(1)?, last_us: row.get(2)? })
+        Ok(StoredClock { boot: row.get(0)?, base_us: row.get(1)?, last_us: row.get(2)? })
     })
 }
 
-/// The machine has restarted, unless another process has noticed meanwhile. Returns what to add to the time
-/// since then.
-pub(super) fn restart(transaction: &Transaction<'_>, boot: &Boot) -> rusqlite::Result<i64> {
-    let known = clock(transaction)?;
-    if known.boot == boot.id {
-        return Ok(known.base_us);
+/// Begins the time of this boot and ends all leases, unless another process has done so. Returns the store's time at the
+/// start of the boot.
+pub(super) fn begin_boot(transaction: &Transaction<'_>, boot: &Boot) -> rusqlite::Result<i64> {
+    let stored = clock(transaction)?;
+    if stored.boot == boot.id {
+        return Ok(stored.base_us);
     }
-    let base_us = wall_us().max(known.last_us + 1) - boot.elapsed_us();
+    let base_us = wall_us().max(stored.last_us + 1) - boot.elapsed_us();
     transaction.execute("UPDATE meta SET boot = ?1, base_us = ?2", (&boot.id, base_us))?;
-    end_all(transaction)?;
+    end_all_leases(transaction)?;
     Ok(base_us)
 }
 
-/// Nobody of before is alive.
-fn end_all(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+/// Ends every lease: the machine restarted, so no earlier holder is alive.
+fn end_all_leases(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute("DELETE FROM news", [])?;
     let mut select = transaction.prepare("SELECT prefix, name, state FROM semaphores")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let rows: Vec<(String, String, String)> = rows.collect::<Result<_, _>>()?;
     for (prefix, name, text) in rows {
-        // One that makes no sense is reported to whoever uses it.
+        // A damaged state is reported to the next command on it.
         let Ok(mut state) = serde_json::from_str::<State>(&text) else { continue };
         state.end_all();
-        store(transaction, &prefix, &name, &state)?;
+        save(transaction, &prefix, &name, &state)?;
     }
     Ok(())
 }
 
-/// Lets the file's clock go on to `elapsed_us` at least, and later than any time it had. `None` if somebody in
-/// another boot has used the file since: another machine, for this one has not restarted.
-pub(super) fn tick(
+/// Advances the file's clock to `elapsed_us` at least, and beyond every earlier time. `None` if the file was used in another
+/// boot: by another machine, because this one has not restarted.
+pub(super) fn advance_clock(
     transaction: &Transaction<'_>,
     elapsed_us: i64,
     boot: &Boot,
@@ -145,12 +148,13 @@ pub(super) fn tick(
     transaction.prepare_cached(sql)?.query_row((elapsed_us, &boot.id), |row| row.get(0)).optional()
 }
 
-pub(super) fn stored(connection: &Connection, prefix: &str, name: &str) -> rusqlite::Result<Option<String>> {
+/// The stored state of a semaphore, as JSON.
+pub(super) fn load(connection: &Connection, prefix: &str, name: &str) -> rusqlite::Result<Option<String>> {
     let sql = "SELECT state FROM semaphores WHERE prefix = ?1 AND name = ?2";
     connection.prepare_cached(sql)?.query_row((prefix, name), |row| row.get(0)).optional()
 }
 
-pub(super) fn store(
+pub(super) fn save(
     transaction: &Transaction<'_>,
     prefix: &str,
     name: &str,
@@ -165,13 +169,17 @@ pub(super) fn store(
     Ok(())
 }
 
-pub(super) fn forget(transaction: &Transaction<'_>, prefix: &str, name: &str) -> rusqlite::Result<()> {
+pub(super) fn delete(transaction: &Transaction<'_>, prefix: &str, name: &str) -> rusqlite::Result<()> {
     transaction.execute("DELETE FROM semaphores WHERE prefix = ?1 AND name = ?2", (prefix, name))?;
     Ok(())
 }
 
-/// Leaves events for the sessions of other processes.
-pub(super) fn leave(transaction: &Transaction<'_>, events: &[Event], now_ms: i64) -> rusqlite::Result<()> {
+/// Writes events for the sessions of other processes.
+pub(super) fn write_events(
+    transaction: &Transaction<'_>,
+    events: &[Event],
+    now_ms: i64,
+) -> rusqlite::Result<()> {
     for event in events {
         let text = serde_json::to_string(event)
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -182,8 +190,9 @@ pub(super) fn leave(transaction: &Transaction<'_>, events: &[Event], now_ms: i64
     Ok(())
 }
 
+/// Deletes idle semaphores, and events that no session has read.
 pub(super) fn sweep(transaction: &Transaction<'_>, now_ms: i64) -> rusqlite::Result<()> {
     transaction.execute("DELETE FROM semaphores WHERE expires_ms <= ?1", [now_ms])?;
-    transaction.execute("DELETE FROM news WHERE made_ms < ?1", [now_ms - NEWS_MS])?;
+    transaction.execute("DELETE FROM news WHERE made_ms < ?1", [now_ms - EVENT_LIFETIME_MS])?;
     Ok(())
 }
