@@ -345,7 +345,7 @@ impl ClientBuilder {
 
     pub(crate) fn start_diagnosis(self) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
         let (address, _) = self.checked_address()?;
-        // The examination needs some, on a thread that cannot report an error.
+        // Here, because the diagnosis needs entropy on a thread that cannot report this error.
         new_session()?;
         Ok(diagnostics::start(address, self.prefix, self.lease)?)
     }
@@ -383,7 +383,8 @@ pub(crate) fn thread_ended() -> ConnectError {
 }
 
 fn new_session() -> Result<SessionId, ConnectError> {
-    entropy::session_id().map_err(|error| ConnectError::Entropy { reason: error.to_string() })
+    let bytes = entropy::unique_bytes();
+    bytes.map(SessionId::from_entropy).map_err(|error| ConnectError::Entropy { reason: error.to_string() })
 }
 
 /// Host name and process id.

@@ -40,7 +40,8 @@ pub(super) fn scratch_name() -> Name {
 
 /// A new session id.
 pub(super) fn new_session_id() -> SessionId {
-    entropy::session_id().expect("the client has checked that the system has entropy")
+    let bytes = entropy::unique_bytes().expect("the client has checked that the system has entropy");
+    SessionId::from_entropy(bytes)
 }
 
 /// Runs each operation on `semaphore`, which the caller deletes afterwards. Must be called on a runtime.
