@@ -1,4 +1,4 @@
-//! A client that holds nothing and waits for nothing does nothing.
+//! A client without permits and waiters does nothing.
 
 use std::fs;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::crew::LIMIT;
 use crate::errand;
 use crate::stage::{Stage, url};
 
-/// Longer than the time between two looks of a holder.
-const LOOK: Duration = Duration::from_millis(400);
+/// More than a holder's polling interval.
+const POLL: Duration = Duration::from_millis(400);
 
 /// The number of times that the store's thread has gone to sleep.
 fn wakings() -> u64 {
@@ -34,11 +34,11 @@ fn store_thread() -> Option<String> {
     })
 }
 
-/// Whether the thread comes to rest. What is under way when it is first seen may still end.
+/// Whether the thread stops polling. A command that is running at first may still end.
 fn rests() -> bool {
-    wait::until(10 * LOOK, || {
+    wait::until(10 * POLL, || {
         let before = wakings();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
         wakings() == before
     })
 }
@@ -49,13 +49,13 @@ fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
     println!("{:#?}", errand::done(&mut errand::command("hand_over", &stage.path())));
 }
 
-/// An errand: threads are told apart by their names, so there is one client in the process.
+/// An errand, because the thread is found by its name, so the process must have one client.
 pub(crate) fn hand_over() {
     let client = Client::connect(&url(&errand::place())).expect("the file can be used");
     let semaphore = client.semaphore("idle", 10);
     assert!(rests());
     let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().expect("it is free")).collect();
-    assert!(!rests(), "a holder looks: else this shows nothing");
+    assert!(!rests(), "a holder polls; otherwise this test shows nothing");
     for permit in permits {
         permit.hand_over().expect("it is held");
     }
