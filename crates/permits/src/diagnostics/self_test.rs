@@ -19,6 +19,7 @@ use crate::protocol::{
     RenewOutcome, RenewRequest, RequestId, SessionId,
 };
 use crate::store::{self, Address, EVENT_BUFFER, Store, StoreError, StoreEvent, StoreOptions};
+use crate::timing::renew_every;
 
 /// The lease of the self-test's permits. The semaphore's state expires after four leases.
 const LEASE: Duration = Duration::from_secs(10);
@@ -231,7 +232,7 @@ pub(super) fn latency(operation: &str, round_trips: &[Duration], lease: Duration
         "Everything works, but each hand-over takes at least this time, and a session renews its permits every {}: \
          if replies take a large share of that, permits are lost. Put programs and store closer together, find out \
          what keeps the store busy (on Redis: SLOWLOG GET, redis-cli --latency), or use longer leases.",
-        human(lease / 3)
+        human(renew_every(lease))
     );
     Finding::note("latency", observed, advice)
 }

@@ -53,13 +53,12 @@ fn library() -> Vec<Source> {
     source::read_tree(&root).expect("the sources can be read")
 }
 
+/// The parts of the library that still have circles. DELETE each entry when its circle is gone, and this with the last one.
+const CIRCLES_LEFT: &[&str] = &["session/watchdog.rs", "model/state.rs", "store/redis/"];
+
 fn library_graph() -> Graph {
-    let mut graph = Graph::of(&library());
+    let graph = Graph::of(&library());
     assert!(graph.imports.len() > 100, "the imports are recognized: {}", graph.imports.len());
-    // DELETE from this line each part that keeps the rule. The line goes with the last one.
-    graph.imports.retain(|import| {
-        !["session/", "store/redis/", "model"].iter().any(|part| import.from.starts_with(part))
-    });
     graph
 }
 
@@ -83,7 +82,9 @@ fn imports_only_go_down() {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let circles = circles(&library_graph());
+    let mut graph = library_graph();
+    graph.imports.retain(|import| !CIRCLES_LEFT.iter().any(|part| import.from.starts_with(part)));
+    let circles = circles(&graph);
     assert!(circles.is_empty(), "circles of files:\n{}", circles.join("\n\n"));
 }
 

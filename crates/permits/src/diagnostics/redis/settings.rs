@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::diagnostics::finding::Finding;
 use crate::store::redis::connecting::{check_version, field, mode};
+use crate::timing::{ping_every, renew_every};
 
 /// The names of the settings that the findings depend on.
 pub(super) const NAMES: [&str; 7] = [
@@ -19,9 +20,6 @@ pub(super) const NAMES: [&str; 7] = [
 
 /// The share of a bound from which on it is nearly reached.
 const NEARLY: f64 = 0.9;
-
-/// The longest interval between two pings of a session. Its connections are never idle for longer.
-const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// The replies to CONFIG GET.
 pub(super) enum Configuration {
@@ -193,7 +191,7 @@ impl Settings<'_> {
              because for a renewal interval ({} s by your lease) only units of known permits are handed over. But limits \
              that operators pinned, and pauses, are lost. To keep them: CONFIG SET appendonly yes (and in the \
              configuration file).",
-            self.lease.as_secs_f64() / 3.0
+            renew_every(self.lease).as_secs_f64()
         );
         Finding::note("persistence", observed, advice)
     }
@@ -249,10 +247,14 @@ impl Settings<'_> {
                            most (CLIENT LIST).";
             return Finding::problem("connections", observed, advice);
         }
+        let pings = ping_every(self.lease);
         match self.setting_count("timeout") {
-            Some(seconds @ 1..) if Duration::from_secs(seconds) <= PING_EVERY => {
-                let advice = "The server closes connections that are idle for that time, and sessions send a ping every \
-                               5 s at least: they have to reconnect again and again. CONFIG SET timeout 0.";
+            Some(seconds @ 1..) if Duration::from_secs(seconds) <= pings => {
+                let advice = format!(
+                    "The server closes connections that are idle for that time, and by your lease sessions send a ping only \
+                     every {} s: they have to reconnect again and again. CONFIG SET timeout 0.",
+                    pings.as_secs_f64()
+                );
                 Finding::note("connections", format!("{observed}; closed when idle for {seconds} s"), advice)
             }
             _ => Finding::fine("connections", observed),
