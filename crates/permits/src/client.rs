@@ -291,7 +291,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Where the store is, without any password, as [`Examination::store`] says it. Nothing is sent.
+    /// Where the store is, without any password, as [`Diagnosis::store`] says it. Nothing is sent.
     ///
     /// # Errors
     /// [`ConnectError`] if a setting is not valid.
@@ -325,17 +325,17 @@ impl ClientBuilder {
     /// or denies access, is a [`Finding`](crate::Finding).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the examination goes on in the background and clears away what it made.
+    /// Dropped before it is ready, the diagnosis runs to its end in the background and deletes its scratch data.
     ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), permits::ConnectError> {
-    /// let examination = permits::Client::builder("memory:").diagnose().await?;
-    /// for finding in &examination.findings {
+    /// let diagnosis = permits::Client::builder("memory:").diagnose().await?;
+    /// for finding in &diagnosis.findings {
     ///     println!("{}: {}, {}", finding.severity, finding.subject, finding.observed);
     /// }
-    /// assert!(examination.is_healthy());
+    /// assert!(diagnosis.is_healthy());
     /// # Ok(())
     /// # }
     /// ```

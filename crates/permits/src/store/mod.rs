@@ -1,7 +1,7 @@
 //! Stores: the places where semaphores live, the table of their kinds, and the opening of a store by its URL.
 //!
 //! - `backend`: the interface that every store implements; `error`: its errors; `options`: the options of URLs.
-//! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in [`BACKENDS`], and a feature in Cargo.toml.
+//! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in Cargo.toml.
 
 mod backend;
 mod error;
@@ -140,5 +140,22 @@ pub(crate) async fn open(
         earlier = Some(error);
         sleep(delay).await;
         delay_max = (delay_max * 2).min(DELAYS.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheme_belongs_to_one_backend() {
+        for backend in BACKENDS {
+            for scheme in backend.schemes() {
+                let parsing = BACKENDS.iter().filter(|backend| backend.parse(&scheme).is_some());
+                assert_eq!(parsing.count(), 1, "{scheme}");
+                assert!(backend.parse(&scheme).is_some(), "{scheme}");
+            }
+        }
+        assert!(matches!(Address::parse("http://x/"), Err(AddressError::UnknownScheme { .. })));
     }
 }
