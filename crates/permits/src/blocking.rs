@@ -21,10 +21,10 @@
 use std::time::Duration;
 
 use crate::client::thread_ended;
+use crate::diagnostics::Diagnosis;
 use crate::error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
 };
-use crate::examine::Diagnosis;
 use crate::handle::PermitHandle;
 use crate::model::INSPECT_MAX;
 use crate::protocol::InvalidInput;
@@ -32,7 +32,7 @@ use crate::semaphore::{AcquireOptions, Inspection};
 use crate::session::permit_state::PermitStatus;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 
-/// As [`ClientBuilder::examine`].
+/// As [`ClientBuilder::diagnose`].
 ///
 /// # Errors
 /// [`ConnectError`].

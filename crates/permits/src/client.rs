@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
 use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
-use crate::examine::{self, Diagnosis};
 use crate::handle::PermitHandle;
 use crate::permit::Permit;
 use crate::protocol::{
@@ -291,7 +291,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Where the store is, without any password, as [`Examination::store`] says it. Nothing is sent.
+    /// Where the store is, without any password, as [`Diagnosis::store`] says it. Nothing is sent.
     ///
     /// # Errors
     /// [`ConnectError`] if a setting is not valid.
@@ -325,17 +325,17 @@ impl ClientBuilder {
     /// or denies access, is a [`Finding`](crate::Finding).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the examination goes on in the background and clears away what it made.
+    /// Dropped before it is ready, the diagnosis runs to its end in the background and deletes its scratch data.
     ///
     /// # Examples
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), permits::ConnectError> {
-    /// let examination = permits::Client::builder("memory:").examine().await?;
-    /// for finding in &examination.findings {
+    /// let diagnosis = permits::Client::builder("memory:").diagnose().await?;
+    /// for finding in &diagnosis.findings {
     ///     println!("{}: {}, {}", finding.severity, finding.subject, finding.observed);
     /// }
-    /// assert!(examination.is_healthy());
+    /// assert!(diagnosis.is_healthy());
     /// # Ok(())
     /// # }
     /// ```
@@ -345,9 +345,9 @@ impl ClientBuilder {
 
     pub(crate) fn start_diagnosis(self) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
         let (address, _) = self.checked_address()?;
-        // The examination needs some, on a thread that cannot report an error.
+        // Here, because the diagnosis needs entropy on a thread that cannot report this error.
         new_session()?;
-        examine::start(address, self.prefix, self.lease)
+        Ok(diagnostics::start(address, self.prefix, self.lease)?)
     }
 
     /// Where the store is, and the recovery that the URL asks for, if what every store is told is valid.
@@ -383,7 +383,8 @@ pub(crate) fn thread_ended() -> ConnectError {
 }
 
 fn new_session() -> Result<SessionId, ConnectError> {
-    entropy::session_id().map_err(|error| ConnectError::Entropy { reason: error.to_string() })
+    let bytes = entropy::unique_bytes();
+    bytes.map(SessionId::from_entropy).map_err(|error| ConnectError::Entropy { reason: error.to_string() })
 }
 
 /// Host name and process id.

@@ -1,10 +1,10 @@
-//! The clock that leases are measured by: monotonic, and where the system can tell, counting the time that the
-//! machine slept. A lease does not stand still while a laptop is closed.
+//! The clock that measures leases in this process. It is monotonic and, on Linux, advances while the machine sleeps, because a
+//! lease in the store ends then too.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time on this machine's monotonic clock. Only the distance between two of them means anything.
+/// A point in time on this machine's monotonic clock. Only the difference between two moments has a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
@@ -17,24 +17,24 @@ impl Moment {
         Self(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
     }
 
-    /// The current time. Here it does not count while the machine sleeps.
+    /// The current time. On this system the clock stops while the machine sleeps.
     #[cfg(not(target_os = "linux"))]
     pub fn now() -> Self {
         static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         Self(BEGAN.get_or_init(std::time::Instant::now).elapsed())
     }
 
-    /// How long ago `earlier` was; zero if it was later.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Microseconds since the clock began, for an atomic.
+    /// Microseconds since the start of the clock, for an atomic.
     pub fn as_micros(self) -> u64 {
         u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The moment so many microseconds after the clock began.
+    /// The moment `micros` after the start of the clock.
     pub const fn from_micros(micros: u64) -> Self {
         Self(Duration::from_micros(micros))
     }

@@ -1,14 +1,12 @@
-//! Session ids, from the entropy of the operating system.
+//! Random bytes from the operating system, of which session ids are made.
 
-use crate::protocol::SessionId;
-
-/// A session id that no other process has. A generator in this process would not do: a forked child and a restored
-/// snapshot have a copy of its state.
+/// Bytes that no other process has. They do not come from a generator in this process, because a forked child and a restored
+/// snapshot have a copy of the generator's state.
 ///
 /// # Errors
-/// The operating system's, if it gives no entropy.
-pub(crate) fn session_id() -> Result<SessionId, getrandom::Error> {
+/// The operating system's error, if it provides no entropy.
+pub(crate) fn unique_bytes() -> Result<[u8; 9], getrandom::Error> {
     let mut bytes = [0; 9];
     getrandom::fill(&mut bytes)?;
-    Ok(SessionId::from_entropy(bytes))
+    Ok(bytes)
 }

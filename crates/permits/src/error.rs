@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background::SpawnError;
 pub use crate::protocol::InvalidInput;
+use crate::store::AddressError;
 pub use crate::store::StoreError;
 
 /// Why a client could not connect.
@@ -46,6 +48,21 @@ pub enum ConnectError {
         /// What the system said.
         reason: String,
     },
+}
+
+impl From<AddressError> for ConnectError {
+    fn from(error: AddressError) -> Self {
+        match error {
+            AddressError::UnknownScheme { scheme, known } => Self::UnknownScheme { scheme, known },
+            AddressError::Invalid { reason } => Self::Url { reason },
+        }
+    }
+}
+
+impl From<SpawnError> for ConnectError {
+    fn from(error: SpawnError) -> Self {
+        Self::Thread { reason: error.to_string() }
+    }
 }
 
 /// Why there is no permit.

@@ -1,10 +1,10 @@
 //! Tracing events, emitted on a thread of their own.
 //!
-//! A subscriber is the program's: it may block on a full pipe, or panic. The session's thread renews permits and signals
-//! losses, so it calls no subscriber. It queues the event, and one thread of the process emits what is queued.
+//! The program's subscriber may block on a full pipe, or panic. The session's thread renews permits and signals losses, so it
+//! must not call the subscriber. It queues the event, and one thread of the process emits the queued events.
 //!
-//! The queue is bounded. While the subscriber blocks, events beyond [`QUEUE`] are dropped, and the next event that gets
-//! through is followed by one that tells how many. A subscriber that panics loses the event that it was given.
+//! The queue is bounded. While the subscriber blocks, events beyond [`QUEUE`] are dropped, and an event with their number
+//! follows the next one that is emitted. If the subscriber panics, the event is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use crate::process::PerProcess;
 
-/// How many events may wait for the subscriber.
+/// The capacity of the queue.
 const QUEUE: usize = 1024;
 
-/// How long a closing session waits for the subscriber.
+/// The longest time that a closing session waits for the subscriber.
 const FLUSH: Duration = Duration::from_millis(100);
 
 type Emit = Box<dyn FnOnce() + Send>;
@@ -26,13 +26,13 @@ static EVENTS: PerProcess<Events> = PerProcess::new();
 
 #[derive(Default)]
 struct Events {
-    /// `None` if no thread could be started.
+    /// `None` if the thread could not be started.
     queue: OnceLock<Option<SyncSender<Emit>>>,
     dropped: AtomicU64,
 }
 
-/// Emits an event of `tracing` on the events' thread: `emit!(WARN, [name = value], %name, "message")`. What is between
-/// the brackets is evaluated here and moved there, if the level is on.
+/// Emits an event of `tracing` on the events' thread: `emit!(WARN, [name = value], %name, "message")`. If the level is on, the
+/// caller evaluates the values between the brackets, and they move to that thread.
 macro_rules! emit {
     ($level:ident, [$($name:ident $(= $value:expr)?),* $(,)?], $($event:tt)+) => {
         if $crate::events::is_on(tracing::Level::$level) {
@@ -43,7 +43,7 @@ macro_rules! emit {
 }
 pub(crate) use emit;
 
-/// Whether any subscriber wants events of this level. Reads an atomic, and asks no subscriber.
+/// Whether a subscriber has enabled events of this level. Reads an atomic, and calls no subscriber.
 pub(crate) fn is_on(level: tracing::Level) -> bool {
     level <= tracing::level_filters::LevelFilter::current()
 }
@@ -61,7 +61,8 @@ pub(crate) fn queue(emit: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until what is queued has been emitted, at most for [`FLUSH`]: a program that closes its client may end next.
+/// Waits until the queued events have been emitted, at most for [`FLUSH`], because a program that closes its client may end
+/// next.
 pub(crate) fn flush() {
     let Some(Some(queue)) = EVENTS.get().queue.get() else { return };
     let (emitted, all) = sync_channel::<()>(0);
@@ -72,7 +73,7 @@ pub(crate) fn flush() {
 
 fn emit_all(queued: &Receiver<Emit>) {
     for emit in queued {
-        // A panic is the subscriber's. The panic hook has reported it.
+        // The subscriber has panicked, and the panic hook has reported it.
         let _ = catch_unwind(AssertUnwindSafe(emit));
         let dropped = EVENTS.get().dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {

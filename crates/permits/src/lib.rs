@@ -47,20 +47,21 @@
 //!
 //! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
 //! what you get. [`blocking`] is the same without async. [`error`] has the errors, one enum an operation.
-//! [`ClientBuilder::examine`] says what is wrong with a store.
+//! [`ClientBuilder::diagnose`] says what is wrong with a store.
 //! Behind them, and not covered by semantic versioning: [`protocol`], what is said to a store; [`model`], what
 //! a semaphore does, as a pure function; [`store`], where semaphores live.
 #![forbid(unsafe_code)]
 
 mod acquire;
 pub mod acquisition;
+mod background;
 pub mod blocking;
 mod client;
 pub mod clock;
+mod diagnostics;
 mod entropy;
 pub mod error;
 mod events;
-mod examine;
 mod handle;
 pub mod model;
 mod percent;
@@ -74,11 +75,11 @@ mod timing;
 
 pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
+pub use diagnostics::{Diagnosis, Finding, Severity};
 pub use error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost, ReleaseError,
     RenewError, StoreError,
 };
-pub use examine::{Diagnosis, Finding, Severity};
 pub use handle::PermitHandle;
 pub use permit::Permit;
 pub use protocol::Recovery;

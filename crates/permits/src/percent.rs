@@ -1,6 +1,6 @@
-//! Reading percent-encoded text, as it stands in keys and in handles.
+//! Decoding percent-encoded text, in URLs, keys and handles.
 
-/// The text that is encoded, if it is any.
+/// The decoded text; `None` if `encoded` is not valid, or the result is not UTF-8.
 pub(crate) fn decode(encoded: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.bytes();

@@ -1,9 +1,8 @@
 //! The identity of the process, and statics that a forked child does not share with its parent.
 //!
-//! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the parent
-//! held at the fork stays locked in the child for ever, and the descriptors of the parent's connections are the
-//! child's too. So what belongs to a session notes the process that made it, and the child neither locks, nor wakes,
-//! nor writes to any of it.
+//! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the parent had locked
+//! at the fork stays locked in the child for ever, and the child shares the descriptors of the parent's connections. So each
+//! part of a session notes the process that made it, and the child neither locks it, nor wakes it, nor writes to it.
 
 use std::sync::OnceLock;
 
@@ -23,8 +22,8 @@ impl Process {
     }
 }
 
-/// A static of which each process has a value of its own: a forked child begins with a new one. The parent's value,
-/// which may be locked, stays where it is, untouched.
+/// A static with one value for each process. A forked child makes a new value, and does not touch its copy of the parent's,
+/// which may be locked.
 pub(crate) struct PerProcess<T> {
     first: OnceLock<Box<Node<T>>>,
 }
@@ -32,7 +31,7 @@ pub(crate) struct PerProcess<T> {
 struct Node<T> {
     process: Process,
     value: T,
-    /// The value of a child, in the child's memory.
+    /// The value of a forked child, in the child's memory.
     next: OnceLock<Box<Node<T>>>,
 }
 
@@ -49,10 +48,10 @@ impl<T: Default> PerProcess<T> {
             match at.get() {
                 Some(node) if node.process == process => return &node.value,
                 Some(node) => at = &node.next,
-                // Made before it is set, so that a fork hardly ever comes while the cell is being written.
+                // The node is made first, so that a fork is unlikely while the cell is being written.
                 None => {
                     let node = Node { process, value: T::default(), next: OnceLock::new() };
-                    // Another thread's value, set meanwhile, serves as well.
+                    // If another thread has set its value meanwhile, the loop returns that one.
                     let _ = at.set(Box::new(node));
                 }
             }

@@ -1,8 +1,7 @@
-//! Programs that fork: a master that has used the library before it forks its workers, and one that forks with a client
-//! open.
+//! Programs that fork: a master that has closed its client before it forks workers, and one that forks with a client open.
 //!
-//! A forked child has a copy of the master's memory. So each test starts its own executable again as the master, which
-//! forks real children from there; what they see, they write to the standard output that they share, line by line.
+//! A forked child has a copy of the master's memory. So each test starts its own executable again as the master, which forks
+//! real children. All of them write their observations to the shared standard output, line by line.
 
 use std::env;
 use std::future::Future as _;
@@ -21,57 +20,57 @@ use permits_testkit::fork::fork;
 use permits_testkit::history::now;
 use permits_testkit::{Guard, Server};
 
-const SCENE: &str = "PERMITS_FORKS_SCENE";
+const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
 
-/// More than anything here should take on a busy machine.
+/// A timeout that no step reaches on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a child that is told at once may take to say so.
+/// The longest time in which an operation that fails at once may return in a child.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// Not a test: the others start this executable again with this name, as a master.
+/// Not a test: the tests start this executable again with this name, as a master.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
 fn master_process() {
-    let Ok(scene) = env::var(SCENE) else { return };
+    let Ok(scenario) = env::var(SCENARIO) else { return };
     let url = env::var(URL).expect("the test sets both");
-    match scene.as_str() {
+    match scenario.as_str() {
         "workers" => workers(&url, None),
         "workers of one label" => workers(&url, Some("worker")),
         "open" => open(&url),
         "open, asynchronous" => open_async(&url),
         "a client of the child" => client_of_the_child(&url),
-        other => panic!("no scene {other:?}"),
+        other => panic!("no scenario {other:?}"),
     }
 }
 
-/// Runs a scene to its end, and returns the lines that its processes wrote with this mark.
+/// Runs a scenario to its end, and returns the records that its processes wrote.
 #[track_caller]
-fn master(scene: &str, url: &str) -> Vec<Vec<String>> {
+fn master(scenario: &str, url: &str) -> Vec<Vec<String>> {
     let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
     command
         .args(["master_process", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(SCENE, scene)
+        .env(SCENARIO, scenario)
         .env(URL, url)
         .stdout(Stdio::piped());
     let mut process = Guard::spawn(&mut command);
     let lines = process.lines();
-    let mut told = Vec::new();
+    let mut records = Vec::new();
     while let Some(line) = lines.next_line(LIMIT) {
         match line.strip_prefix("forks ") {
-            Some(fields) => told.push(fields.split(' ').map(str::to_owned).collect()),
+            Some(fields) => records.push(fields.split(' ').map(str::to_owned).collect()),
             None => println!("{line}"),
         }
     }
     let status = process.wait_timeout(LIMIT).expect("the master ends");
-    assert!(status.success(), "{scene}: {status}; it told {told:?}");
-    told
+    assert!(status.success(), "{scenario}: {status}; its records: {records:?}");
+    records
 }
 
-/// Writes a line past the lock of standard output, which a thread of the parent may hold.
+/// Writes a line without the lock of standard output, which a thread of the parent may have locked at the fork.
 fn tell(line: &str) {
     let output = std::io::stdout().as_fd().try_clone_to_owned().expect("standard output is open");
     std::fs::File::from(output).write_all(format!("\nforks {line}\n").as_bytes()).expect("the test reads it");
@@ -85,11 +84,11 @@ fn connect(url: &str, label: Option<&str>) -> Result<Client, ConnectError> {
     })
 }
 
-/// Connects, closes, and forks three workers that each connect a client of their own.
+/// Connects, closes, and forks three workers, each of which connects.
 fn workers(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
     client.semaphore("forked", 1).acquire().expect("it is free").release().expect("it is held");
-    client.close().expect("the store is told");
+    client.close().expect("the store is up");
     let mut workers: Vec<_> = (0..3).map(|_| fork(|| worker(url, label))).collect();
     for worker in &mut workers {
         assert_eq!(worker.wait(LIMIT), Some(0), "a worker");
@@ -100,21 +99,21 @@ fn worker(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
     let permit = client.semaphore("forked", 1).acquire().expect("its turn comes");
     let began = now();
-    // Longer than a renewal interval, so that every wake-up has come.
+    // Longer than a renewal interval, so that every event has arrived.
     assert_eq!(permit.lost_within(LEASE * 2 / 3), None, "it holds");
     tell(&format!("{began} {} {} {}", now(), permit.token(), permit.holder()));
     permit.release().expect("it is held");
-    client.close().expect("the store is told");
+    client.close().expect("the store is up");
 }
 
 #[track_caller]
-fn assert_one_at_a_time(mut told: Vec<Vec<String>>) {
-    assert_eq!(told.len(), 3, "{told:?}");
-    told.sort();
-    for pair in told.windows(2) {
-        assert!(pair[0][1] <= pair[1][0], "two held at once: {told:?}");
-        assert!(pair[0][2] < pair[1][2], "tokens rise: {told:?}");
-        assert_ne!(pair[0][3], pair[1][3], "holders differ: {told:?}");
+fn assert_one_at_a_time(mut records: Vec<Vec<String>>) {
+    assert_eq!(records.len(), 3, "{records:?}");
+    records.sort();
+    for pair in records.windows(2) {
+        assert!(pair[0][1] <= pair[1][0], "two held at once: {records:?}");
+        assert!(pair[0][2] < pair[1][2], "tokens rise: {records:?}");
+        assert_ne!(pair[0][3], pair[1][3], "holders differ: {records:?}");
     }
 }
 
@@ -136,12 +135,12 @@ fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
     assert_one_at_a_time(master("workers", &format!("local:{}/file.db", directory.path().display())));
 }
 
-/// Forks with a client open and a permit held. The child is told at once, by every operation; the parent goes on.
+/// Forks with a client open and a permit held. In the child every operation fails at once; the parent keeps its permit.
 fn open(url: &str) {
     let client = connect(url, None).expect("the store is there");
     let semaphore = client.semaphore("open", 1);
     let permit = semaphore.acquire().expect("it is free");
-    let mut child = fork(|| told_that_it_is_forked(&client, &permit));
+    let mut child = fork(|| assert_forked(&client, &permit));
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
 
     assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
@@ -150,10 +149,10 @@ fn open(url: &str) {
     assert_eq!(seen.holders[0].token, permit.token());
     permit.release().expect("it is held");
     semaphore.acquire().expect("it is free").release().expect("it is held");
-    client.close().expect("the store is told");
+    client.close().expect("the store is up");
 }
 
-fn told_that_it_is_forked(client: &Client, permit: &BlockingPermit) {
+fn assert_forked(client: &Client, permit: &BlockingPermit) {
     let semaphore = client.semaphore("open", 1);
     assert_eq!(semaphore.acquire().err(), Some(AcquireError::Forked));
     assert_eq!(semaphore.try_acquire().err(), Some(AcquireError::Forked));
@@ -171,7 +170,7 @@ fn told_that_it_is_forked(client: &Client, permit: &BlockingPermit) {
     assert_eq!(permit.lost_within(LIMIT), Some(Lost::Forked));
 }
 
-/// As [`open`], by the async API, and with what consumes a permit. At last the child drops all that is of the session.
+/// As [`open`], by the async API, and with operations that consume a permit. Then the child drops all parts of the session.
 fn open_async(url: &str) {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is one");
@@ -183,7 +182,7 @@ fn open_async(url: &str) {
     let waiting = semaphore.clone();
     let mut waiting = Box::pin(async move { waiting.acquire().await });
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    // Of the fork each process has a copy, to take it from.
+    // Each process has its own copy after the fork.
     let mut session = Some((client, semaphore, permits, waiting));
     let mut child = fork(|| {
         let (client, semaphore, [lost, released, handed_over, dropped], waiting) =
@@ -211,19 +210,19 @@ fn open_async(url: &str) {
 }
 
 #[test]
-fn a_child_forked_with_an_open_client_is_told_so_by_every_operation() {
+fn with_an_open_client_every_operation_fails_in_a_child() {
     let server = Server::start();
     master("open", &server.url());
 }
 
 #[test]
-fn a_child_forked_with_an_open_memory_is_told_so_by_every_operation() {
+fn with_an_open_memory_every_operation_fails_in_a_child() {
     master("open", "memory:");
     master("open, asynchronous", "memory:");
 }
 
 #[test]
-fn a_child_forked_with_an_open_file_is_told_so_by_every_operation() {
+fn with_an_open_file_every_operation_fails_in_a_child() {
     let directory = tempfile::tempdir().expect("there is room");
     let url = format!("local:{}/file.db", directory.path().display());
     master("open", &url);
@@ -231,7 +230,7 @@ fn a_child_forked_with_an_open_file_is_told_so_by_every_operation() {
 }
 
 #[test]
-fn a_child_forked_with_an_open_client_is_told_so_by_every_future() {
+fn with_an_open_client_every_future_fails_in_a_child() {
     let server = Server::start();
     master("open, asynchronous", &server.url());
 }
@@ -254,7 +253,7 @@ fn client_of_the_child(url: &str) {
 }
 
 #[test]
-fn a_client_connected_in_a_child_is_one_of_its_own() {
+fn a_client_connected_in_a_child_is_independent_of_the_parents() {
     let server = Server::start();
     assert_eq!(master("a client of the child", &server.url()), [["NoPermits"]]);
 }

@@ -1,7 +1,7 @@
-//! Programs that hold up the library's threads: subscribers and wakers that block or panic. No loss comes later for
-//! that, no renewal, no grant.
+//! Programs that block the library's threads: subscribers and wakers that block or panic. They delay no loss, no renewal and no
+//! grant.
 //!
-//! A subscriber is the whole process's, so there is one here, which behaves as the test that runs says.
+//! A process has one subscriber, so the tests share one, which behaves as the running test sets it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -18,10 +18,10 @@ use permits_testkit::{Server, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
 
-/// More than anything here should take on a busy machine.
+/// A timeout that no step reaches on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a subscriber does with an event.
+/// The behaviour of the subscriber.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behaviour {
     Nothing,
@@ -31,7 +31,7 @@ enum Behaviour {
 
 static BEHAVIOUR: (Mutex<Behaviour>, Condvar) = (Mutex::new(Behaviour::Nothing), Condvar::new());
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
-/// How many events were dropped, as told.
+/// The number of dropped events that the library has reported.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 struct Subscriber;
@@ -85,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The subscriber behaves so until this is dropped.
+/// A behaviour of the subscriber, until this is dropped.
 struct Behaving {
     _alone: MutexGuard<'static, ()>,
     events_before: usize,
@@ -95,7 +95,7 @@ impl Behaving {
     fn begin(behaviour: Behaviour) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = lock(&ALONE);
-        // Lost only to another test that does the same.
+        // Fails only if another test has done the same.
         let _ = tracing::subscriber::set_global_default(Subscriber);
         *lock(&BEHAVIOUR.0) = behaviour;
         Self { _alone, events_before: EVENTS.load(Ordering::SeqCst) }
@@ -115,7 +115,7 @@ impl Drop for Behaving {
     }
 }
 
-/// Wakes a thread, as executors without a runtime do.
+/// A waker that unparks a thread, as in executors without a runtime.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -124,7 +124,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread, without a runtime; `None` if it is not ready within [`LIMIT`].
+/// Runs a future on this thread, without a runtime. Returns `None` if it is not ready within [`LIMIT`].
 fn block_on<F: Future>(future: F) -> Option<F::Output> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
@@ -143,7 +143,7 @@ async fn connect(url: &str, lease: Duration) -> Client {
     builder.connect().await.expect("the store is there")
 }
 
-/// Holds, is renewed, hands on and loses as ever.
+/// Asserts that a permit is acquired, renewed, granted to a waiter and lost as usual.
 fn assert_undisturbed() {
     let server = Server::start();
     let all_went_well = block_on(async {
@@ -192,18 +192,18 @@ fn events_beyond_the_bound_of_the_queue_are_dropped_and_counted() {
     let granted = block_on(async {
         let client = connect("memory:dropped", LEASE).await;
         let semaphore = client.semaphore("dropped", 1);
-        // Each makes an event.
+        // Each makes one event.
         for _ in 0..1200 {
             semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
         }
     });
     assert!(granted.is_some(), "not within {LIMIT:?}");
     drop(behaving);
-    // One is with the subscriber, 1024 wait.
+    // The subscriber has one event, and the queue 1024.
     assert!(wait::until(LIMIT, || DROPPED.load(Ordering::SeqCst) >= 175), "{DROPPED:?}");
 }
 
-/// A waker that does this to the thread that wakes it.
+/// A waker that runs a function on the thread that wakes it.
 struct Trap {
     sprung: Mutex<bool>,
     trap: fn(),
@@ -216,7 +216,7 @@ impl Wake for Trap {
     }
 }
 
-/// Has the session's thread wake such a waker. Returns the acquisition.
+/// Makes the session's thread wake a waker of this kind. Returns the acquisition.
 fn spring(client: &Client, trap: fn()) -> impl Future + use<> {
     let trap = Arc::new(Trap { sprung: Mutex::new(false), trap });
     let waker = Waker::from(trap.clone());
@@ -224,7 +224,7 @@ fn spring(client: &Client, trap: fn()) -> impl Future + use<> {
         let semaphore = client.semaphore("trap", 1);
         let mut acquiring: Pin<Box<dyn Future<Output = _>>> =
             Box::pin(async move { semaphore.acquire().await });
-        // It may have been granted before it is looked at: then there was nothing to wake.
+        // If it was granted before the first poll, the session had no waker to wake.
         if acquiring.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             break acquiring;
         }

@@ -217,7 +217,7 @@ fn an_unreachable_store_is_waited_for_and_reported() {
     assert_eq!((too_late.code, too_late.stdout.as_str()), (69, ""), "{}", too_late.stderr);
     assert!(too_late.stderr.contains(&format!("cannot be reached: {address}")), "{}", too_late.stderr);
     for waiter in &in_time {
-        let says = [&address.to_string(), "trying again", "within=45s"];
+        let says = [&address.to_string(), "retrying", "within=45s"];
         let said = wait::until(TIMEOUT, || says.iter().all(|text| waiter.stderr().contains(text)));
         assert!(said, "{}", waiter.stderr());
     }

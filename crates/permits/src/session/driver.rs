@@ -15,6 +15,7 @@ use super::call::{Call, Executed};
 use super::config::Config;
 use super::engine::Engine;
 use super::inbox::{Answer, Message, Session, reply};
+use crate::background::spawn_with_runtime;
 use crate::clock::Moment;
 use crate::error::{AdminError, ConnectError, Ended};
 use crate::events;
@@ -24,9 +25,6 @@ use crate::store::{self, EVENT_BUFFER, Store, StoreError, StoreEvent};
 /// The timeout of one step of a list, and the pause before a retry.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 const LIST_RETRY: Duration = Duration::from_millis(100);
-
-/// The time that a session that has ended waits for tasks of its runtime on other threads.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most messages taken before the calls that they lead to are made.
 const MESSAGES_AT_ONCE: usize = 1024;
@@ -40,7 +38,7 @@ pub(crate) fn start(
     prefix: String,
 ) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
     let (opened, answer) = oneshot::channel();
-    on_its_own(move || async {
+    spawn_with_runtime(move || async {
         let engine = run(config, address, prefix, opened).await;
         || {
             events::flush();
@@ -50,29 +48,6 @@ pub(crate) fn start(
         }
     })?;
     Ok(answer)
-}
-
-/// Runs a future to its end on a thread and a runtime of its own, and when the runtime has ended, its result. As a task
-/// of it, for what a runtime blocks on itself is woken by a system call even by its own tasks.
-pub(crate) fn on_its_own<F, E>(make: impl FnOnce() -> F + Send + 'static) -> Result<(), ConnectError>
-where
-    F: Future<Output = E> + Send + 'static,
-    E: FnOnce() + Send + 'static,
-{
-    let failed = |error: std::io::Error| ConnectError::Thread { reason: error.to_string() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    std::thread::Builder::new()
-        .name("permits".into())
-        .spawn(move || {
-            let ended = runtime.block_on(async { tokio::spawn(make()).await });
-            // Not for ever: a name may be being looked up.
-            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-            if let Ok(end) = ended {
-                end();
-            }
-        })
-        .map_err(failed)?;
-    Ok(())
 }
 
 async fn run(

@@ -1,25 +1,64 @@
-//! The memory store: the model, a mutex, and events handed over in the process.
+//! The memory store: the model behind a mutex, in one process.
 //!
-//! All clients of one process that connect to the same `memory:` URL share it. For tests, and for programs
-//! that want the same code with and without a server. The clock is the process's monotonic one.
+//! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and programs that use the
+//! same code with and without a server. Its clock is the process's monotonic clock.
 //!
-//! When the last client of a memory closes, what an operator has set there stays for the life of the process: limits
-//! that were pinned, and pauses. The rest is dropped.
+//! When the last client of a memory closes, pinned limits and pauses stay for the life of the process. The rest is dropped.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Executing, Listing, Store, StoreEvent, StoreEvents, StoreOptions};
+use futures_util::future::BoxFuture;
+
+use super::backend::{Backend, Location, ParsedUrl, Store, StoreEvent, StoreEvents, StoreOptions};
+use super::error::StoreError;
+use super::options::{Known, Options, RECOVERY};
 use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::process::PerProcess;
 use crate::protocol::{Command, Event, Name, Reply, SessionId};
 
-/// Semaphores that nobody has used for a while are looked for every so many commands.
+/// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
 
-/// One session's view of a shared memory.
+/// The memories of this process.
+pub(crate) struct Memory;
+
+impl Backend for Memory {
+    fn schemes(&self) -> Vec<String> {
+        vec!["memory:".into()]
+    }
+
+    fn parse(&self, url: &str) -> Option<ParsedUrl> {
+        let rest = url.strip_prefix("memory:")?;
+        let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let options = Options::parse(query, &[Known { name: RECOVERY, refused: None }]);
+        let recovery = options.and_then(|options| options.recovery());
+        Some(recovery.map(|recovery| (Box::new(MemoryName(name.to_owned())) as Box<dyn Location>, recovery)))
+    }
+}
+
+/// The name of a memory.
+pub(crate) struct MemoryName(String);
+
+impl Location for MemoryName {
+    fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
+        Box::pin(async move {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.0, &options));
+            Ok(store)
+        })
+    }
+}
+
+impl fmt::Display for MemoryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory:{}", self.0)
+    }
+}
+
+/// A session's access to a memory.
 pub(crate) struct MemoryStore {
     name: String,
     shared: Arc<Shared>,
@@ -28,7 +67,7 @@ pub(crate) struct MemoryStore {
 }
 
 struct Shared {
-    /// The wall clock at `began`: tokens are on its scale.
+    /// The wall clock at `began`. Tokens are on its scale.
     epoch_us: u64,
     began: Moment,
     inner: Mutex<Inner>,
@@ -42,26 +81,26 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// Opens the memory of this name.
-    pub(crate) fn open(name: &str, opening: &StoreOptions) -> Self {
+    /// Opens the memory of this name, and makes it if there is none.
+    fn open(name: &str, options: &StoreOptions) -> Self {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
-        // Before the memories are unlocked: the last of its other sessions may be closing.
-        shared.lock().sessions.insert(opening.session.clone(), opening.events.clone());
+        // Before the memories are unlocked, because the memory's last session may be closing, and would drop it.
+        shared.lock().sessions.insert(options.session.clone(), options.events.clone());
         drop(memories);
-        // A new channel has room; if its receiver was dropped, the session has ended.
-        let _ = opening.events.try_send(StoreEvent::Up);
+        // A new channel has room, and a dropped receiver means that the session has ended.
+        let _ = options.events.try_send(StoreEvent::Up);
         Self {
             name: name.to_owned(),
             shared,
-            session: opening.session.clone(),
-            prefix: opening.prefix.clone(),
+            session: options.session.clone(),
+            prefix: options.prefix.clone(),
         }
     }
 }
 
-/// The memories of this process by name: those with a session, and those in which something was set that stays. A forked
-/// child begins with none: its copies are the parent's, and may be locked.
+/// The memories of this process by name: those with a session, a pinned limit or a pause. A forked child begins with none,
+/// because the parent's memories may be locked in its copy.
 fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
     static MEMORIES: PerProcess<Mutex<HashMap<String, Arc<Shared>>>> = PerProcess::new();
     MEMORIES.get().lock().unwrap_or_else(PoisonError::into_inner)
@@ -93,7 +132,7 @@ impl Shared {
 
     fn execute(&self, prefix: &str, command: &Command) -> (Reply, Vec<(StoreEvents, Event)>) {
         let now_us = self.now_us();
-        // Nothing is ever forgotten while the process lives, so there is nothing to recover from.
+        // The store loses no state while the process lives, so it never recovers.
         let server = ServerClock { now_us, run_id: "memory", uptime_ms: u64::MAX };
         let mut inner = self.lock();
         inner.executed += 1;
@@ -108,24 +147,28 @@ impl Shared {
         if state.is_none() {
             inner.states.remove(&key);
         }
-        let known = |event: Event| Some((inner.sessions.get(&event.session)?.clone(), event));
-        (reply, events.into_iter().filter_map(known).collect())
+        let addressed = |event: Event| Some((inner.sessions.get(&event.session)?.clone(), event));
+        (reply, events.into_iter().filter_map(addressed).collect())
     }
 }
 
 impl Store for MemoryStore {
-    fn execute<'a>(&'a self, command: &'a Command, _timeout: Duration) -> Executing<'a> {
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        _timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
         Box::pin(async move {
             let (reply, events) = self.shared.execute(&self.prefix, command);
-            for (signals, event) in events {
-                // A session that is gone, or so far behind that its channel is full, asks when it renews.
-                let _ = signals.try_send(StoreEvent::Event(event));
+            for (session, event) in events {
+                // If the session has ended or its channel is full, the event is lost, and a renewal gets the same answer.
+                let _ = session.try_send(StoreEvent::Event(event));
             }
             Ok(reply)
         })
     }
 
-    fn list(&self, _timeout: Duration) -> Listing<'_> {
+    fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async { Ok(self.shared.list(&self.prefix)) })
     }
 }
@@ -161,7 +204,7 @@ mod tests {
         Client::connect(&format!("memory:{name}")).expect("there is memory")
     }
 
-    /// Closes the last client, whose store is dropped a moment later.
+    /// Closes the last client, and waits until its session has dropped the store.
     fn close(client: Client, name: &str) {
         client.close().expect("it is there");
         let has_session = || memories().get(name).is_some_and(|shared| !shared.lock().sessions.is_empty());
@@ -195,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_in_which_nothing_stays_is_forgotten_when_its_last_client_has_closed() {
+    fn a_memory_without_pinned_limits_is_dropped_when_its_last_client_has_closed() {
         let name = "memory-that-goes";
         let first = client(name);
         first.semaphore("pinned", 1).set_limit(7).expect("it is there");

@@ -1,147 +1,92 @@
-//! Where semaphores live. A [`Store`] executes commands and signals what it was not asked for; it knows no
-//! session, no waiting and no retrying. Few methods, never one per operation: all that a semaphore does is in
-//! [`crate::protocol`].
+//! Stores: the places where semaphores live, the table of their kinds, and the opening of a store by its URL.
+//!
+//! - `backend`: the interface that every store implements; `error`: its errors; `options`: the options of URLs.
+//! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in Cargo.toml.
 
+mod backend;
+mod error;
 #[cfg(feature = "local")]
-mod local;
+pub(crate) mod local;
 mod memory;
 mod options;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "local", feature = "redis"))]
-mod trial;
 
+use std::any::Any;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use self::memory::MemoryStore;
-use self::options::{Known, Options, RECOVERY};
-use crate::error::ConnectError;
+use self::backend::{Backend, Location};
+pub use self::backend::{EVENT_BUFFER, Store, StoreEvent, StoreEvents, StoreOptions};
+pub(crate) use self::error::AddressError;
+pub use self::error::StoreError;
+pub(crate) use self::memory::MemoryName;
 use crate::events::emit;
-use crate::examine::Finding;
-use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
+use crate::protocol::Recovery;
 
-/// How long one attempt to open a store may take.
-const ATTEMPT: Duration = Duration::from_secs(5);
-
-/// The first and the longest pause between two attempts.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-
-/// A call to a store, in progress.
-pub type Executing<'a> = Pin<Box<dyn Future<Output = Result<Reply, StoreError>> + Send + 'a>>;
-
-/// A call to a store with a confirmation by replicas, in progress.
-pub type Confirming<'a> = Pin<Box<dyn Future<Output = Result<(Reply, u32), StoreError>> + Send + 'a>>;
-
-/// A list of names, on its way.
-pub type Listing<'a> = Pin<Box<dyn Future<Output = Result<Vec<Name>, StoreError>> + Send + 'a>>;
-
-/// Executes commands, each at once or not at all, in the order of their calls as long as it stays connected.
-pub trait Store: Send + Sync {
-    /// Executes `command`, giving up after `timeout`. Dropped before it is ready, it may still be executed.
-    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a>;
-
-    /// Executes `command`, and tells on how many replicas all is that it and every command before it has written,
-    /// waiting for `replicas` of them as long as `timeout` allows. A store without replicas has nothing to wait
-    /// for.
-    fn confirm<'a>(&'a self, command: &'a Command, _replicas: u32, timeout: Duration) -> Confirming<'a> {
-        Box::pin(async move { Ok((self.execute(command, timeout).await?, u32::MAX)) })
-    }
-
-    /// The semaphores that there are, each once, sorted. One that is made or ends meanwhile may be missing.
-    fn list(&self, timeout: Duration) -> Listing<'_>;
-
-    /// Notes that a permit of the session was handed over, so that its events are not the session's any more. A store
-    /// that keeps no list of its sessions' permits has nothing to do.
-    fn forget(&self, _semaphore: &Name, _request: &RequestId) {}
-}
-
-/// What a store tells the session without being asked.
-#[derive(Debug)]
-pub enum StoreEvent {
-    /// Something happened to an entry of the session.
-    Event(Event),
-    /// The store can be reached (again), or events may have been lost: ask how everything stands.
-    Up,
-    /// The store cannot be reached; it is being tried again.
-    Down(StoreError),
-}
-
-/// Signals on their way to a session. Bounded: a slow session holds its store back and loses nothing.
-pub type StoreEvents = tokio::sync::mpsc::Sender<StoreEvent>;
-
-/// How many signals may be on their way.
-pub const EVENT_BUFFER: usize = 1024;
-
-/// What a session tells a store when it opens.
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    /// The session's id.
-    pub session: SessionId,
-    /// The first part of every key.
-    pub prefix: String,
-    /// The usual lease: it scales how fast a lost connection must be noticed and replaced.
-    pub lease: Duration,
-    /// Where signals go.
-    pub events: StoreEvents,
-}
-
-/// Where a store is, parsed from a URL.
-pub(crate) enum Address {
-    Memory(String),
+/// The kinds of stores, in the order in which messages list their schemes.
+const BACKENDS: &[&dyn Backend] = &[
     #[cfg(feature = "local")]
-    Local(std::path::PathBuf),
+    &local::Local,
+    &memory::Memory,
     #[cfg(feature = "redis")]
-    Redis(Box<redis::Address>),
-}
+    &redis::Redis,
+];
+
+/// The timeout of one attempt to open a store.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The first and the longest delay between two attempts.
+const DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// The location of a store of any kind, parsed from a URL. Displayed without any password.
+pub(crate) struct Address(Box<dyn Location>);
 
 impl Address {
-    /// Parses a URL, with the recovery that it asks for. No error repeats the URL, as it may have a password.
-    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), ConnectError> {
-        let invalid = |reason| ConnectError::Url { reason };
-        let scheme = url.split(':').next().unwrap_or_default();
-        if let Some(rest) = url.strip_prefix("memory:") {
-            let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
-            let options = Options::parse(query, &[Known { name: RECOVERY, refused: None }]);
-            let recovery = options.and_then(|options| options.recovery()).map_err(invalid)?;
-            return Ok((Self::Memory(name.to_owned()), recovery));
-        }
-        #[cfg(feature = "local")]
-        if let Some(path) = url.strip_prefix("local:") {
-            return local::parse(path).map(|path| (Self::Local(path), None)).map_err(invalid);
-        }
-        #[cfg(feature = "redis")]
-        if url[scheme.len()..].starts_with("://") && redis::Address::serves(scheme) {
-            let (address, recovery) = redis::Address::parse(url).map_err(invalid)?;
-            return Ok((Self::Redis(Box::new(address)), recovery));
-        }
-        let local = if cfg!(feature = "local") { "local:, " } else { "" };
-        #[cfg(feature = "redis")]
-        let others = redis::Address::SCHEMES.map(|scheme| format!(", {scheme}://")).concat();
-        #[cfg(not(feature = "redis"))]
-        let others = "";
-        let known = format!("{local}memory:{others}");
-        // Only what a `://` follows is a scheme. Anything else may be a part of a password.
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
-        if !url[scheme.len()..].starts_with("://") || !scheme.bytes().all(plain) {
-            let reason = match is_address(url) {
-                true => format!("it has no scheme: did you mean redis://{url}?"),
-                false => format!("it begins with none of {known}: did you mean redis://HOST:PORT?"),
-            };
-            return Err(ConnectError::Url { reason });
-        }
-        Err(ConnectError::UnknownScheme { scheme: scheme.to_owned(), known })
+    /// Parses a URL, with the recovery that it asks for.
+    pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), AddressError> {
+        let Some(parsed) = BACKENDS.iter().find_map(|backend| backend.parse(url)) else {
+            return Err(unknown_scheme(url));
+        };
+        let (location, recovery) = parsed.map_err(|reason| AddressError::Invalid { reason })?;
+        Ok((Self(location), recovery))
+    }
+
+    /// The location, if the store is of the kind whose locations are of type `L`.
+    pub(crate) fn location<L: Location>(&self) -> Option<&L> {
+        let location: &dyn Any = &*self.0;
+        location.downcast_ref()
     }
 }
 
-/// Whether `text` is the address of a server, certainly without a password: an IP address or this machine, and
-/// perhaps a port.
-fn is_address(text: &str) -> bool {
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn unknown_scheme(url: &str) -> AddressError {
+    let schemes: Vec<String> = BACKENDS.iter().flat_map(|backend| backend.schemes()).collect();
+    let known = schemes.join(", ");
+    let scheme = url.split(':').next().unwrap_or_default();
+    // Only a text before `://` is a scheme. Any other may be a part of a password.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
+    if url[scheme.len()..].starts_with("://") && scheme.bytes().all(plain) {
+        return AddressError::UnknownScheme { scheme: scheme.to_owned(), known };
+    }
+    let reason = match is_server(url) {
+        true => format!("it has no scheme: did you mean redis://{url}?"),
+        false => format!("it begins with none of {known}: did you mean redis://HOST:PORT?"),
+    };
+    AddressError::Invalid { reason }
+}
+
+/// Whether `text` is a server without a scheme, and certainly without a password: an IP address or `localhost`, with or
+/// without a port.
+fn is_server(text: &str) -> bool {
     let text = text.trim_end_matches('/');
     let host = match text.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => host,
@@ -150,28 +95,28 @@ fn is_address(text: &str) -> bool {
     host == "localhost" || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }
 
-/// Opens a store for a session, trying again with growing pauses while the store is away. The first attempt takes
-/// 5 seconds at most. No other begins when `within` has passed, and none goes on then. Must be called on the
-/// session's runtime.
+/// Opens a store for a session, with retries and growing delays while the store cannot be reached. The first attempt takes 5
+/// seconds at most. No further attempt begins after `within`, and a running one ends then. Must be called on the session's
+/// runtime.
 pub(crate) async fn open(
     address: &Address,
-    opening: StoreOptions,
+    options: StoreOptions,
     within: Duration,
 ) -> Result<Arc<dyn Store>, StoreError> {
     let began = Instant::now();
-    let mut pause = PAUSES.0;
+    let mut delay_max = DELAYS.0;
     let mut earlier: Option<StoreError> = None;
     loop {
         let limit = match &earlier {
-            None => ATTEMPT,
-            Some(_) => within.saturating_sub(began.elapsed()).min(ATTEMPT),
+            None => ATTEMPT_TIMEOUT,
+            Some(_) => within.saturating_sub(began.elapsed()).min(ATTEMPT_TIMEOUT),
         };
-        let error = match timeout(limit, open_once(address, opening.clone())).await {
+        let error = match timeout(limit, address.0.open(options.clone())).await {
             Ok(Err(error)) if error.is_temporary() => error,
             Ok(result) => return result,
             Err(_) => match &earlier {
-                // An attempt that was cut short tells less than the one before it.
-                Some(earlier) if limit < ATTEMPT => earlier.clone(),
+                // An earlier attempt's error says more than the timeout of an attempt that was cut short.
+                Some(earlier) if limit < ATTEMPT_TIMEOUT => earlier.clone(),
                 _ => {
                     let reason = format!("{address}: no connection within {limit:?}");
                     StoreError::Unreachable { reason }
@@ -185,166 +130,32 @@ pub(crate) async fn open(
                 %store,
                 %error,
                 ?within,
-                "not connected yet: trying again"
+                "not connected yet: retrying"
             );
         }
-        let delay = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let delay = delay_max.mul_f64(0.5 + fastrand::f64() / 2.0);
         if began.elapsed() + delay >= within {
             return Err(error);
         }
         earlier = Some(error);
         sleep(delay).await;
-        pause = (pause * 2).min(PAUSES.1);
+        delay_max = (delay_max * 2).min(DELAYS.1);
     }
 }
 
-async fn open_once(address: &Address, opening: StoreOptions) -> Result<Arc<dyn Store>, StoreError> {
-    match address {
-        Address::Memory(name) => Ok(Arc::new(MemoryStore::open(name, &opening))),
-        #[cfg(feature = "local")]
-        Address::Local(path) => Ok(Arc::new(local::LocalStore::open(path, opening)?)),
-        #[cfg(feature = "redis")]
-        Address::Redis(address) => Ok(Arc::new(redis::RedisStore::connect(address, opening).await?)),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl fmt::Display for Address {
-    /// Without any password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory(name) => write!(f, "memory:{name}"),
-            #[cfg(feature = "local")]
-            Self::Local(path) => write!(f, "{}", path.display()),
-            #[cfg(feature = "redis")]
-            Self::Redis(address) => write!(f, "{address}"),
+    #[test]
+    fn each_scheme_belongs_to_one_backend() {
+        for backend in BACKENDS {
+            for scheme in backend.schemes() {
+                let parsing = BACKENDS.iter().filter(|backend| backend.parse(&scheme).is_some());
+                assert_eq!(parsing.count(), 1, "{scheme}");
+                assert!(backend.parse(&scheme).is_some(), "{scheme}");
+            }
         }
-    }
-}
-
-/// Looks for what is wrong with a store. `lease` is the usual one of whoever asks.
-#[cfg_attr(not(any(feature = "local", feature = "redis")), expect(unused_variables))]
-pub(crate) async fn examine(address: &Address, prefix: &str, lease: Duration) -> Vec<Finding> {
-    match address {
-        Address::Memory(_) => {
-            vec![Finding::fine("store", "the memory of this process, which nobody else sees")]
-        }
-        #[cfg(feature = "local")]
-        Address::Local(path) => local::examination::examine(address, path, prefix, lease).await,
-        #[cfg(feature = "redis")]
-        Address::Redis(server) => redis::examination::examine(address, server, prefix, lease).await,
-    }
-}
-
-/// Why the store did not do what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened, and the
-    /// session tries again until `store_timeout` has passed.
-    #[error("the store cannot be reached: {reason}")]
-    Unreachable {
-        /// What failed.
-        reason: String,
-    },
-    /// The command was sent and not answered: it may have been executed. The session sends the same request again.
-    #[error("the store did not answer: {reason}")]
-    NoAnswer {
-        /// What failed.
-        reason: String,
-    },
-    /// The store does not accept the user or the password, or does not allow the command.
-    #[error("the store denies access: {reason}")]
-    Denied {
-        /// What is denied, and how to allow it.
-        reason: String,
-    },
-    /// The URL does not fit the store: TLS to a server without, a single server's URL for a cluster or a sentinel, a
-    /// database that there is not.
-    #[error("the URL does not fit the store: {reason}")]
-    Mismatch {
-        /// What the store is, and which URL it needs.
-        reason: String,
-    },
-    /// The server's certificate is not trusted, or the server does not accept the client's.
-    #[error("no TLS with the store: {reason}")]
-    Tls {
-        /// What is wrong with which certificate.
-        reason: String,
-    },
-    /// A key of the semaphore holds something else.
-    #[error(
-        "a key of semaphore {semaphore:?} holds something that is not permits': {reason}; delete it or use another prefix"
-    )]
-    WrongType {
-        /// The semaphore.
-        semaphore: String,
-        /// The store's words.
-        reason: String,
-    },
-    /// The store has no memory left for this.
-    #[error("the store is out of memory: {reason}")]
-    OutOfMemory {
-        /// The store's words.
-        reason: String,
-    },
-    /// The store is too old, or lacks something else that is needed.
-    #[error("the store is not supported: {reason}")]
-    Unsupported {
-        /// What is missing.
-        reason: String,
-    },
-    /// The store rejected the command for another reason.
-    #[error("the store rejected the command: {reason}")]
-    Rejected {
-        /// The store's words.
-        reason: String,
-    },
-    /// The store's reply makes no sense.
-    #[error("the store answered nonsense: {reason}")]
-    Malformed {
-        /// What is wrong with the reply.
-        reason: String,
-    },
-}
-
-impl StoreError {
-    /// Whether trying again can help. Connecting tries again after these alone.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
-    }
-
-    /// Whether the command may have been executed.
-    pub fn is_outcome_unknown(&self) -> bool {
-        matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
-    }
-
-    /// The reason alone.
-    #[cfg(feature = "redis")]
-    pub(crate) fn into_reason(mut self) -> String {
-        std::mem::take(self.reason_mut())
-    }
-
-    /// The same, with the place that it is about before the reason.
-    #[cfg(feature = "redis")]
-    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
-        let reason = self.reason_mut();
-        *reason = format!("{place}: {reason}");
-        self
-    }
-
-    #[cfg(feature = "redis")]
-    fn reason_mut(&mut self) -> &mut String {
-        match self {
-            Self::Unreachable { reason }
-            | Self::NoAnswer { reason }
-            | Self::Denied { reason }
-            | Self::Mismatch { reason }
-            | Self::Tls { reason }
-            | Self::WrongType { reason, .. }
-            | Self::OutOfMemory { reason }
-            | Self::Unsupported { reason }
-            | Self::Rejected { reason }
-            | Self::Malformed { reason } => reason,
-        }
+        assert!(matches!(Address::parse("http://x/"), Err(AddressError::UnknownScheme { .. })));
     }
 }

@@ -1,8 +1,7 @@
-//! The options of a URL: `name=value` pairs behind the question mark, each known and each given once.
+//! The options of a URL: `name=value` pairs behind the question mark. Each must be known and given once.
 //!
-//! An option that is ignored is worse than one that is refused: a `tls_ca` that has no effect looks like
-//! encryption. An error never repeats a value, and a name only if it is nearly a known one, because anything else
-//! may be a part of a password.
+//! Unknown options are refused, because ignoring a misspelt `tls_ca` would look like encryption. An error repeats no value, and a
+//! name only if it resembles a known one, because any other text may be a part of a password.
 
 use crate::percent;
 use crate::protocol::Recovery;
@@ -10,10 +9,10 @@ use crate::protocol::Recovery;
 /// The option that every store takes.
 pub(super) const RECOVERY: &str = "recovery";
 
-/// An option that URLs of some kind take.
+/// An option of URLs of some kind.
 pub(super) struct Known {
     pub(super) name: &'static str,
-    /// Why this URL does not take the option, as the end of a sentence; `None` if this URL takes it.
+    /// The reason, as the end of a sentence, for which this URL does not take the option; `None` if this URL takes it.
     pub(super) refused: Option<&'static str>,
 }
 
@@ -61,9 +60,9 @@ impl Options {
     }
 }
 
-/// Said of text that is not percent-encoded.
+/// The fault of text that is not percent-encoded.
 pub(super) const NOT_ENCODED: &str =
-    "a % must be followed by two hexadecimal digits, and the whole be UTF-8: write % itself as %25";
+    "two hexadecimal digits must follow a %, and the whole must be UTF-8: write % itself as %25";
 
 fn unknown(name: &str, known: &[Known]) -> String {
     let by_distance = known.iter().map(|option| (distance(name, option.name), option.name));
@@ -79,7 +78,7 @@ fn unknown(name: &str, known: &[Known]) -> String {
     }
 }
 
-/// How many characters must be inserted, removed or replaced to make `b` of `a` (Levenshtein).
+/// The number of characters to insert, remove or replace to make `b` of `a` (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! Acquiring and releasing: what a permit says of itself, who is refused, and that units come back.
+//! Acquiring and releasing: the fields of a permit, refusals, and that units are freed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, PermitStatus};
 use tokio::time::sleep;
 
-use crate::scene::{Scene, Waiter};
+use crate::fixture::{Fixture, Waiter};
 
-pub(crate) async fn a_permit_says_what_it_is(scene: &Scene) {
-    let client = scene.connect(scene.builder().label("exporter-7").lease(Duration::from_secs(30))).await;
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_permit_says_what_it_is(fixture: &Fixture) {
+    let client = fixture.connect(fixture.builder().label("exporter-7").lease(Duration::from_secs(30))).await;
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
-    assert_eq!(permit.semaphore(), scene.name());
+    assert_eq!(permit.semaphore(), fixture.name());
     assert!(permit.holder().starts_with("exporter-7/"), "holders are named after the label: {permit:?}");
     assert_eq!((permit.weight(), permit.lease()), (1, Duration::from_secs(30)));
-    assert!(permit.slot() < scene.limit(1), "{permit:?}");
+    assert!(permit.slot() < fixture.limit(1), "{permit:?}");
     assert!(permit.is_held());
     assert_eq!(permit.status(), PermitStatus::Held);
     let remaining = permit.remaining();
@@ -25,19 +25,19 @@ pub(crate) async fn a_permit_says_what_it_is(scene: &Scene) {
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_released_permit_can_be_had_again(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_released_permit_can_be_had_again(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
     for _ in 0..3 {
         let permit = semaphore.try_acquire().await.expect("it is free");
         permit.release().await.expect("it is held");
     }
 }
 
-pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
-    for semaphore in [scene.semaphore(&client, 1), scene.semaphore(&other, 1)] {
+pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    for semaphore in [fixture.semaphore(&client, 1), fixture.semaphore(&other, 1)] {
         let error = semaphore.try_acquire().await.expect_err("it is full");
         assert_eq!(error, AcquireError::NoPermits);
         assert!(error.is_not_now());
@@ -46,29 +46,29 @@ pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(scene: &Scene) {
         assert_eq!(error, AcquireError::NoPermits, "a wait of zero is a try");
     }
     permit.release().await.expect("it is held");
-    drop(scene.semaphore(&other, 1).try_acquire().await.expect("it is free"));
+    drop(fixture.semaphore(&other, 1).try_acquire().await.expect("it is free"));
 }
 
-pub(crate) async fn dropped_permits_come_back(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
-    scene.settles(&semaphore, 1, 0).await;
+    fixture.settles(&semaphore, 1, 0).await;
     drop(permit);
-    scene.settles(&semaphore, 0, 0).await;
+    fixture.settles(&semaphore, 0, 0).await;
 }
 
-pub(crate) async fn a_holder_has_one_permit_at_a_time(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+pub(crate) async fn a_holder_has_one_permit_at_a_time(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let named = |holder: &str| AcquireOptions::new().holder(holder);
 
     let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
     assert_eq!(permit.holder(), "web-3");
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!(seen.holders.iter().map(|holder| holder.holder.as_str()).collect::<Vec<_>>(), ["web-3"]);
 
-    let waiter = scene.in_line(&others, named("web-4")).await;
+    let waiter = fixture.queued(&others, named("web-4")).await;
     for (semaphore, holder) in
         [(&semaphore, "web-3"), (&others, "web-3"), (&semaphore, "web-4"), (&others, "web-4")]
     {
@@ -85,15 +85,15 @@ pub(crate) async fn a_holder_has_one_permit_at_a_time(scene: &Scene) {
     again.release().await.expect("it is held");
 }
 
-pub(crate) async fn tokens_strictly_increase(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+pub(crate) async fn tokens_strictly_increase(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let mut tokens = Vec::new();
     for _ in 0..3 {
         for semaphore in [&semaphore, &others] {
             let permit = semaphore.acquire().await.expect("it is free");
             tokens.push(permit.token());
-            let waiter = scene.in_line(semaphore, AcquireOptions::new()).await;
+            let waiter = fixture.queued(semaphore, AcquireOptions::new()).await;
             permit.release().await.expect("it is held");
             let permit = waiter.permit().await;
             tokens.push(permit.token());
@@ -103,9 +103,9 @@ pub(crate) async fn tokens_strictly_increase(scene: &Scene) {
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
 }
 
-pub(crate) async fn slots_are_distinct_and_the_lowest_free(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let (semaphore, others) = (scene.semaphore(&client, 5), scene.semaphore(&other, 5));
+pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 5), fixture.semaphore(&other, 5));
     let mut permits = Vec::new();
     for semaphore in [&semaphore, &others, &semaphore, &others, &semaphore] {
         permits.push(semaphore.acquire().await.expect("it is free"));
@@ -126,37 +126,37 @@ pub(crate) async fn slots_are_distinct_and_the_lowest_free(scene: &Scene) {
     }
 }
 
-pub(crate) async fn weights_are_units(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 4);
+pub(crate) async fn weights_are_units(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 4);
     let weighing = |weight| AcquireOptions::new().weight(weight).wait(Duration::ZERO);
     let three = semaphore.acquire_with(weighing(3)).await.expect("4 are free");
     assert_eq!(three.weight(), 3);
     let error = semaphore.acquire_with(weighing(2)).await.expect_err("1 is free");
     assert_eq!(error, AcquireError::NoPermits);
     let one = semaphore.acquire_with(weighing(1)).await.expect("1 is free");
-    assert_eq!(scene.inspect(&semaphore).await.held, 4);
+    assert_eq!(fixture.inspect(&semaphore).await.held, 4);
     three.release().await.expect("it is held");
-    assert_eq!(scene.inspect(&semaphore).await.held, 1);
+    assert_eq!(fixture.inspect(&semaphore).await.held, 1);
     one.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
-    let limit = scene.limit(1);
+pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let limit = fixture.limit(1);
     for options in [AcquireOptions::new(), AcquireOptions::new().wait(Duration::ZERO)] {
         let error = semaphore.acquire_with(options.weight(limit + 1)).await.expect_err("it can never fit");
         assert_eq!(error, AcquireError::ExceedsLimit { weight: limit + 1, limit });
         assert!(!error.is_not_now());
     }
-    scene.settles(&semaphore, 0, 0).await;
+    fixture.settles(&semaphore, 0, 0).await;
 }
 
-pub(crate) async fn semaphores_of_other_names_are_apart(scene: &Scene) {
-    let client = scene.client().await;
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
-    // What could break out of a key, or be taken for another's.
+pub(crate) async fn semaphores_of_other_names_are_apart(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    // Names that could break out of a key, or be confused with another's.
     for name in ["exports:state", "a}b{c%d", "exports%", "ünï çødé ☂", "*", &"x".repeat(200)] {
         let other = client.semaphore(name, 1);
         let here = other.try_acquire().await.expect("it is another semaphore");
@@ -170,13 +170,13 @@ pub(crate) async fn semaphores_of_other_names_are_apart(scene: &Scene) {
     assert!(permit.is_held());
 }
 
-pub(crate) async fn under_contention_the_limit_holds_and_everybody_is_served(scene: &Scene) {
+pub(crate) async fn under_contention_the_limit_holds_and_every_request_is_granted(fixture: &Fixture) {
     const REQUESTS: u32 = 60;
-    let (client, other) = (scene.client().await, scene.client().await);
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let (inside, served) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let tasks: Vec<_> = (0..REQUESTS)
         .map(|number| {
-            let semaphore = scene.semaphore(if number % 2 == 0 { &client } else { &other }, 1);
+            let semaphore = fixture.semaphore(if number % 2 == 0 { &client } else { &other }, 1);
             let (inside, served) = (inside.clone(), served.clone());
             tokio::spawn(async move {
                 let permit = Waiter::start(&semaphore, AcquireOptions::new()).permit().await;

@@ -1,28 +1,28 @@
-//! What an operator does: look, stop and resume, take away.
+//! Operators' commands: inspecting, pausing and resuming, revoking.
 
 use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Lost, PermitStatus, ReleaseError, RenewError};
 
-use crate::scene::{LIMIT, Scene, Waiter};
+use crate::fixture::{Fixture, LIMIT, Waiter};
 
 fn named(holder: &str) -> AcquireOptions {
     AcquireOptions::new().holder(holder)
 }
 
-pub(crate) async fn inspection_shows_who_holds_and_who_waits(scene: &Scene) {
-    let (client, observer) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 3);
+pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
+    let (client, observer) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 3);
     let lease = Duration::from_secs(40);
     let long = semaphore.acquire_with(named("long").weight(2).lease(lease)).await.expect("it is free");
     let short = semaphore.acquire_with(named("short")).await.expect("it is free");
     let waiting = [
-        scene.in_line(&semaphore, named("next").weight(3)).await,
-        scene.in_line(&semaphore, named("last")).await,
+        fixture.queued(&semaphore, named("next").weight(3)).await,
+        fixture.queued(&semaphore, named("last")).await,
     ];
 
-    let seen = scene.inspect(&observer.open(scene.name())).await;
-    assert_eq!((seen.name.as_str(), seen.limit, seen.held, seen.waiting), (scene.name(), Some(3), 3, 2));
+    let seen = fixture.inspect(&observer.open(fixture.name())).await;
+    assert_eq!((seen.name.as_str(), seen.limit, seen.held, seen.waiting), (fixture.name(), Some(3), 3, 2));
     assert!(!seen.pinned && !seen.paused && seen.recovering.is_zero(), "{seen:?}");
     let holders: Vec<_> = seen
         .holders
@@ -43,13 +43,13 @@ pub(crate) async fn inspection_shows_who_holds_and_who_waits(scene: &Scene) {
     }
 }
 
-pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(scene: &Scene) {
-    let (client, observer) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 2);
+pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(fixture: &Fixture) {
+    let (client, observer) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 2);
     let before = Instant::now();
     let first = semaphore.acquire_with(named("first")).await.expect("it is free");
     let second = semaphore.acquire_with(named("second")).await.expect("it is free");
-    let seen = scene.inspect(&observer.open(scene.name())).await;
+    let seen = fixture.inspect(&observer.open(fixture.name())).await;
     let age = |name: &str| seen.holders.iter().find(|info| info.holder == name).expect("it holds").age;
     assert!(age("first") <= before.elapsed(), "{seen:?}");
     let between = Duration::from_micros(second.token() - first.token());
@@ -59,17 +59,17 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(scene: &Sce
     }
 }
 
-pub(crate) async fn labels_and_the_time_in_line_are_shown(scene: &Scene) {
-    let (client, observer) = (scene.client().await, scene.client().await);
-    let (semaphore, observed) = (scene.semaphore(&client, 1), observer.open(scene.name()));
+pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture) {
+    let (client, observer) = (fixture.client().await, fixture.client().await);
+    let (semaphore, observed) = (fixture.semaphore(&client, 1), observer.open(fixture.name()));
     let label = "nightly import, 50 %s \u{e9}";
     let began = Instant::now();
     let permit = semaphore.acquire_with(AcquireOptions::new().label(label)).await.expect("it is free");
     let waiting = [
-        scene.in_line(&semaphore, named("first").label(label)).await,
-        scene.in_line(&semaphore, named("second")).await,
+        fixture.queued(&semaphore, named("first").label(label)).await,
+        fixture.queued(&semaphore, named("second")).await,
     ];
-    let seen = scene.inspect(&observed).await;
+    let seen = fixture.inspect(&observed).await;
     let holders: Vec<_> = seen.holders.iter().map(|holder| holder.label.as_deref()).collect();
     let waiters: Vec<_> = seen.waiters.iter().map(|waiter| waiter.label.as_deref()).collect();
     assert_eq!((holders, waiters), (vec![Some(label)], vec![Some(label), None]));
@@ -78,7 +78,7 @@ pub(crate) async fn labels_and_the_time_in_line_are_shown(scene: &Scene) {
     permit.release().await.expect("it is held");
     let [first, second] = waiting.map(Waiter::permit);
     let first = first.await;
-    let seen = scene.inspect(&observed).await;
+    let seen = fixture.inspect(&observed).await;
     assert_eq!(seen.holders[0].label.as_deref(), Some(label), "it keeps its label when it is granted");
     first.release().await.expect("it is held");
     second.await.release().await.expect("it is held");
@@ -86,76 +86,76 @@ pub(crate) async fn labels_and_the_time_in_line_are_shown(scene: &Scene) {
     assert!(matches!(semaphore.acquire_with(long).await, Err(AcquireError::Invalid(_))));
 }
 
-pub(crate) async fn looking_leaves_nothing_behind(scene: &Scene) {
-    let client = scene.client().await;
-    let nobodys = client.open("nobody's");
-    let seen = nobodys.inspect().await.expect("the store is up");
+pub(crate) async fn inspecting_leaves_nothing_behind(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let unused = client.open("unused");
+    let seen = unused.inspect().await.expect("the store is up");
     assert_eq!((seen.limit, seen.limit_version, seen.held, seen.waiting), (None, 0, 0, 0));
     assert!(seen.holders.is_empty() && seen.waiters.is_empty(), "{seen:?}");
-    assert_eq!(nobodys.revoke("nobody", "").await, Ok(false));
-    nobodys.resume().await.expect("the store is up");
-    let again = nobodys.inspect().await.expect("the store is up");
+    assert_eq!(unused.revoke("unknown", "").await, Ok(false));
+    unused.resume().await.expect("the store is up");
+    let again = unused.inspect().await.expect("the store is up");
     assert_eq!(again, seen);
-    scene.knows_no_key_of("nobody's");
+    fixture.has_no_key_of("unused");
 }
 
-pub(crate) async fn a_list_names_what_is_in_use(scene: &Scene) {
-    let (client, observer) = (scene.client().await, scene.client().await);
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+pub(crate) async fn a_list_names_what_is_in_use(fixture: &Fixture) {
+    let (client, observer) = (fixture.client().await, fixture.client().await);
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let odd = ["a{b}c", "100%", "%7B", "é*?[x]", "two words"];
     for name in odd {
         client.open(name).set_limit(2).await.expect("the store is up");
     }
-    client.open("nobody's").inspect().await.expect("the store is up");
-    let mut expected: Vec<&str> = odd.into_iter().chain([scene.name()]).collect();
+    client.open("unused").inspect().await.expect("the store is up");
+    let mut expected: Vec<&str> = odd.into_iter().chain([fixture.name()]).collect();
     expected.sort_unstable();
     assert_eq!(observer.list().await.expect("the store is up"), expected);
     for name in odd {
-        // What is pinned is kept for good.
+        // A pinned limit does not expire.
         client.open(name).unpin().await.expect("the store is up");
     }
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn an_inspection_of_none_counts_all(scene: &Scene) {
-    let (client, observer) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
+    let (client, observer) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
-    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
-    let all = observer.open(scene.name()).inspect().await.expect("the store is up");
-    let none = observer.open(scene.name()).inspect_first(0).await.expect("the store is up");
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let all = observer.open(fixture.name()).inspect().await.expect("the store is up");
+    let none = observer.open(fixture.name()).inspect_up_to(0).await.expect("the store is up");
     assert_eq!((none.held, none.waiting, none.limit), (all.held, 1, all.limit));
     assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
     drop(permit);
     waiter.permit().await.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_paused_semaphore_grants_nothing(scene: &Scene) {
-    let (client, operator) = (scene.client().await, scene.client().await);
-    let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));
+pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) = (fixture.semaphore(&client, 1), operator.open(fixture.name()));
     let permit = semaphore.acquire().await.expect("it is free");
     administered.pause().await.expect("the store is up");
-    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     permit.renew().await.expect("holders keep what they hold");
     permit.release().await.expect("holders keep what they hold");
     let error = semaphore.try_acquire().await.expect_err("granting is stopped");
     assert_eq!(error, AcquireError::NoPermits);
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.paused, seen.held, seen.waiting), (true, 0, 1));
     assert!(!waiter.is_answered());
     administered.resume().await.expect("the store is up");
     waiter.permit().await.release().await.expect("it is held");
-    assert!(!scene.inspect(&semaphore).await.paused);
+    assert!(!fixture.inspect(&semaphore).await.paused);
 }
 
-pub(crate) async fn a_revoked_holder_is_told_why(scene: &Scene) {
-    let (client, operator) = (scene.client().await, scene.client().await);
-    let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));
+pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) = (fixture.semaphore(&client, 1), operator.open(fixture.name()));
     let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
-    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let reason = "maintenance: \"disk\" 90 % full, siehe ☎ 112";
     assert_eq!(administered.revoke("web-3", reason).await, Ok(true));
-    assert_eq!(scene.inspect(&semaphore).await.waiting, 0, "its units are granted at once");
+    assert_eq!(fixture.inspect(&semaphore).await.waiting, 0, "its units are granted at once");
 
     let why = Lost::Revoked { reason: reason.into() };
     assert_eq!(permit.lost_within(LIMIT).await, Some(why.clone()));
@@ -167,13 +167,13 @@ pub(crate) async fn a_revoked_holder_is_told_why(scene: &Scene) {
     waiter.permit().await.release().await.expect("the late release of another did not free it");
 }
 
-pub(crate) async fn a_revoked_waiter_is_told_why(scene: &Scene) {
-    let (client, operator) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_revoked_waiter_receives_the_reason(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
-    let first = scene.in_line(&semaphore, named("web-4")).await;
-    let second = scene.in_line(&semaphore, named("web-5")).await;
-    assert_eq!(operator.open(scene.name()).revoke("web-4", "").await, Ok(true));
+    let first = fixture.queued(&semaphore, named("web-4")).await;
+    let second = fixture.queued(&semaphore, named("web-5")).await;
+    assert_eq!(operator.open(fixture.name()).revoke("web-4", "").await, Ok(true));
     let error = first.outcome().await.expect_err("its place is gone");
     assert_eq!(error, AcquireError::Revoked { reason: "".into() });
     permit.release().await.expect("it is held");

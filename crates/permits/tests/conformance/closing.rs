@@ -1,4 +1,4 @@
-//! The end of a client: what is out is lost, who waits is told, and nothing stays in the store.
+//! The end of a client: its permits are lost, its waiters fail, and nothing stays in the store.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use permits::{
     AcquireError, AcquireOptions, AdminError, AdoptError, Lost, PermitStatus, ReleaseError, RenewError,
 };
 
-use crate::scene::{LIMIT, Scene};
+use crate::fixture::{Fixture, LIMIT};
 
-pub(crate) async fn closing_ends_permits_and_waits(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+pub(crate) async fn closing_ends_permits_and_waits(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = semaphore.acquire().await.expect("it is free");
-    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
-    let next = scene.in_line(&others, AcquireOptions::new()).await;
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let next = fixture.queued(&others, AcquireOptions::new()).await;
     client.clone().close().await.expect("the store is up");
 
     assert_eq!(waiter.outcome().await.expect_err("its client is closed"), AcquireError::Closed);
@@ -22,7 +22,7 @@ pub(crate) async fn closing_ends_permits_and_waits(scene: &Scene) {
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Closed)));
     assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Closed)));
     let next = next.permit().await;
-    let seen = scene.inspect(&others).await;
+    let seen = fixture.inspect(&others).await;
     assert_eq!((seen.held, seen.waiting), (1, 0), "all that the closed one had was given back");
 
     assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Closed));
@@ -36,33 +36,33 @@ pub(crate) async fn closing_ends_permits_and_waits(scene: &Scene) {
     adopted.release().await.expect("it is held");
 }
 
-pub(crate) async fn closing_with_nothing_out_leaves_nothing(scene: &Scene) {
-    let client = scene.client().await;
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+pub(crate) async fn closing_with_nothing_out_leaves_nothing(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     permit.release().await.expect("it is held");
     client.close().await.expect("the store is up");
 }
 
-pub(crate) async fn clones_are_one_client(scene: &Scene) {
-    let client = scene.client().await;
+pub(crate) async fn clones_are_one_client(fixture: &Fixture) {
+    let client = fixture.client().await;
     let clone = client.clone();
-    let semaphore = scene.semaphore(&client, 1);
+    let semaphore = fixture.semaphore(&client, 1);
     drop(client);
     let permit = semaphore.acquire().await.expect("a clone keeps the client");
-    let error = scene.semaphore(&clone, 1).try_acquire().await.expect_err("it is full for both");
+    let error = fixture.semaphore(&clone, 1).try_acquire().await.expect_err("it is full for both");
     assert_eq!(error, AcquireError::NoPermits);
     clone.close().await.expect("the store is up");
     assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Closed), "what one closes is closed for all");
     assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Closed));
 }
 
-pub(crate) async fn permits_outlive_the_client_that_was_dropped(scene: &Scene) {
+pub(crate) async fn permits_outlive_the_client_that_was_dropped(fixture: &Fixture) {
     let lease = Duration::from_millis(600);
-    let (client, other) = (scene.connect(scene.builder().lease(lease)).await, scene.client().await);
-    let others = scene.semaphore(&other, 1);
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+    let (client, other) = (fixture.connect(fixture.builder().lease(lease)).await, fixture.client().await);
+    let others = fixture.semaphore(&other, 1);
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     drop(client);
-    scene.sees_a_renewal(&others).await;
+    fixture.sees_a_renewal(&others).await;
     assert!(permit.is_held(), "it is renewed as long as it is out");
     permit.renew().await.expect("it is held");
     let error = others.try_acquire().await.expect_err("it is full");

@@ -4,36 +4,36 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, AdoptError, Lost, PermitHandle};
 
-use crate::scene::{LIMIT, Scene};
+use crate::fixture::{Fixture, LIMIT};
 
-pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let options = AcquireOptions::new().holder("build: step 1").lease(Duration::from_millis(900));
     let permit = semaphore.acquire_with(options).await.expect("it is free");
     let (token, slot) = (permit.token(), permit.slot());
 
     let text = permit.hand_over().await.expect("it is held").to_string();
-    let error = semaphore.try_acquire().await.expect_err("it is held, by nobody who is connected");
+    let error = semaphore.try_acquire().await.expect_err("it is held, and its holder is not connected");
     assert_eq!(error, AcquireError::NoPermits);
     client.close().await.expect("what was handed over is not the client's any more");
 
     let handle: PermitHandle = text.parse().expect("it is a handle");
-    assert_eq!((handle.semaphore(), handle.holder()), (scene.name(), "build: step 1"));
+    assert_eq!((handle.semaphore(), handle.holder()), (fixture.name(), "build: step 1"));
     let adopted = other.adopt(&handle).await.expect("its lease runs");
     assert_eq!((adopted.token(), adopted.slot(), adopted.weight()), (token, slot, 1));
-    assert_eq!((adopted.semaphore(), adopted.holder()), (scene.name(), "build: step 1"));
+    assert_eq!((adopted.semaphore(), adopted.holder()), (fixture.name(), "build: step 1"));
     assert!(adopted.is_held());
     adopted.renew().await.expect("it is held");
 
-    scene.sees_a_renewal(&other.open(scene.name())).await;
+    fixture.sees_a_renewal(&other.open(fixture.name())).await;
     assert!(adopted.is_held());
     adopted.release().await.expect("it is held");
 }
 
-pub(crate) async fn what_was_released_cannot_be_adopted(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn what_was_released_cannot_be_adopted(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
     let handle = permit.hand_over().await.expect("it is held");
     other.adopt(&handle).await.expect("its lease runs").release().await.expect("it is held");
@@ -43,21 +43,21 @@ pub(crate) async fn what_was_released_cannot_be_adopted(scene: &Scene) {
     next.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_handle_is_good_once(scene: &Scene) {
-    let (client, other, third) = (scene.client().await, scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_handle_is_good_once(fixture: &Fixture) {
+    let (client, other, third) = (fixture.client().await, fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let handle = semaphore.acquire().await.expect("it is free").hand_over().await.expect("it is held");
     let adopted = other.adopt(&handle).await.expect("its lease runs");
     for late in [&third, &other, &client] {
         assert_eq!(late.adopt(&handle).await.map(drop), Err(AdoptError::Gone));
     }
-    adopted.renew().await.expect("nobody else has it");
+    adopted.renew().await.expect("no other client has it");
     adopted.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let options = AcquireOptions::new().lease(Duration::from_secs(20));
     let handle =
         semaphore.acquire_with(options).await.expect("it is free").hand_over().await.expect("it is held");
@@ -67,20 +67,20 @@ pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(scene: &Sc
     other.adopt(&handle).await.expect("the true one is still good").release().await.expect("it is held");
 }
 
-pub(crate) async fn a_handle_is_good_for_one_lease(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_handle_is_good_for_one_lease(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
     let options = AcquireOptions::new().lease(Duration::from_millis(200)).no_renewal();
     let permit = semaphore.acquire_with(options).await.expect("it is free");
     let handle = permit.hand_over().await.expect("it is held");
-    scene.settles(&semaphore, 0, 0).await;
+    fixture.settles(&semaphore, 0, 0).await;
     assert_eq!(other.adopt(&handle).await.map(drop), Err(AdoptError::Gone));
 }
 
-pub(crate) async fn an_adopted_permit_can_be_revoked(scene: &Scene) {
-    let (client, other, operator) = (scene.client().await, scene.client().await, scene.client().await);
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+pub(crate) async fn an_adopted_permit_can_be_revoked(fixture: &Fixture) {
+    let (client, other, operator) = (fixture.client().await, fixture.client().await, fixture.client().await);
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let adopted = other.adopt(&permit.hand_over().await.expect("it is held")).await.expect("its lease runs");
-    assert_eq!(operator.open(scene.name()).revoke(adopted.holder(), "enough").await, Ok(true));
+    assert_eq!(operator.open(fixture.name()).revoke(adopted.holder(), "enough").await, Ok(true));
     assert_eq!(adopted.lost_within(LIMIT).await, Some(Lost::Revoked { reason: "enough".into() }));
 }

@@ -1,33 +1,33 @@
-//! The limit: who says what it is, and what a change of it does to those who hold and wait.
+//! The limit: declared and pinned, and the effect of a change on holders and waiters.
 
 use permits::{AcquireError, AcquireOptions, AdminError};
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
-pub(crate) async fn a_raised_limit_grants_at_once(scene: &Scene) {
-    let (client, operator) = (scene.client().await, scene.client().await);
-    let (semaphore, administered) = (scene.semaphore(&client, 1), operator.open(scene.name()));
+pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) = (fixture.semaphore(&client, 1), operator.open(fixture.name()));
     let first = semaphore.acquire().await.expect("it is free");
-    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
-    administered.set_limit(scene.limit(1) + 1).await.expect("the store is up");
-    assert_eq!(scene.inspect(&semaphore).await.waiting, 0);
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    administered.set_limit(fixture.limit(1) + 1).await.expect("the store is up");
+    assert_eq!(fixture.inspect(&semaphore).await.waiting, 0);
     let second = waiter.permit().await;
     assert!(first.is_held() && second.is_held());
     assert_ne!(first.slot(), second.slot());
     administered.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn a_lowered_limit_revokes_nobody_and_grants_when_it_fits(scene: &Scene) {
-    let (client, operator) = (scene.client().await, scene.client().await);
-    let (semaphore, administered) = (scene.semaphore(&client, 2), operator.open(scene.name()));
+pub(crate) async fn a_lowered_limit_revokes_no_holder_and_grants_when_it_fits(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) = (fixture.semaphore(&client, 2), operator.open(fixture.name()));
     let first = semaphore.acquire().await.expect("it is free");
     let second = semaphore.acquire().await.expect("it is free");
-    let waiter = scene.in_line(&semaphore, AcquireOptions::new()).await;
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.set_limit(1).await.expect("the store is up");
-    assert_eq!(scene.inspect(&semaphore).await.held, 2);
+    assert_eq!(fixture.inspect(&semaphore).await.held, 2);
 
     first.release().await.expect("lowering took nothing away");
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.held, seen.waiting), (1, 1), "1 of 1 is held, so nothing is granted");
     second.renew().await.expect("lowering took nothing away");
     second.release().await.expect("lowering took nothing away");
@@ -38,13 +38,13 @@ pub(crate) async fn a_lowered_limit_revokes_nobody_and_grants_when_it_fits(scene
     administered.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(scene: &Scene) {
-    let (client, other, operator) = (scene.client().await, scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 3);
+pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(fixture: &Fixture) {
+    let (client, other, operator) = (fixture.client().await, fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 3);
     let permit = semaphore.acquire().await.expect("it is free");
-    let heavy = scene.in_line(&scene.semaphore(&other, 3), AcquireOptions::new().weight(3)).await;
-    let light = scene.in_line(&semaphore, AcquireOptions::new()).await;
-    let administered = operator.open(scene.name());
+    let heavy = fixture.queued(&fixture.semaphore(&other, 3), AcquireOptions::new().weight(3)).await;
+    let light = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let administered = operator.open(fixture.name());
     administered.set_limit(2).await.expect("the store is up");
     let error = heavy.outcome().await.expect_err("it can never fit");
     assert_eq!(error, AcquireError::ExceedsLimit { weight: 3, limit: 2 });
@@ -53,89 +53,93 @@ pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(scene: &Sce
     administered.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn the_last_declaration_counts(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let limit = scene.limit(1);
-    let semaphore = client.semaphore(scene.name(), limit);
+pub(crate) async fn the_last_declaration_counts(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let limit = fixture.limit(1);
+    let semaphore = client.semaphore(fixture.name(), limit);
     let first = semaphore.acquire().await.expect("it is free");
-    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit));
+    assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit));
     // The next version of the program.
-    let second = other.semaphore(scene.name(), limit + 1).try_acquire().await.expect("it is free now");
-    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit + 1));
-    // The old one does not set it back: it has declared already.
+    let second = other.semaphore(fixture.name(), limit + 1).try_acquire().await.expect("it is free now");
+    assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit + 1));
+    // The old version does not set it back, because it has declared its limit already.
     second.release().await.expect("it is held");
     let second = semaphore.try_acquire().await.expect("the new limit is in force");
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.pinned, seen.held), (Some(limit + 1), false, 2));
     first.release().await.expect("it is held");
     second.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(scene: &Scene) {
-    let (client, operator) = (scene.client().await, scene.client().await);
-    let (limit, administered) = (scene.limit(1), operator.open(scene.name()));
+pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (limit, administered) = (fixture.limit(1), operator.open(fixture.name()));
     let version = administered.set_limit(limit + 1).await.expect("the store is up");
-    let semaphore = scene.semaphore(&client, 1);
+    let semaphore = fixture.semaphore(&client, 1);
     let first = semaphore.try_acquire().await.expect("it is free");
     let second = semaphore.try_acquire().await.expect("the pinned limit is higher");
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version, seen.pinned), (Some(limit + 1), version, true));
     drop((first, second));
-    scene.settles(&semaphore, 0, 0).await;
+    fixture.settles(&semaphore, 0, 0).await;
 
     let version = administered.unpin().await.expect("the store is up");
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version, seen.pinned), (Some(limit + 1), version, false));
-    let permit = scene.semaphore(&client, 1).try_acquire().await.expect("it is free");
-    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit), "a declaration counts again");
+    let permit = fixture.semaphore(&client, 1).try_acquire().await.expect("it is free");
+    assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit), "a declaration counts again");
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_limit_changed_meanwhile_is_a_version_mismatch(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
-    let limit = scene.limit(1);
+pub(crate) async fn a_limit_changed_meanwhile_is_a_version_mismatch(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let limit = fixture.limit(1);
     semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
-    let read = scene.inspect(&semaphore).await.limit_version;
-    let version = semaphore.set_limit_at(limit + 1, read).await.expect("nobody changed it");
+    let read = fixture.inspect(&semaphore).await.limit_version;
+    let version = semaphore.set_limit_if_version(limit + 1, read).await.expect("it is unchanged");
     assert!(version > read);
-    let error = semaphore.set_limit_at(limit + 2, read).await.expect_err("it was changed");
+    let error = semaphore.set_limit_if_version(limit + 2, read).await.expect_err("it was changed");
     assert_eq!(error, AdminError::VersionMismatch { expected: read, version, limit: limit + 1 });
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version), (Some(limit + 1), version));
-    let error =
-        semaphore.set_limit_at(limit + 1, read).await.expect_err("another session may have set the same");
+    let error = semaphore
+        .set_limit_if_version(limit + 1, read)
+        .await
+        .expect_err("another session may have set the same");
     assert!(matches!(error, AdminError::VersionMismatch { .. }), "{error:?}");
     semaphore.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn of_two_changes_at_one_version_one_is_made(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let semaphore = scene.semaphore(&client, 1);
-    let limit = scene.limit(1);
+pub(crate) async fn of_two_changes_at_one_version_one_is_made(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
+    let limit = fixture.limit(1);
     semaphore.set_limit(limit).await.expect("the store is up");
-    let read = scene.inspect(&semaphore).await.limit_version;
-    // The same limit, also the one that is stored already.
+    let read = fixture.inspect(&semaphore).await.limit_version;
+    // The same limit again, and the stored one.
     for wanted in [limit + 1, limit + 1, limit] {
-        let version = scene.inspect(&semaphore).await.limit_version;
-        let administered = other.open(scene.name());
-        let made =
-            tokio::join!(semaphore.set_limit_at(wanted, version), administered.set_limit_at(wanted, version));
+        let version = fixture.inspect(&semaphore).await.limit_version;
+        let administered = other.open(fixture.name());
+        let made = tokio::join!(
+            semaphore.set_limit_if_version(wanted, version),
+            administered.set_limit_if_version(wanted, version)
+        );
         let count = [&made.0, &made.1].iter().filter(|made| made.is_ok()).count();
         assert_eq!(count, 1, "both wanted {wanted} at {version}: {made:?}");
     }
-    assert_eq!(scene.inspect(&semaphore).await.limit_version, read + 3);
+    assert_eq!(fixture.inspect(&semaphore).await.limit_version, read + 3);
     semaphore.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn changes_of_several_sessions_add_up(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
-    let limit = scene.limit(1);
+pub(crate) async fn changes_of_several_sessions_add_up(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let limit = fixture.limit(1);
     semaphore.set_limit(limit).await.expect("the store is up");
     let mut sessions = Vec::new();
     for number in 0..10 {
-        let administered = scene.client().await.open(scene.name());
+        let administered = fixture.client().await.open(fixture.name());
         sessions.push(tokio::spawn(async move {
             for _ in 0..10 {
                 if number % 2 == 0 {
@@ -143,9 +147,9 @@ pub(crate) async fn changes_of_several_sessions_add_up(scene: &Scene) {
                     continue;
                 }
                 loop {
-                    let seen = administered.inspect_first(0).await.expect("the store is up");
+                    let seen = administered.inspect_up_to(0).await.expect("the store is up");
                     let wanted = seen.limit.expect("it is set") + 1;
-                    match administered.set_limit_at(wanted, seen.limit_version).await {
+                    match administered.set_limit_if_version(wanted, seen.limit_version).await {
                         Ok(_) => break,
                         Err(AdminError::VersionMismatch { .. }) => {}
                         Err(error) => panic!("{error}"),
@@ -157,16 +161,16 @@ pub(crate) async fn changes_of_several_sessions_add_up(scene: &Scene) {
     for session in sessions {
         session.await.expect("all its changes are made");
     }
-    assert_eq!(scene.inspect(&semaphore).await.limit, Some(limit + 100));
+    assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit + 100));
     semaphore.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(scene: &Scene) {
-    let client = scene.client().await;
+pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(fixture: &Fixture) {
+    let client = fixture.client().await;
     let error = client.open("unheard of").adjust_limit(1).await.expect_err("there is none");
     assert_eq!(error, AdminError::NoLimit { semaphore: "unheard of".into() });
-    let semaphore = client.open(scene.name());
-    let limit = scene.limit(1);
+    let semaphore = client.open(fixture.name());
+    let limit = fixture.limit(1);
     semaphore.set_limit(limit).await.expect("the store is up");
     for number in [-i64::from(limit), i64::MIN, i64::from(u32::MAX), i64::MAX] {
         assert_eq!(semaphore.adjust_limit(number).await, Err(AdminError::LimitOutOfRange { limit }));
@@ -176,48 +180,49 @@ pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(scene: &Scene) {
     semaphore.unpin().await.expect("the store is up");
 }
 
-pub(crate) async fn a_refused_request_changes_no_limit(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let limit = scene.limit(1);
-    let permit = client.semaphore(scene.name(), limit).acquire().await.expect("it is free");
-    let seen = scene.inspect(&client.open(scene.name())).await;
-    let (lower, higher) = (other.semaphore(scene.name(), limit), other.semaphore(scene.name(), limit + 1));
-    // Nothing is free under the same limit, and never so many under a higher one.
+pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let limit = fixture.limit(1);
+    let permit = client.semaphore(fixture.name(), limit).acquire().await.expect("it is free");
+    let seen = fixture.inspect(&client.open(fixture.name())).await;
+    let (lower, higher) =
+        (other.semaphore(fixture.name(), limit), other.semaphore(fixture.name(), limit + 1));
+    // Under the same limit no unit is free, and under a higher one never as many as are asked for.
     assert_eq!(lower.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
     let heavy = higher.acquire_with(AcquireOptions::new().weight(limit + 2)).await.map(drop);
     assert_eq!(heavy, Err(AcquireError::ExceedsLimit { weight: limit + 2, limit: limit + 1 }));
     let named = AcquireOptions::new().holder(permit.holder());
-    let again = other.semaphore(scene.name(), limit + 2).acquire_with(named).await.map(drop);
+    let again = other.semaphore(fixture.name(), limit + 2).acquire_with(named).await.map(drop);
     assert_eq!(again, Err(AcquireError::AlreadyHeld { holder: permit.holder().to_owned() }));
-    let after = scene.inspect(&client.open(scene.name())).await;
+    let after = fixture.inspect(&client.open(fixture.name())).await;
     assert_eq!((after.limit, after.limit_version), (seen.limit, seen.limit_version));
-    // What is let in counts, also after a refusal.
+    // A granted request changes the limit, also after a refusal.
     let second = higher.try_acquire().await.expect("one is free under the higher limit");
-    assert_eq!(scene.inspect(&client.open(scene.name())).await.limit, Some(limit + 1));
+    assert_eq!(fixture.inspect(&client.open(fixture.name())).await.limit, Some(limit + 1));
     for permit in [permit, second] {
         permit.release().await.expect("it is held");
     }
 }
 
-pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let limit = scene.limit(1);
-    let permit = client.semaphore(scene.name(), limit).require_limit().acquire().await.expect("it is free");
-    let demanding = other.semaphore(scene.name(), limit + 1).require_limit();
+pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let limit = fixture.limit(1);
+    let permit = client.semaphore(fixture.name(), limit).require_limit().acquire().await.expect("it is free");
+    let demanding = other.semaphore(fixture.name(), limit + 1).require_limit();
     let error = demanding.acquire().await.expect_err("another limit is in force");
-    let semaphore = scene.name().to_owned();
+    let semaphore = fixture.name().to_owned();
     assert_eq!(error, AcquireError::LimitMismatch { semaphore, required: limit + 1, stored: limit });
     assert!(!error.is_not_now());
-    let seen = scene.inspect(&demanding).await;
+    let seen = fixture.inspect(&demanding).await;
     assert_eq!((seen.limit, seen.held, seen.waiting), (Some(limit), 1, 0), "it changed nothing");
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn without_a_limit_nothing_is_granted(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
+pub(crate) async fn without_a_limit_nothing_is_granted(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let opened = client.open("unheard of");
     for _ in 0..2 {
-        let error = opened.acquire().await.expect_err("nobody has given a limit");
+        let error = opened.acquire().await.expect_err("no limit was given");
         assert_eq!(error, AcquireError::NoLimit { semaphore: "unheard of".into() });
         assert!(!error.is_not_now());
     }

@@ -1,4 +1,4 @@
-//! Leases: what ends without renewal, what goes on with it, and how a holder hears of its loss.
+//! Leases: a permit ends without renewal and stays with it, and its holder learns of a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,20 +7,20 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, Lost, PermitStatus, ReleaseError, RenewError};
 use tokio::time::sleep;
 
-use crate::face::{Permit, Semaphore};
-use crate::scene::{LIMIT, Scene};
+use crate::api::{Permit, Semaphore};
+use crate::fixture::{Fixture, LIMIT};
 
 const SHORT: Duration = Duration::from_millis(250);
 
-/// A permit that ends with its lease.
+/// Options for a permit that ends with its lease.
 async fn unrenewed(semaphore: &Semaphore, lease: Duration) -> Permit {
     let options = AcquireOptions::new().lease(lease).no_renewal();
     semaphore.acquire_with(options).await.expect("it is free")
 }
 
-pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
+pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = unrenewed(&semaphore, SHORT).await;
     assert_eq!(permit.lease(), SHORT);
     assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
@@ -29,15 +29,15 @@ pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(scene: &Scene) 
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Expired)));
     let next = others.acquire().await.expect("its units come back");
     assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Expired)));
-    let error = semaphore.try_acquire().await.expect_err("a late release frees nobody else's permit");
+    let error = semaphore.try_acquire().await.expect_err("a late release frees no other permit");
     assert_eq!(error, AcquireError::NoPermits);
     next.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_late_drop_frees_nobody_elses_permit(scene: &Scene) {
-    let (client, other) = (scene.client().await, scene.client().await);
-    let (semaphore, others) = (scene.semaphore(&client, 1), scene.semaphore(&other, 1));
-    // The same name, so that only the request tells the two apart.
+pub(crate) async fn a_late_drop_frees_no_other_permit(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    // The same holder, so that only the request ids differ.
     let named = || AcquireOptions::new().holder("web-3");
     let permit = semaphore.acquire_with(named().lease(SHORT).no_renewal()).await.expect("it is free");
     let next = loop {
@@ -48,14 +48,14 @@ pub(crate) async fn a_late_drop_frees_nobody_elses_permit(scene: &Scene) {
         sleep(Duration::from_millis(5)).await;
     };
     drop(permit);
-    // What a client looks at comes after what it has dropped.
-    assert_eq!(scene.inspect(&semaphore).await.held, 1);
+    // The store executes a client's inspection after its releases.
+    assert_eq!(fixture.inspect(&semaphore).await.held, 1);
     next.release().await.expect("it is held");
 }
 
-pub(crate) async fn renewal_keeps_a_permit_for_many_leases(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn renewal_keeps_a_permit_for_many_leases(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
     let lease = Duration::from_millis(600);
     let options = AcquireOptions::new().lease(lease);
     let permit = semaphore.acquire_with(options).await.expect("it is free");
@@ -63,14 +63,14 @@ pub(crate) async fn renewal_keeps_a_permit_for_many_leases(scene: &Scene) {
     sleep(2 * lease).await;
     assert!(permit.is_held());
     assert!(permit.remaining() < lease);
-    let seen = scene.inspect(&semaphore).await;
+    let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.held, seen.holders[0].token), (1, token));
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn an_explicit_renewal_extends(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn an_explicit_renewal_extends(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = unrenewed(&semaphore, Duration::from_secs(60)).await;
     let fresh = permit.remaining();
     while permit.remaining() > fresh - Duration::from_millis(100) {
@@ -83,20 +83,20 @@ pub(crate) async fn an_explicit_renewal_extends(scene: &Scene) {
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_lost_permit_stops_the_work_it_runs(scene: &Scene) {
-    struct Told(Arc<AtomicBool>);
-    impl Drop for Told {
+pub(crate) async fn a_lost_permit_stops_the_work_it_runs(fixture: &Fixture) {
+    struct OnDrop(Arc<AtomicBool>);
+    impl Drop for OnDrop {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = unrenewed(&semaphore, SHORT).await;
     let dropped = Arc::new(AtomicBool::new(false));
-    let told = Told(dropped.clone());
+    let on_drop = OnDrop(dropped.clone());
     let work = async move {
-        let _told = told;
+        let _on_drop = on_drop;
         std::future::pending::<()>().await;
     };
     let ran = tokio::time::timeout(LIMIT, permit.as_async().run(work)).await.expect("the lease ends");
@@ -105,17 +105,17 @@ pub(crate) async fn a_lost_permit_stops_the_work_it_runs(scene: &Scene) {
     assert_eq!(permit.as_async().run(async { 7 }).await, Err(Lost::Expired), "and none is begun");
 }
 
-pub(crate) async fn work_that_ends_in_time_has_its_result(scene: &Scene) {
-    let client = scene.client().await;
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+pub(crate) async fn work_that_ends_in_time_has_its_result(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     assert_eq!(permit.as_async().run(async { 7 }).await, Ok(7));
     assert!(permit.is_held());
     permit.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(scene: &Scene) {
-    let client = scene.client().await;
-    let semaphore = scene.semaphore(&client, 1);
+pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
     let permit = unrenewed(&semaphore, SHORT).await;
     let (token, own) = (permit.as_async().cancellation_token(), permit.as_async().cancellation_token());
     own.cancel();
@@ -124,9 +124,9 @@ pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(scene: &Scene)
     assert!(!permit.is_held());
 }
 
-pub(crate) async fn a_release_is_no_loss(scene: &Scene) {
-    let client = scene.client().await;
-    let permit = scene.semaphore(&client, 1).acquire().await.expect("it is free");
+pub(crate) async fn a_release_is_no_loss(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let token = permit.as_async().cancellation_token();
     permit.release().await.expect("it is held");
     assert!(!token.is_cancelled());

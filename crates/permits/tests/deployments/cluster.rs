@@ -323,5 +323,5 @@ async fn hash_slots_without_a_node_are_found() {
     let found =
         examination.findings.iter().find(|finding| finding.subject == "cluster").expect("it is looked at");
     assert_eq!(found.severity, permits::Severity::Problem);
-    assert!(found.observed.contains("1 are served by nobody"), "{found:?}");
+    assert!(found.observed.contains("no node serves the other 1"), "{found:?}");
 }

@@ -1,6 +1,6 @@
 //! The file is deleted while it is in use, or one of its companions is.
 //!
-//! Its users still see what was deleted, and a newcomer makes another: two lines that do not see each other, unless
+//! Its users still have the deleted file open, and a new process makes another: two queues that do not see each other, unless
 //! the users notice.
 
 use std::fs;
@@ -17,14 +17,14 @@ use crate::crew::LIMIT;
 use crate::stage::{Stage, await_closed};
 use crate::worker::SEMAPHORE;
 
-/// Deletes the file, with what is beside it or without.
+/// Deletes the file, with its companions or without.
 fn delete(stage: &Stage, suffixes: &[&str]) {
     for suffix in suffixes {
         fs::remove_file(format!("{}{suffix}", stage.path().display())).expect("it is there");
     }
 }
 
-/// Has a part of the file's content in its place, and another in the log.
+/// Moves a part of the content into the file, and leaves another in the log.
 fn fill(stage: &Stage, client: &Client) {
     for number in 0..60 {
         drop(client.semaphore(format!("semaphore {number}"), 1).acquire().expect("it is free"));
@@ -35,7 +35,7 @@ fn fill(stage: &Stage, client: &Client) {
     }
 }
 
-/// How many units are held, by the file that is there now.
+/// The number of units that are held, according to the file of that name now.
 fn held(stage: &Stage) -> i64 {
     if !stage.path().exists() {
         return 0;
@@ -44,10 +44,10 @@ fn held(stage: &Stage) -> i64 {
     stage.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).unwrap_or(0)
 }
 
-/// What may be deleted.
+/// The files that a test deletes.
 const DELETED: [&[&str]; 5] = [&["", "-wal", "-shm"], &[""], &["-wal"], &["-shm"], &["-wal", "-shm"]];
 
-/// Deletes these, and waits until the users have made a new file.
+/// Deletes `files`, and waits until the users have made a new file.
 fn delete_and_await(stage: &Stage, suffixes: &[&str]) {
     let inode = || fs::metadata(stage.path()).map(|metadata| metadata.ino()).ok();
     let before = inode();
@@ -57,7 +57,7 @@ fn delete_and_await(stage: &Stage, suffixes: &[&str]) {
 }
 
 #[test]
-fn those_who_hold_and_wait_by_a_deleted_file_go_on_in_the_next() {
+fn holders_and_waiters_of_a_deleted_file_continue_in_the_next() {
     for suffixes in DELETED {
         let stage = Stage::new(1, Duration::from_secs(4));
         let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
@@ -72,7 +72,7 @@ fn those_who_hold_and_wait_by_a_deleted_file_go_on_in_the_next() {
         holder.renewed("first");
         assert_eq!(holder.granted("first").token, first.token, "it is the same permit");
         holder.release("first");
-        // Which of them came first to the new file is not said.
+        // The order in which they follow to the new file is undefined.
         waiter.tell_release("second");
         newcomer.tell_release("third");
         waiter.released("second");
@@ -86,7 +86,7 @@ fn those_who_hold_and_wait_by_a_deleted_file_go_on_in_the_next() {
 }
 
 #[test]
-fn a_newcomer_that_comes_at_once_waits_for_the_holder() {
+fn a_new_client_waits_for_the_holder_to_follow() {
     for suffixes in DELETED {
         let stage = Stage::new(1, Duration::from_secs(10));
         let mut holder = stage.worker("holder");
@@ -106,7 +106,7 @@ fn a_newcomer_that_comes_at_once_waits_for_the_holder() {
 }
 
 #[test]
-fn many_that_notice_at_once_follow_to_the_same_file() {
+fn clients_that_notice_at_once_follow_to_the_same_file() {
     const HOLDERS: usize = 6;
     let stage = Stage::new(HOLDERS, Duration::from_secs(10));
     let mut holders: Vec<_> = (0..HOLDERS).map(|number| stage.worker(&format!("holder-{number}"))).collect();
@@ -126,9 +126,9 @@ fn many_that_notice_at_once_follow_to_the_same_file() {
     stage.assert_at_rest();
 }
 
-/// An idle client does not look at the file. So it notices nothing, and the next client has to.
+/// An idle client does not poll, so it notices nothing, and the next client has to.
 #[test]
-fn a_companion_that_was_deleted_beside_an_idle_client_hinders_no_other() {
+fn a_deleted_companion_of_an_idle_clients_file_hinders_no_other_client() {
     for suffixes in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
         for in_this_process in [true, false] {
             let stage = Stage::new(1, Duration::from_secs(10));
@@ -156,7 +156,7 @@ fn a_companion_that_was_deleted_beside_an_idle_client_hinders_no_other() {
 }
 
 #[test]
-fn without_users_shared_memory_that_was_deleted_is_made_again_and_nothing_is_lost() {
+fn without_users_a_deleted_shared_memory_loses_nothing() {
     for suffixes in [&["-shm"][..], &[]] {
         let stage = Stage::small();
         let client = stage.client();
@@ -171,7 +171,7 @@ fn without_users_shared_memory_that_was_deleted_is_made_again_and_nothing_is_los
     }
 }
 
-/// The one thing that a deletion can break, and for how long.
+/// The one promise that a deletion can break, and for how long.
 ///
 /// The holder is stopped, so that it cannot notice. If the file was deleted alone, the holder still has locks on its
 /// companions.
@@ -190,12 +190,12 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
         let mut newcomer = stage.worker("newcomer");
         newcomer.acquire("second");
         stage.assert_sound();
-        // Too many hold now, and nobody could know.
+        // Too many hold now, and no process can notice.
         let before = holder.granted("first").until;
         holder.resume();
         holder.lost("first");
         let after = holder.granted("first").until;
-        // What is stated is a microsecond more or less each time.
+        // Both times have been rounded to microseconds.
         assert!(after < before + 1000, "it was renewed, from {before} to {after}");
         newcomer.release("second");
         for worker in [holder, newcomer] {
@@ -206,7 +206,7 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
 }
 
 #[test]
-fn without_its_directory_the_store_is_out_of_reach_until_somebody_makes_it() {
+fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     let stage = Stage::new(1, Duration::from_secs(60));
     let below: PathBuf = stage.directory().join("below");
     let url = crate::stage::url(&below.join("semaphores.db"));

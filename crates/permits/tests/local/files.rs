@@ -1,4 +1,4 @@
-//! Files that are none of ours, damaged, or of another form: each is refused with a reason that says what to do,
+//! Files of other programs, damaged files, and files of another version: each is refused with a reason that names the remedy,
 //! and left as it is.
 
 use std::fs;
@@ -11,13 +11,13 @@ use rusqlite::Connection;
 use crate::crew::LIMIT;
 use crate::stage::{Stage, await_closed, refusal};
 
-/// What is in a file, and in the log beside it, if there is one.
+/// The content of a file, and of its log if there is one.
 fn content(path: &Path) -> (Vec<u8>, Vec<u8>) {
     let log = fs::read(format!("{}-wal", path.display()));
     (fs::read(path).expect("it is there"), log.unwrap_or_default())
 }
 
-/// Connects, which is refused, and leaves the file as it was.
+/// Asserts that a connect is refused and leaves the file as it was.
 #[track_caller]
 fn refused(stage: &Stage) -> StoreError {
     let before = content(&stage.path());
@@ -27,8 +27,8 @@ fn refused(stage: &Stage) -> StoreError {
     error
 }
 
-/// Makes a file of ours, with everything in it and no log beside it.
-fn ours() -> Stage {
+/// Makes a file of the library, with all its content and no log.
+fn made() -> Stage {
     let stage = Stage::small();
     let client = stage.client();
     for number in 0..50 {
@@ -39,7 +39,7 @@ fn ours() -> Stage {
     let log: (i64, i64) = stage
         .sqlite()
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .expect("nobody else has it open");
+        .expect("no other process has it open");
     assert_eq!(log, (0, 0));
     stage
 }
@@ -74,7 +74,7 @@ fn a_database_of_another_program_is_refused() {
             "{error}"
         );
         drop(theirs);
-        // Nobody has it open, now.
+        // No process has the file open now.
         refused(&stage);
         let theirs = Connection::open(stage.path()).expect("it is as it was");
         let text: String =
@@ -83,7 +83,7 @@ fn a_database_of_another_program_is_refused() {
     }
 }
 
-/// A companion is missing and the database is locked, as if a file of ours were in use whose companions were deleted.
+/// A companion is missing and the database is locked, like a file of the library that is in use and lost its companions.
 #[test]
 fn a_database_that_another_program_has_locked_is_never_deleted() {
     let stage = Stage::small();
@@ -129,7 +129,7 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
 }
 
 #[test]
-fn what_a_killed_process_left_unfinished_is_cleared_away_when_it_is_old() {
+fn old_temporary_files_of_killed_processes_are_deleted() {
     let stage = Stage::small();
     let [old, new, other] =
         [".permits-7-0123456789abcdef", ".permits-7-fedcba9876543210-wal", ".permits-notes"]
@@ -143,25 +143,25 @@ fn what_a_killed_process_left_unfinished_is_cleared_away_when_it_is_old() {
 }
 
 #[test]
-fn a_file_of_a_newer_form_is_refused() {
-    let stage = ours();
+fn a_file_of_a_newer_version_is_refused() {
+    let stage = made();
     stage.sqlite().pragma_update(None, "user_version", 2).expect("it is ours");
     let error = refused(&stage);
     let clear = |reason: &str| {
-        reason.contains("form 2") && reason.contains("form 1") && reason.contains("another file")
+        reason.contains("version 2") && reason.contains("version 1") && reason.contains("another file")
     };
     assert!(matches!(&error, StoreError::Unsupported { reason } if clear(reason)), "{error}");
 }
 
 #[test]
 fn a_file_with_damaged_pages_is_refused_and_can_be_replaced() {
-    let stage = ours();
+    let stage = made();
     let mut bytes = fs::read(stage.path()).expect("it is there");
     bytes[4096..].fill(0x5A);
     fs::write(stage.path(), &bytes).expect("there is room");
     let error = refused(&stage);
     assert!(matches!(&error, StoreError::Malformed { reason } if reason.contains("move it away")), "{error}");
-    // What it says to do helps.
+    // The remedy of the message works.
     for suffix in ["", "-wal", "-shm"] {
         let path = PathBuf::from(format!("{}{suffix}", stage.path().display()));
         if path.exists() {
@@ -173,12 +173,12 @@ fn a_file_with_damaged_pages_is_refused_and_can_be_replaced() {
 
 #[test]
 fn a_file_that_was_cut_off_is_refused() {
-    let stage = ours();
+    let stage = made();
     let bytes = fs::read(stage.path()).expect("it is there");
     fs::write(stage.path(), &bytes[..bytes.len() / 2]).expect("there is room");
     let before = content(&stage.path());
     let error = match stage.connect() {
-        // What is read to open it may be there.
+        // The pages that opening reads may be present.
         Ok(client) => match client.semaphore("semaphore 49", 5).acquire() {
             Err(AcquireError::Store(error)) => error,
             other => panic!("half of it is missing: {other:?}"),
@@ -191,8 +191,8 @@ fn a_file_that_was_cut_off_is_refused() {
 }
 
 #[test]
-fn a_semaphore_that_makes_no_sense_is_named_and_the_others_work() {
-    let stage = ours();
+fn a_damaged_semaphore_is_named_and_the_others_work() {
+    let stage = made();
     let sql = "UPDATE semaphores SET state = '{\"limit\": 5' WHERE name = 'semaphore 7'";
     assert_eq!(stage.sqlite().execute(sql, []).expect("it is ours"), 1);
     let client = stage.client();
@@ -241,7 +241,7 @@ fn what_cannot_be_a_file_is_refused() {
     assert!(matches!(&error, StoreError::Denied { reason } if reason.contains("semaphores.db")), "{error}");
 }
 
-/// Nobody else may write to it, whatever the umask of whoever runs the tests.
+/// Sets a mode that allows only the owner to write, independent of the umask.
 fn own(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");

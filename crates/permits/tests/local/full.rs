@@ -1,7 +1,6 @@
 //! No room: the disk is full, or a file may not grow.
 //!
-//! What is held can be renewed and released all the same. The log has had room for a command before; emptied, it
-//! has room for the next.
+//! Permits that are held can still be renewed and released: the log, once emptied, has room for another command.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,7 +14,7 @@ use tempfile::TempDir;
 use crate::errand;
 use crate::stage::{Stage, refusal, url};
 
-/// The largest file, in blocks of 512 bytes: less than the log has before it is emptied by itself.
+/// The largest file, in blocks of 512 bytes: less than the size at which SQLite empties the log by itself.
 const BLOCKS: u64 = 900;
 
 fn connect(path: &std::path::Path) -> Client {
@@ -27,7 +26,7 @@ fn connect(path: &std::path::Path) -> Client {
 fn acquire_all(semaphore: &Semaphore) -> Vec<Permit> {
     let mut permits = Vec::new();
     loop {
-        // A long name takes room.
+        // A long name takes more room.
         let options = AcquireOptions::new().holder(format!("{:0>200}", permits.len()));
         match semaphore.acquire_with(options) {
             Ok(permit) => permits.push(permit),
@@ -41,9 +40,9 @@ fn acquire_all(semaphore: &Semaphore) -> Vec<Permit> {
 }
 
 #[test]
-fn where_files_may_not_grow_what_is_held_can_be_renewed_and_released() {
+fn where_files_may_not_grow_permits_can_be_renewed_and_released() {
     let stage = Stage::small();
-    // The signal that goes with the limit would end the process.
+    // The limit comes with a signal, which would end the process.
     let script = format!("trap '' XFSZ; ulimit -f {BLOCKS}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).arg(std::env::current_exe().expect("a test knows its executable"));
@@ -70,14 +69,14 @@ pub(crate) fn without_room() {
     for permit in permits {
         permit.release().expect("it can be released");
     }
-    // Beyond what the file can hold nothing is promised but a clear word.
+    // When the file itself is full, only a clear error is promised.
     drop(acquire_all(&semaphore));
 }
 
 #[test]
-fn on_a_full_disk_what_is_held_can_be_renewed_and_released() {
+fn on_a_full_disk_permits_can_be_renewed_and_released() {
     let directory = TempDir::new().expect("there is room");
-    // A small disk of memory, which this process alone sees.
+    // A small tmpfs that only this process sees.
     let alone = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
@@ -110,7 +109,7 @@ pub(crate) fn on_a_full_disk() {
     assert!(matches!(error, StoreError::OutOfMemory { .. }), "a new file has no room: {error}");
     let late = connect(&path);
     let more = acquire_all(&late.semaphore("room", 100_000));
-    // Both have enough to do that the log has to be emptied many times.
+    // Both write enough that the log must be emptied many times.
     for _ in 0..20 {
         for permit in &permits {
             permit.renew().expect("it can be renewed");

@@ -1,4 +1,4 @@
-//! A client that holds nothing and waits for nothing does nothing.
+//! A client without permits and waiters does nothing.
 
 use std::fs;
 use std::time::Duration;
@@ -6,29 +6,39 @@ use std::time::Duration;
 use permits::blocking::Client;
 use permits_testkit::wait;
 
+use crate::crew::LIMIT;
 use crate::errand;
 use crate::stage::{Stage, url};
 
-/// Longer than the time between two looks of a holder.
-const LOOK: Duration = Duration::from_millis(400);
+/// More than a holder's polling interval.
+const POLL: Duration = Duration::from_millis(400);
 
-/// How often the system has woken the thread that works with the file.
+/// The number of times that the store's thread has gone to sleep.
 fn wakings() -> u64 {
-    let status =
-        fs::read_dir("/proc/self/task").expect("the system lists threads").flatten().find_map(|thread| {
-            let status = fs::read_to_string(thread.path().join("status")).ok()?;
-            status.starts_with("Name:\tpermits-local\n").then_some(status)
-        });
-    let status = status.expect("the client has such a thread");
+    let mut status = None;
+    // A new thread takes its name when it first runs.
+    assert!(wait::until(LIMIT, || {
+        status = store_thread();
+        status.is_some()
+    }));
+    let status = status.expect("it was found");
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.and_then(|count| count.trim().parse().ok()).expect("the system counts them")
 }
 
-/// Whether the thread comes to rest. What is under way when it is first seen may still end.
+/// The status of the store's thread.
+fn store_thread() -> Option<String> {
+    fs::read_dir("/proc/self/task").expect("the system lists threads").flatten().find_map(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
+        status.starts_with("Name:\tpermits-local\n").then_some(status)
+    })
+}
+
+/// Whether the thread stops polling. A command that is running at first may still end.
 fn rests() -> bool {
-    wait::until(10 * LOOK, || {
+    wait::until(10 * POLL, || {
         let before = wakings();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
         wakings() == before
     })
 }
@@ -39,13 +49,13 @@ fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
     println!("{:#?}", errand::done(&mut errand::command("hand_over", &stage.path())));
 }
 
-/// An errand: threads are told apart by their names, so there is one client in the process.
+/// An errand, because the thread is found by its name, so the process must have one client.
 pub(crate) fn hand_over() {
     let client = Client::connect(&url(&errand::place())).expect("the file can be used");
     let semaphore = client.semaphore("idle", 10);
     assert!(rests());
     let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().expect("it is free")).collect();
-    assert!(!rests(), "a holder looks: else this shows nothing");
+    assert!(!rests(), "a holder polls; otherwise this test shows nothing");
     for permit in permits {
         permit.hand_over().expect("it is held");
     }

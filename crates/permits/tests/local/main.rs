@@ -1,10 +1,10 @@
-//! What real processes see of a semaphore that lives in a file.
+//! A semaphore in a file, used by real processes.
 //!
-//! The stage is as in the suite of faults: workers in processes of their own, judged from outside by one clock.
-//! The faults are those of a file: its users die or stop at any moment (`crashes`), the machine restarts or a process has
-//! a time of its own (`time`), it is none of ours or damaged (`files`), another user's or not to be written (`rights`), its
-//! disk is full (`full`), it is deleted (`deleted`), or its users are very many (`crowd`) or idle (`idle`). Only on
-//! Linux does a file know which boot of the machine it was used in.
+//! As in the suite of faults, workers run in processes of their own, and one clock outside checks them. The faults are those of
+//! a file: its users die or stop at any moment (`crashes`), the machine restarts or a process is in a time namespace (`time`),
+//! the file is another program's or damaged (`files`), another user's or not writable (`rights`), its disk is full (`full`),
+//! it is deleted (`deleted`), or it has very many users (`crowd`) or idle ones (`idle`). Only on Linux can a file tell one boot
+//! of the machine from another.
 
 #![cfg(target_os = "linux")]
 

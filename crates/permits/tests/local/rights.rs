@@ -1,6 +1,6 @@
-//! Users that the file is for, rights that are lacking or lost, and directories that are shared.
+//! The users of a file, missing and lost rights, and shared directories.
 //!
-//! For root no rights count. So root has these tested by processes of other users.
+//! The system checks no rights of root, so under root these tests run in processes of other users.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink};
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 use crate::errand;
 use crate::stage::{await_closed, refusal, url};
 
-/// `nobody`, where there is such a user.
+/// The user `nobody` of most systems.
 const OTHER: u32 = 65_534;
 
-/// Two members of a group, and the group. It is not their first one.
+/// Two members of a group, and the group, which is not their primary group.
 const MEMBERS: [u32; 2] = [65_501, 65_502];
 const GROUP: u32 = 65_500;
 
@@ -26,7 +26,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Connects, which is denied.
+/// Asserts that a connect is denied.
 #[track_caller]
 fn denied(path: &Path) -> String {
     match refusal(Client::connect(&url(path))) {
@@ -57,13 +57,13 @@ fn a_file_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn a_directory_where_anybody_may_replace_the_file_is_refused() {
+fn a_directory_where_every_user_may_replace_the_file_is_refused() {
     let directory = TempDir::new().expect("there is room");
     let path = directory.path().join("semaphores.db");
     set_mode(directory.path(), 0o777);
     assert!(denied(&path).contains("chmod o-w its directory"));
     assert!(!path.exists());
-    // As /tmp is; and as a directory of a user is where each has a group of his own.
+    // The mode of /tmp; and that of a user's directory on systems where each user has a group.
     for mode in [0o1777, 0o775] {
         set_mode(directory.path(), mode);
         works(&path);
@@ -71,12 +71,12 @@ fn a_directory_where_anybody_may_replace_the_file_is_refused() {
 }
 
 #[test]
-fn who_lacks_the_rights_is_told() {
+fn missing_rights_are_named() {
     let directory = TempDir::new().expect("there is room");
     let mut command = Command::new("/proc/self/exe");
     errand::send(command.args(errand::ARGUMENTS), "without_rights", directory.path());
     if rustix::process::geteuid().is_root() {
-        // Built with umask 077, this program is its owner's alone.
+        // If built with umask 077, only its owner can run this program.
         set_mode(&std::env::current_exe().expect("a test knows its executable"), 0o755);
         chown(directory.path(), Some(OTHER), Some(OTHER)).expect("root may");
         command.uid(OTHER).gid(OTHER);
@@ -105,7 +105,7 @@ pub(crate) fn without_rights() {
     works(&path);
     for suffix in ["-wal", "-shm"] {
         set_mode(&directory, 0o700);
-        fs::remove_file(format!("{}{suffix}", path.display())).expect("nobody uses it");
+        fs::remove_file(format!("{}{suffix}", path.display())).expect("no process uses it");
     }
     set_mode(&directory, 0o500);
     assert!(denied(&path).contains("its directory must be writable"), "a log cannot be made");
@@ -126,7 +126,7 @@ pub(crate) fn without_rights() {
     set_mode(&directory, 0o700);
 }
 
-/// The rights of another user that is given a group.
+/// The command with the rights of another user and a group.
 fn send(user: u32, errand: &str, place: &Path) {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
@@ -134,13 +134,13 @@ fn send(user: u32, errand: &str, place: &Path) {
         true => command.args(["--groups", &GROUP.to_string()]),
         false => command.arg("--clear-groups"),
     };
-    // By a descriptor: that user may have no right to the directory of this executable.
+    // By a descriptor, because that user may have no right to the directory of this executable.
     command.arg("/proc/self/fd/0").args(errand::ARGUMENTS);
     let executable = File::open("/proc/self/exe").expect("a test knows its executable");
     errand::done(errand::send(&mut command, errand, place).stdin(executable));
 }
 
-/// A directory as an administrator makes it for a group.
+/// A directory that is made for a group, as by an administrator.
 fn directory_of(mode: u32) -> Option<TempDir> {
     if !rustix::process::geteuid().is_root() || Command::new("setpriv").arg("true").status().is_err() {
         println!("skipped: only root can become other users, by setpriv");
@@ -168,17 +168,17 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     let permit = client.semaphore("held", 1).acquire().expect("it is free");
     for user in MEMBERS {
         assert_shared(&path);
-        // Each deletes a companion, and so makes a file of its own, to which the others follow.
+        // Each deletes a companion and so makes a new file, to which the others follow.
         send(user, "as_a_member", &path);
         permit.renew().expect("it is held all the while");
         assert_eq!(fs::metadata(&path).expect("it is there").uid(), user);
     }
     assert_shared(&path);
     send(OTHER, "as_an_outsider", &path);
-    let examined = permits::blocking::diagnose(permits::Client::builder(url(&path))).expect("it is valid");
-    assert!(examined.is_healthy(), "{examined:?}");
-    let shared = examined.findings.iter().filter(|finding| finding.observed.contains("group"));
-    assert_eq!(shared.filter(|finding| finding.severity == Severity::Fine).count(), 2, "{examined:?}");
+    let diagnosis = permits::blocking::diagnose(permits::Client::builder(url(&path))).expect("it is valid");
+    assert!(diagnosis.is_healthy(), "{diagnosis:?}");
+    let shared = diagnosis.findings.iter().filter(|finding| finding.observed.contains("group"));
+    assert_eq!(shared.filter(|finding| finding.severity == Severity::Fine).count(), 2, "{diagnosis:?}");
     permit.release().expect("it is held");
     client.close().expect("the file can be used");
 }
@@ -251,7 +251,7 @@ fn a_file_that_is_not_of_the_group_of_its_directory_is_not_shared() {
 }
 
 #[test]
-fn paths_with_anything_in_them_work() {
+fn paths_with_special_characters_work() {
     let directory = TempDir::new().expect("there is room");
     for name in
         ["with space.db", "100%.db", "%41.db", "a#b&c;d'e\"f.db", "file:x.db", "ä.db", "below/and below/x.db"]

@@ -1,7 +1,7 @@
-//! The machine restarts, its wall clock is wrong, or a process has a time of its own.
+//! The machine restarts, its wall clock is wrong, or a process is in a time namespace.
 //!
-//! The first two cannot be done to a machine that runs tests. But all that the store knows of them is in the table `meta`:
-//! in which boot the file was last used, and what was added to the time since then.
+//! A test cannot restart the machine or set its clock. But the table `meta` has all that the store knows of them: the boot in
+//! which the file was last used, and the store's time at its start.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::worker::SEMAPHORE;
 
 const HOUR_US: i64 = 3_600_000_000;
 
-/// The file was last used in another boot of the machine, when its wall clock was an hour ahead.
+/// Makes the file look last used in another boot of the machine, when the wall clock was an hour ahead.
 fn restart(stage: &Stage) {
     let sql = "UPDATE meta SET boot = 'an earlier one'";
     assert_eq!(stage.sqlite().execute(sql, []).expect("it has the table"), 1);
 }
 
-/// The file was made when the wall clock was so much ahead.
+/// Makes the file look made when the wall clock was ahead by `ahead_us`.
 fn made_with_clock_ahead(stage: &Stage, ahead_us: i64) {
     stage.client().close().expect("the file can be used");
     let sql = "UPDATE meta SET base_us = base_us + ?1";
@@ -41,7 +41,7 @@ fn a_restart_of_the_machine_ends_all_leases() {
         worker.kill();
     }
     restart(&stage);
-    // Without any waiting for leases of an hour.
+    // At once, although the leases last an hour.
     stage.assert_at_rest();
 }
 
@@ -61,7 +61,7 @@ fn tokens_rise_over_a_restart_after_which_the_wall_clock_is_behind() {
 }
 
 #[test]
-fn what_an_operator_has_set_outlasts_a_restart() {
+fn pinned_limits_and_pauses_outlast_a_restart() {
     let stage = Stage::small();
     let client = stage.client();
     let semaphore = stage.semaphore(&client);
@@ -75,10 +75,10 @@ fn what_an_operator_has_set_outlasts_a_restart() {
     client.close().expect("the file can be used");
 }
 
-/// The store never looks at the wall clock again once there is a file: if it did, an hour's difference would end
-/// every lease at once, or none for an hour.
+/// The store never reads the wall clock once there is a file. Otherwise a difference of an hour would end every lease at once,
+/// or none for an hour.
 #[test]
-fn a_wrong_wall_clock_matters_to_nobody() {
+fn a_wrong_wall_clock_changes_nothing() {
     for ahead_us in [-HOUR_US, HOUR_US] {
         let stage = Stage::new(1, Duration::from_secs(1));
         made_with_clock_ahead(&stage, ahead_us);
@@ -103,8 +103,8 @@ fn a_wrong_wall_clock_matters_to_nobody() {
     }
 }
 
-/// Two machines can reach one file by ways that are not known as network file systems. Neither sees the other's
-/// locks; but each sees that the file was used in a boot that is not its own.
+/// Two machines can share one file by a file system that the store does not recognize. Neither sees the other's locks, but each
+/// sees that the file was used in another boot.
 #[test]
 fn another_machine_that_uses_the_file_is_noticed() {
     let stage = Stage::small();
@@ -122,7 +122,7 @@ fn another_machine_that_uses_the_file_is_noticed() {
     stage.assert_at_rest();
 }
 
-/// In a time namespace, as a container may have, the time since the machine started is another. The boot is the same.
+/// In a time namespace, which a container may have, the boot is the same and the time since it is another.
 #[test]
 fn a_process_in_a_time_namespace_keeps_the_same_leases() {
     let stage = Stage::small();
@@ -153,7 +153,7 @@ fn a_process_in_a_time_namespace_keeps_the_same_leases() {
     stage.assert_at_rest();
 }
 
-/// An errand: sees what is held outside, and holds something itself.
+/// An errand: inspects permits from outside of the namespace, and acquires one.
 pub(crate) fn in_another_time() {
     let client = Client::connect(&url(&errand::place())).expect("the file can be used");
     match client.semaphore(SEMAPHORE, 1).try_acquire() {

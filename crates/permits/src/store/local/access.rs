@@ -1,11 +1,12 @@
-//! Users that may use a file: one user alone, or the group of a directory that an administrator made for sharing.
+//! The users that may use a file: one user, or the group of a directory that an administrator made for sharing.
 //!
-//! A process that may write to the file can forge permits, and one that may write to its directory can put another
-//! file in its place. So the two are judged together. A directory is for sharing if it has the setgid bit and its group
-//! may write to it (`install -d -m 2770 -g GROUP`): what is made in it belongs to its group then, whichever
-//! member makes it. Group write alone says nothing: with umask 002 every directory of a user has it.
+//! A process that may write to the file can forge permits, and a process that may write to its directory can replace the file.
+//! So the checks take both. A directory is for sharing if it has the setgid bit and its group may write to it (`install -d -m
+//! 2770 -g GROUP`): new files in it belong to its group, whichever member makes them. The group's right to write is not enough
+//! as a sign, because with umask 002 every directory of a user grants it.
 //!
-//! Where every user may write, nothing is shared. With the sticky bit, as in `/tmp`, a user may have a file alone.
+//! In a directory where every user may write, files are not shared. With the sticky bit, as in `/tmp`, a user may have a file
+//! for itself.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,19 +19,19 @@ const OTHERS_WRITE: u32 = 0o002;
 /// The command that makes a directory for sharing.
 pub(super) const SHARE: &str = "install -d -m 2770 -g GROUP DIRECTORY";
 
-/// The mode of a new file in this directory. SQLite gives what it keeps beside the file the same.
+/// The mode of a new file in this directory. SQLite gives the companions the same mode.
 pub(super) fn mode_in(directory: &Metadata) -> u32 {
     if is_shared(directory) { 0o660 } else { 0o600 }
 }
 
-/// Whether the directory is for its group. With the sticky bit a member could not replace another member's file when
-/// that has to be replaced.
-pub(super) fn is_shared(directory: &Metadata) -> bool {
+/// Whether the directory is for its group. A directory with the sticky bit is not, because a member could not replace
+/// another member's file.
+pub(crate) fn is_shared(directory: &Metadata) -> bool {
     directory.mode() & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE) == SETGID | GROUP_WRITES
 }
 
-/// Why nothing in this directory can be used, if so.
-pub(super) fn of_directory(directory: &Metadata) -> Result<(), String> {
+/// Refuses a directory in which no file can be used safely, with the reason.
+pub(crate) fn of_directory(directory: &Metadata) -> Result<(), String> {
     if directory.mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE {
         return Err(format!(
             "every user may put another file in its place: chmod o-w its directory; to share a file, make a directory \
@@ -40,7 +41,7 @@ pub(super) fn of_directory(directory: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Why this user (the process's) cannot use this file in this directory, if so.
+/// Refuses a file that this process's user cannot use safely, with the reason.
 pub(super) fn of_file(file: &Metadata, directory: &Metadata) -> Result<(), String> {
     of_file_for(rustix::process::geteuid().as_raw(), file, directory)
 }
@@ -65,27 +66,26 @@ fn of_file_for(user: u32, file: &Metadata, directory: &Metadata) -> Result<(), S
     if owner == user || is_the_groups && mode & 0o060 == 0o060 {
         return Ok(());
     }
-    let whose = format!("it belongs to user {owner}, and this is user {user}");
+    let owned = format!("it belongs to user {owner}, and this is user {user}");
     Err(if shared {
         format!(
-            "{whose}; its directory is for group {}, but the file is not: chgrp {0} and chmod 660 it and what is \
+            "{owned}; its directory is for group {}, but the file is not: chgrp {0} and chmod 660 it and what is \
              beside it (-wal, -shm), or delete it",
             directory.gid()
         )
     } else if directory.mode() & OTHERS_WRITE != 0 {
         format!(
-            "{whose}; where every user may write, users cannot share a file: share one in a directory of a group \
+            "{owned}; where every user may write, users cannot share a file: share one in a directory of a group \
              ({SHARE}), or use a server"
         )
     } else {
         format!(
-            "{whose}: users share a file in a directory that is made for their group ({SHARE}), or use a server"
+            "{owned}: users share a file in a directory that is made for their group ({SHARE}), or use a server"
         )
     })
 }
 
-/// Why this link is not followed, if so: where every user may write, another user's link leads this process to another
-/// file than the rest.
+/// Refuses a symbolic link that another user may have put there to lead this process to another file, with the reason.
 pub(super) fn of_link(link: &Metadata, directory: &Metadata) -> Result<(), String> {
     let trusted = [rustix::process::geteuid().as_raw(), 0, directory.uid()];
     if directory.mode() & OTHERS_WRITE != 0 && !trusted.contains(&link.uid()) {

@@ -1,8 +1,8 @@
-//! How long to wait while another process writes: until a deadline, in short steps.
+//! The wait for the locks of other processes: until a deadline, in short random steps.
 //!
-//! SQLite's own steps grow to a tenth of a second, so that among many processes the unlucky sleep while the file
-//! is free. A transaction here takes some tens of microseconds; so the steps stay short, and are spread by
-//! chance. No lock is inherited in order: that is the line's business, not the file's.
+//! SQLite's own steps grow to a tenth of a second, so that with many processes some sleep while the file is free. A
+//! transaction of this library takes some tens of microseconds, so these steps stay short. The order of the waiting processes
+//! does not matter: the queue of a semaphore decides which waiter is granted.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use rusqlite::Connection;
 
 use crate::clock::Moment;
 
-/// The first step, and the longest. What is taken is between half of it and all.
+/// The first step, and the longest, in microseconds. Each is drawn from its upper half.
 const STEP_US: (u64, u64) = (200, 10_000);
 
 thread_local! {
-    /// Until when this thread waits. SQLite passes nothing on but a count.
+    /// The deadline of this thread's waits. A thread-local, because SQLite passes only a count to the handler.
     static DEADLINE: Cell<Moment> = const { Cell::new(Moment::from_micros(0)) };
 }
 
-/// Has this connection wait as told by [`until`].
+/// Makes statements on this connection wait until the deadline of [`set_deadline`].
 pub(super) fn install(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait))
 }
 
-/// Sets until when this thread waits for other processes.
-pub(super) fn until(deadline: Moment) {
+/// Sets the deadline of this thread's waits for other processes.
+pub(crate) fn set_deadline(deadline: Moment) {
     DEADLINE.set(deadline);
 }
 
-/// Waits for another process, after `waited` times. Says whether there was time left.
+/// Waits one step, after `waited` earlier ones. Returns false, without waiting, after the deadline.
 pub(super) fn wait(waited: i32) -> bool {
     let left = DEADLINE.get().since(Moment::now());
     if left.is_zero() {

@@ -1,47 +1,46 @@
-//! The local store's clock: microseconds on the scale of the wall clock, but driven by the time since the
-//! machine started, which goes on while the machine sleeps and which no program can set.
+//! The local store's clock: microseconds on the scale of the wall clock, driven by the time since the machine started. That
+//! time advances while the machine sleeps, and no program can set it.
 //!
-//! A file remembers in which boot of the machine it was last used. In another boot no process of the earlier one is
-//! alive, so all leases end; and the clock goes on from no earlier than where it stopped, so tokens rise even
-//! if the wall clock was wrong when the machine started.
+//! A file stores the boot of the machine in which it was last used. In another boot no process of the earlier boot is alive, so
+//! all leases end. The clock continues from its last value or later, so tokens rise even if the wall clock was wrong when the
+//! machine started.
 //!
-//! A process in a time namespace, such as a container may have, is shown a time that is off by a number of seconds. The
-//! system tells the number, and it is taken off again: a lease ends for all processes at the same moment.
+//! In a time namespace, which a container may have, the system adds an offset to the time since the start. This module
+//! subtracts it, so that a lease ends at the same moment for all processes.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time since the machine started, and which start that was.
-pub(super) struct Boot {
-    pub(super) id: String,
-    /// How much later than on the machine the time since its start is in this process's time namespace, in
-    /// microseconds.
+/// A boot of the machine, and the time since it.
+pub(crate) struct Boot {
+    pub(crate) id: String,
+    /// The offset of this process's time namespace, in microseconds.
     offset_us: i64,
 }
 
 impl Boot {
     #[cfg(target_os = "linux")]
-    pub(super) fn current() -> io::Result<Self> {
+    pub(crate) fn current() -> io::Result<Self> {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         Ok(Self { id: id.trim().to_owned(), offset_us: namespace::offset_us()? })
     }
 
-    /// Where a boot has no name, the wall clock has to do, and a restart ends leases only by the time it takes.
+    /// The system does not identify a boot here. So the wall clock is used, and a restart ends no lease by itself.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn current() -> io::Result<Self> {
+    pub(crate) fn current() -> io::Result<Self> {
         Ok(Self { id: "unknown".to_owned(), offset_us: 0 })
     }
 
     /// Microseconds since the machine started.
     #[cfg(target_os = "linux")]
-    pub(super) fn elapsed_us(&self) -> i64 {
+    pub(crate) fn elapsed_us(&self) -> i64 {
         let here_us = i64::try_from(crate::clock::Moment::now().as_micros()).unwrap_or(i64::MAX);
         here_us.saturating_sub(self.offset_us)
     }
 
     /// Microseconds since 1970.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn elapsed_us(&self) -> i64 {
+    pub(crate) fn elapsed_us(&self) -> i64 {
         wall_us() - self.offset_us
     }
 }
@@ -52,7 +51,7 @@ mod namespace {
     use std::fs;
     use std::io::{self, ErrorKind};
 
-    /// What is added to the time since the machine started, in microseconds.
+    /// The offset that the system adds to the time since the machine started, in microseconds.
     pub(super) fn offset_us() -> io::Result<i64> {
         let text = match fs::read_to_string("/proc/self/timens_offsets") {
             Ok(text) => text,
@@ -60,8 +59,8 @@ mod namespace {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error),
         };
-        // The offsets are those of the namespace that children are born in. A process that has made itself a
-        // new one without being born in it does not learn its own.
+        // The file shows the offsets of the namespace of future children. A process that has made a new namespace with
+        // unshare(2) is not in it, and the file does not show the offsets of its own.
         let [own, children] =
             ["time", "time_for_children"].map(|of| fs::read_link(format!("/proc/self/ns/{of}")));
         if own? != children? {
@@ -70,7 +69,7 @@ mod namespace {
             return Err(io::Error::new(ErrorKind::Unsupported, reason));
         }
         parse(&text).ok_or_else(|| {
-            let reason = format!("the offsets of the time namespace make no sense: {text:?}");
+            let reason = format!("the offsets of the time namespace cannot be read: {text:?}");
             io::Error::new(ErrorKind::InvalidData, reason)
         })
     }
@@ -84,8 +83,8 @@ mod namespace {
     }
 }
 
-/// Microseconds since 1970, as the system believes.
-pub(super) fn wall_us() -> i64 {
+/// Microseconds since 1970, by the wall clock.
+pub(crate) fn wall_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

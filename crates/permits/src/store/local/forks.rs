@@ -1,25 +1,29 @@
-//! A forked child may open a file only if its parent had none open at the fork.
+//! The count of open files, by which a forked child is refused if its parent had a file open at the fork.
 //!
-//! SQLite keeps what it has locked in the memory of the process, because the system's file locks belong to the process
-//! and not to the descriptor. A child has a copy of that memory and none of the locks: it would believe that it holds
-//! what the parent holds. So the number of open files is counted, and a child that has copied a number is refused.
+//! SQLite keeps the locks that it has in the memory of the process, because the system's file locks belong to the process and
+//! not to the descriptor. A child has a copy of that memory and none of the locks, and would take the parent's locks for its
+//! own.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
-/// How many files are open, in the process of this id.
+/// The number of files that are open, and the process that has them open.
 static FILES: AtomicUsize = AtomicUsize::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// A file of this process that is open, or about to be.
-pub(super) struct Open(());
+/// The count of one file.
+pub(super) struct FileCount(());
 
-impl Open {
-    pub(super) fn here() -> Result<Self, StoreError> {
+impl FileCount {
+    /// Counts a file that this process is about to open.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] in a forked child whose parent had a file open.
+    pub(super) fn increment() -> Result<Self, StoreError> {
         let process = std::process::id();
         if PROCESS.swap(process, Ordering::AcqRel) != process && FILES.load(Ordering::Acquire) > 0 {
-            // As the next one has to be refused.
+            // So that the next call is refused too.
             PROCESS.store(0, Ordering::Release);
             let reason = "a local store was open when this process was forked, and SQLite's locks do not survive that: \
                           fork before connecting, close every client first, or let the child exec a program"
@@ -31,7 +35,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for FileCount {
     fn drop(&mut self) {
         FILES.fetch_sub(1, Ordering::AcqRel);
     }

@@ -15,10 +15,10 @@
 
 pub(crate) mod acl;
 pub(crate) mod address;
+mod backend;
 mod call;
 pub(crate) mod cluster;
 pub(crate) mod error;
-pub(super) mod examination;
 pub(crate) mod keys;
 mod listing;
 mod script;
@@ -29,5 +29,5 @@ mod store;
 pub mod testing;
 
 pub use self::acl::{AclRules, acl_rules};
-pub(crate) use self::address::Address;
+pub(crate) use self::backend::Redis;
 pub(crate) use self::store::RedisStore;

@@ -68,7 +68,7 @@ impl SentinelGroup {
     }
 
     /// The number of sentinels.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.address.sentinels.len()
     }
 

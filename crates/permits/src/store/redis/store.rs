@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::address::Address;
@@ -13,8 +14,9 @@ use super::sentinel::{Endpoint, SentinelGroup};
 use super::server::connection::ManagedConnection;
 use super::server::handshake::ConnectConfig;
 use super::{keys, listing};
-use crate::protocol::{Command, Reply};
-use crate::store::{Confirming, Executing, Listing, Store, StoreError, StoreOptions};
+use crate::protocol::{Command, Name, Reply};
+use crate::store::backend::{Store, StoreOptions};
+use crate::store::error::StoreError;
 
 /// Connections to Redis or Valkey servers.
 pub(crate) struct RedisStore {
@@ -88,15 +90,24 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn execute<'a>(&'a self, command: &'a Command, timeout: Duration) -> Executing<'a> {
+    fn execute<'a>(
+        &'a self,
+        command: &'a Command,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
         Box::pin(async move { Ok(self.run(command, 0, timeout).await?.0) })
     }
 
-    fn confirm<'a>(&'a self, command: &'a Command, replicas: u32, timeout: Duration) -> Confirming<'a> {
+    fn confirm<'a>(
+        &'a self,
+        command: &'a Command,
+        replicas: u32,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<(Reply, u32), StoreError>> {
         Box::pin(self.run(command, replicas, timeout))
     }
 
-    fn list(&self, timeout: Duration) -> Listing<'_> {
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
             let names = match &self.route {
                 Route::One(managed) => {

@@ -1,41 +1,32 @@
 //! One suite of behaviours, run over every store and both APIs.
 //!
-//! What a semaphore does must not depend on where it lives or by which API it is used. So each behaviour is a
-//! *case*, written once, in the modules by subject; [`every_case`] lists them. A [`Provider`] says where the
-//! semaphore is and how much of it there is, a [`Face`] by which API it is used; `suites` crosses the three, and
-//! each combination is a test of its own: `drained_blocking::line::waiters_are_granted_in_order`.
+//! A semaphore must behave the same in every store and by either API. So each behaviour is a *case*, written once, in a module
+//! by subject; [`every_case`] lists them. A [`Provider`] is a semaphore in some store, with one unit or several; an [`Api`] is
+//! one of the library's. `suites` crosses the three, and each combination is a test of its own:
+//! `drained_blocking::queue::waiters_are_granted_in_order`.
 //!
-//! A case that needs more than a provider or a face has is there too, as an ignored test that says why.
-//! [`no_combination_is_missing`] holds the list against the sources and the tests against the list: a case that
-//! nobody listed, or a provider that is not crossed with everything, fails it.
+//! A case that needs more than a provider or an API has is an ignored test with the reason. [`no_combination_is_missing`]
+//! compares the list with the sources and the tests with the list: it fails for a case that is not listed, and for a provider
+//! that lacks a combination.
 
-#[path = "conformance/acquiring.rs"]
 mod acquiring;
-#[path = "conformance/administering.rs"]
 mod administering;
-#[path = "conformance/closing.rs"]
+mod api;
 mod closing;
-#[path = "conformance/face.rs"]
-mod face;
-#[path = "conformance/handing_over.rs"]
+mod fixture;
 mod handing_over;
-#[path = "conformance/limits.rs"]
 mod limits;
-#[path = "conformance/line.rs"]
-mod line;
-#[path = "conformance/losing.rs"]
 mod losing;
-#[path = "conformance/scene.rs"]
-mod scene;
+mod queue;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use face::Face;
+use api::Api;
+use fixture::{Fixture, Provider};
 use permits_testkit::skip;
-use scene::{Provider, Scene};
 
-/// An enum that knows all its variants.
+/// An enum with a list of its variants.
 #[macro_export]
 macro_rules! listed {
     ($(#[$of_enum:meta])* $visibility:vis enum $name:ident {
@@ -54,8 +45,8 @@ macro_rules! listed {
     };
 }
 
-/// The list of the cases, by subject, each with what it needs: `anything` will do, it needs several `units`, or
-/// what only the `asynchronous` API has. Hands it to the macro `$to`, behind `$with`.
+/// The list of the cases, by subject, each with its needs: any provider and API (`anything`), several `units`, or a method that
+/// only the `asynchronous` API has. Passes the list to the macro `$to`, behind `$with`.
 macro_rules! every_case {
     ($to:ident $with:tt) => {
         $to! { $with
@@ -70,22 +61,22 @@ macro_rules! every_case {
                 weights_are_units: units,
                 a_weight_above_the_limit_is_refused_for_good: anything,
                 semaphores_of_other_names_are_apart: anything,
-                under_contention_the_limit_holds_and_everybody_is_served: anything,
+                under_contention_the_limit_holds_and_every_request_is_granted: anything,
             }
-            line {
+            queue {
                 waiters_are_granted_in_order: anything,
                 a_release_grants_the_head_and_no_newcomer: anything,
                 a_try_does_not_overtake_a_waiter: units,
                 a_heavy_head_is_not_overtaken_by_a_light_one: units,
                 freed_units_go_to_as_many_as_fit: units,
-                a_wait_that_runs_out_leaves_the_line: anything,
-                those_behind_one_that_gives_up_move_up: anything,
+                a_wait_that_times_out_leaves_the_queue: anything,
+                waiters_behind_one_that_times_out_move_up: anything,
                 a_waiter_keeps_its_place_beyond_its_lease: anything,
-                a_full_line_refuses_more: anything,
+                a_full_queue_refuses_more: anything,
             }
             limits {
                 a_raised_limit_grants_at_once: anything,
-                a_lowered_limit_revokes_nobody_and_grants_when_it_fits: units,
+                a_lowered_limit_revokes_no_holder_and_grants_when_it_fits: units,
                 waiters_heavier_than_a_lowered_limit_are_refused: units,
                 the_last_declaration_counts: anything,
                 a_pinned_limit_ignores_declarations_until_unpinned: anything,
@@ -98,19 +89,19 @@ macro_rules! every_case {
                 without_a_limit_nothing_is_granted: anything,
             }
             administering {
-                inspection_shows_who_holds_and_who_waits: units,
+                inspection_shows_holders_and_waiters: units,
                 an_inspection_says_how_long_ago_each_was_granted: units,
-                labels_and_the_time_in_line_are_shown: anything,
-                looking_leaves_nothing_behind: anything,
+                labels_and_the_time_in_the_queue_are_shown: anything,
+                inspecting_leaves_nothing_behind: anything,
                 a_list_names_what_is_in_use: anything,
                 an_inspection_of_none_counts_all: anything,
                 a_paused_semaphore_grants_nothing: anything,
-                a_revoked_holder_is_told_why: anything,
-                a_revoked_waiter_is_told_why: anything,
+                a_revoked_holder_receives_the_reason: anything,
+                a_revoked_waiter_receives_the_reason: anything,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,
-                a_late_drop_frees_nobody_elses_permit: anything,
+                a_late_drop_frees_no_other_permit: anything,
                 renewal_keeps_a_permit_for_many_leases: anything,
                 an_explicit_renewal_extends: anything,
                 a_lost_permit_stops_the_work_it_runs: asynchronous,
@@ -136,9 +127,9 @@ macro_rules! every_case {
     };
 }
 
-/// What a case needs.
+/// The needs of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(non_camel_case_types, reason = "as they stand in the list of the cases")]
+#[expect(non_camel_case_types, reason = "as written in the list of the cases")]
 enum Needs {
     anything,
     units,
@@ -146,13 +137,11 @@ enum Needs {
 }
 
 impl Needs {
-    /// Why a case that needs this cannot be run here, if it cannot.
-    fn missing(self, provider: Provider, face: Face) -> Option<&'static str> {
+    /// The reason for which a case with this need cannot run here; `None` if it can.
+    fn missing(self, provider: Provider, api: Api) -> Option<&'static str> {
         match self {
-            Self::units if !provider.is_roomy() => Some("needs several units"),
-            Self::asynchronous if matches!(face, Face::Blocking) => {
-                Some("the blocking API has no such method")
-            }
+            Self::units if !provider.has_several_units() => Some("needs several units"),
+            Self::asynchronous if matches!(api, Api::Blocking) => Some("the blocking API has no such method"),
             Self::anything | Self::units | Self::asynchronous => None,
         }
     }
@@ -175,51 +164,51 @@ macro_rules! case_table {
 
 every_case! { case_table [] }
 
-/// A test that there is: a case, where, by which API, and whether it runs.
+/// A test: a case with a provider and an API, and whether it runs.
 struct Combination {
     subject: &'static str,
     name: &'static str,
     provider: Provider,
-    face: Face,
+    api: Api,
     runs: bool,
 }
 
 /// One test: run, or ignored with the reason.
 macro_rules! test {
-    ($subject:ident $case:ident units Cramped $provider:ident $face:ident) => {
+    ($subject:ident $case:ident units SingleUnit $provider:ident $api:ident) => {
         #[test]
         #[ignore = "needs several units"]
         fn $case() {}
     };
-    ($subject:ident $case:ident asynchronous $room:ident $provider:ident Blocking) => {
+    ($subject:ident $case:ident asynchronous $units_kind:ident $provider:ident Blocking) => {
         #[test]
         #[ignore = "the blocking API has no such method"]
         fn $case() {}
     };
-    ($subject:ident $case:ident $needs:ident $room:ident $provider:ident $face:ident) => {
+    ($subject:ident $case:ident $needs:ident $units_kind:ident $provider:ident $api:ident) => {
         #[test]
         fn $case() {
-            crate::run(crate::Provider::$provider, crate::Face::$face, crate::$subject::$case);
+            crate::run(crate::Provider::$provider, crate::Api::$api, crate::$subject::$case);
         }
     };
 }
 
 /// Whether [`test`] runs it.
 macro_rules! runs {
-    (units Cramped $face:ident) => {
+    (units SingleUnit $api:ident) => {
         false
     };
-    (asynchronous $room:ident Blocking) => {
+    (asynchronous $units_kind:ident Blocking) => {
         false
     };
-    ($needs:ident $room:ident $face:ident) => {
+    ($needs:ident $units_kind:ident $api:ident) => {
         true
     };
 }
 
-/// All cases over one provider and one face.
+/// All cases with one provider and one API.
 macro_rules! suite {
-    ([$suite:ident $provider:ident $room:ident $face:ident]
+    ([$suite:ident $provider:ident $units_kind:ident $api:ident]
         $($subject:ident { $($case:ident: $needs:ident,)* })*
     ) => {
         mod $suite {
@@ -228,75 +217,75 @@ macro_rules! suite {
                     subject: stringify!($subject),
                     name: stringify!($case),
                     provider: crate::Provider::$provider,
-                    face: crate::Face::$face,
-                    runs: runs!($needs $room $face),
+                    api: crate::Api::$api,
+                    runs: runs!($needs $units_kind $api),
                 },
             )*)*];
 
             $(mod $subject {
-                $(test! { $subject $case $needs $room $provider $face })*
+                $(test! { $subject $case $needs $units_kind $provider $api })*
             })*
         }
     };
 }
 
-/// The suites: provider, whether it has room for several units, face.
+/// The suites: provider, number of units, API.
 macro_rules! suites {
-    ($($suite:ident: $provider:ident $room:ident $face:ident,)*) => {
-        $(every_case! { suite [$suite $provider $room $face] })*
+    ($($suite:ident: $provider:ident $units_kind:ident $api:ident,)*) => {
+        $(every_case! { suite [$suite $provider $units_kind $api] })*
 
         const SUITES: &[&[Combination]] = &[$($suite::COMBINATIONS,)*];
     };
 }
 
 suites! {
-    memory_async: Memory Roomy Async,
-    memory_blocking: Memory Roomy Blocking,
-    local_async: Local Roomy Async,
-    local_blocking: Local Roomy Blocking,
-    redis_async: Redis Roomy Async,
-    redis_blocking: Redis Roomy Blocking,
-    cluster_async: Cluster Roomy Async,
-    cluster_blocking: Cluster Roomy Blocking,
-    other_prefix_async: OtherPrefix Roomy Async,
-    other_prefix_blocking: OtherPrefix Roomy Blocking,
-    mutex_async: Mutex Cramped Async,
-    mutex_blocking: Mutex Cramped Blocking,
-    drained_async: Drained Cramped Async,
-    drained_blocking: Drained Cramped Blocking,
+    memory_async: Memory MultiUnit Async,
+    memory_blocking: Memory MultiUnit Blocking,
+    local_async: Local MultiUnit Async,
+    local_blocking: Local MultiUnit Blocking,
+    redis_async: Redis MultiUnit Async,
+    redis_blocking: Redis MultiUnit Blocking,
+    cluster_async: Cluster MultiUnit Async,
+    cluster_blocking: Cluster MultiUnit Blocking,
+    other_prefix_async: OtherPrefix MultiUnit Async,
+    other_prefix_blocking: OtherPrefix MultiUnit Blocking,
+    mutex_async: Mutex SingleUnit Async,
+    mutex_blocking: Mutex SingleUnit Blocking,
+    drained_async: Drained SingleUnit Async,
+    drained_blocking: Drained SingleUnit Blocking,
 }
 
-/// More than any case should take: one that hangs fails.
+/// A timeout that no case reaches unless it hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs one case from the laying of its scene to the check of what it left.
-fn run(provider: Provider, face: Face, case: impl AsyncFnOnce(&Scene)) {
+/// Runs one case, from the set-up of its fixture to the check that it left nothing.
+fn run(provider: Provider, api: Api, case: impl AsyncFnOnce(&Fixture)) {
     // In a cluster permits needs sharded channels.
     if provider == Provider::Cluster && skip::before(7, 0) {
         return;
     }
-    let mut scene = Scene::new(provider, face);
+    let mut fixture = Fixture::new(provider, api);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
         let whole = async {
-            scene.enter_strangers().await;
-            case(&scene).await;
-            scene.end().await;
+            fixture.connect_other_client().await;
+            case(&fixture).await;
+            fixture.end().await;
         };
         tokio::time::timeout(TIMEOUT, whole).await.expect("no case hangs");
     });
 }
 
-/// The cases that stand in the sources, by subject.
+/// The cases in the sources, by subject.
 fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
     let sources = [
-        ("acquiring", include_str!("conformance/acquiring.rs")),
-        ("administering", include_str!("conformance/administering.rs")),
-        ("closing", include_str!("conformance/closing.rs")),
-        ("handing_over", include_str!("conformance/handing_over.rs")),
-        ("limits", include_str!("conformance/limits.rs")),
-        ("line", include_str!("conformance/line.rs")),
-        ("losing", include_str!("conformance/losing.rs")),
+        ("acquiring", include_str!("acquiring.rs")),
+        ("administering", include_str!("administering.rs")),
+        ("closing", include_str!("closing.rs")),
+        ("handing_over", include_str!("handing_over.rs")),
+        ("limits", include_str!("limits.rs")),
+        ("losing", include_str!("losing.rs")),
+        ("queue", include_str!("queue.rs")),
     ];
     let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();
     let cases = |(subject, source): (&'static str, &'static str)| {
@@ -315,15 +304,15 @@ fn no_combination_is_missing() {
     let (mut run, mut skipped) = (0, 0);
     for case in CASES {
         for &provider in Provider::ALL {
-            for &face in Face::ALL {
-                let what = format!("{}::{} over {provider:?} by {face:?}", case.subject, case.name);
+            for &api in Api::ALL {
+                let what = format!("{}::{} over {provider:?} by {api:?}", case.subject, case.name);
                 let mut found = tests.iter().filter(|test| {
-                    (test.subject, test.name, test.provider, test.face)
-                        == (case.subject, case.name, provider, face)
+                    (test.subject, test.name, test.provider, test.api)
+                        == (case.subject, case.name, provider, api)
                 });
                 let Some(test) = found.next() else { panic!("{what} is missing") };
                 assert!(found.next().is_none(), "{what} is there twice");
-                match case.needs.missing(provider, face) {
+                match case.needs.missing(provider, api) {
                     None => assert!(test.runs, "{what} is skipped without need"),
                     Some(reason) => assert!(!test.runs, "{what} {reason}, and is run"),
                 }

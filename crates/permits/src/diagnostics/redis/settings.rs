@@ -1,12 +1,13 @@
-//! What the settings and the state of a server mean, as INFO and CONFIG GET tell them. Nothing is asked here.
+//! Faults in the configuration and the state of a server, as INFO and CONFIG GET report them. Pure: it sends no command.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::examine::Finding;
+use crate::diagnostics::finding::Finding;
 use crate::store::redis::server::info::{check_version, field, mode};
+use crate::timing::{ping_every, renew_every};
 
-/// The settings that matter.
+/// The names of the settings that the findings depend on.
 pub(super) const NAMES: [&str; 7] = [
     "appendfsync",
     "save",
@@ -17,43 +18,40 @@ pub(super) const NAMES: [&str; 7] = [
     "maxclients",
 ];
 
-/// From this share on a bound is nearly reached.
+/// The share of a bound from which on it is nearly reached.
 const NEARLY: f64 = 0.9;
 
-/// Connections that are used are never idle for longer: sessions send a ping at least so often.
-const PING_EVERY: Duration = Duration::from_secs(5);
-
-/// What CONFIG GET tells.
+/// The replies to CONFIG GET.
 pub(super) enum Configuration {
-    /// By name.
+    /// The values by name.
     Known(BTreeMap<&'static str, String>),
-    /// Nothing, in these words.
+    /// Unreadable. Contains the server's error.
     Hidden(String),
 }
 
-/// What a server tells about itself.
+/// The configuration and the state of a server.
 pub(super) struct Settings<'a> {
     pub(super) info: &'a str,
     pub(super) configuration: &'a Configuration,
-    /// Whether it should be a node of a cluster.
+    /// Whether the server should be a node of a cluster.
     pub(super) in_cluster: bool,
-    /// The usual lease of whoever asks.
+    /// The caller's usual lease.
     pub(super) lease: Duration,
 }
 
-/// A server that is part of a cluster, or watches others, is no single server.
+/// The finding about a server that is a node of a cluster or a sentinel, where the URL is for a single server.
 pub(super) fn another_mode(info: &str) -> Option<Finding> {
     let (observed, scheme) = match mode(info)? {
         "cluster" => ("this server is a node of a cluster", "redis+cluster://"),
-        "sentinel" => ("this is a Sentinel, which watches servers and is none", "redis+sentinel://"),
+        "sentinel" => ("this is a sentinel, which watches servers and serves no keys", "redis+sentinel://"),
         _ => return None,
     };
-    let meaning = format!("The URL is for a single server. For this one it begins with {scheme}.");
-    Some(Finding::problem("mode", observed, meaning))
+    let advice = format!("The URL is for a single server. For this one it begins with {scheme}.");
+    Some(Finding::problem("mode", observed, advice))
 }
 
 impl Settings<'_> {
-    /// Whether the server does not serve yet.
+    /// Whether the server is still loading its data.
     pub(super) fn is_loading(&self) -> bool {
         self.count("loading") == Some(1) || self.count("async_loading") == Some(1)
     }
@@ -62,16 +60,16 @@ impl Settings<'_> {
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = vec![self.version()];
         if self.is_loading() {
-            let meaning =
-                "It answers nothing until it has read its data. Programs wait for it: try again then.";
-            findings.push(Finding::problem("loading", "the server is loading its data from disk", meaning));
+            let advice =
+                "It refuses commands until it has loaded its data, and programs wait for it. Try again then.";
+            findings.push(Finding::problem("loading", "the server is loading its data from disk", advice));
             return findings;
         }
         if let Configuration::Hidden(reason) = self.configuration {
-            let meaning = "This user may not read the server's configuration, so what follows from it cannot be \
-                           told: min-replicas-to-write, save, appendfsync, timeout. Look there yourself, or \
-                           allow it: ACL SETUSER name +config|get.";
-            findings.push(Finding::note("configuration", format!("CONFIG GET: {reason}"), meaning));
+            let advice = "This user may not read the server's configuration, so these settings could not be \
+                           checked: min-replicas-to-write, save, appendfsync, timeout. Check them by hand, or allow \
+                           it: ACL SETUSER name +config|get.";
+            findings.push(Finding::note("configuration", format!("CONFIG GET: {reason}"), advice));
         }
         findings.push(self.role());
         findings.push(self.eviction());
@@ -122,9 +120,9 @@ impl Settings<'_> {
             return Finding::fine("role", "a primary");
         }
         let (host, port) = (self.text("master_host"), self.text("master_port"));
-        let meaning = "A replica refuses all writes, and permits are writes. Connect to the primary; if that \
-                       changes by failover, connect by way of Sentinel (redis+sentinel://).";
-        Finding::problem("role", format!("a replica, of {host}:{port}"), meaning)
+        let advice = "A replica refuses all writes, and every operation on a permit is a write. Connect to the \
+                       primary; if failovers change the primary, connect by its sentinels (redis+sentinel://).";
+        Finding::problem("role", format!("a replica, of {host}:{port}"), advice)
     }
 
     fn eviction(&self) -> Finding {
@@ -132,23 +130,23 @@ impl Settings<'_> {
         match (policy, self.count("maxmemory")) {
             ("", _) | (_, None) => Finding::note(
                 "eviction",
-                "the server does not say what it does when its memory is full",
-                "It must not evict keys (maxmemory-policy noeviction): an evicted key is a permit that is held \
-                 and forgotten.",
+                "the server does not report its eviction policy",
+                "It must not evict keys (maxmemory-policy noeviction): a server that evicts a key forgets permits \
+                 that are held.",
             ),
             ("noeviction", _) => Finding::fine("eviction", "noeviction: no key is dropped to make room"),
             (policy, Some(0)) => Finding::note(
                 "eviction",
                 format!("{policy}, but without a memory limit (maxmemory 0)"),
-                "Nothing is evicted as it is. Once somebody sets maxmemory, keys of semaphores in use would be: \
-                 CONFIG SET maxmemory-policy noeviction.",
+                "Nothing is evicted now. With maxmemory set, the server would evict keys of semaphores in use: CONFIG \
+                 SET maxmemory-policy noeviction.",
             ),
             (policy, Some(_)) => Finding::problem(
                 "eviction",
                 format!("{policy}, with a memory limit"),
-                "When memory is full the server drops keys of semaphores in use, and forgets who holds: more than \
-                 the limit are admitted. CONFIG SET maxmemory-policy noeviction (and in the configuration file), \
-                 or give permits a server of its own.",
+                "When its memory is full, the server evicts keys of semaphores in use and forgets their holders: more \
+                 than the limit are admitted. CONFIG SET maxmemory-policy noeviction (and in the configuration file), \
+                 or use a server of its own for permits.",
             ),
         }
     }
@@ -159,9 +157,9 @@ impl Settings<'_> {
             return None;
         }
         let observed = format!("{:.0} % of maxmemory are used", 100.0 * share(used, most));
-        let meaning = "When it is full, nothing can be acquired; what is held can still be renewed and released. \
-                       Raise maxmemory, or find out what fills it (redis-cli --bigkeys).";
-        Some(Finding::problem("memory", observed, meaning))
+        let advice = "When it is full, nothing can be acquired; permits that are held can be renewed and released. \
+                       Raise maxmemory, or find the keys that fill it (redis-cli --bigkeys).";
+        Some(Finding::problem("memory", observed, advice))
     }
 
     fn persistence(&self) -> Finding {
@@ -174,9 +172,9 @@ impl Settings<'_> {
             ),
         ];
         if let Some((_, observed)) = failed.iter().find(|(failed, _)| *failed) {
-            let meaning = "The server refuses all writes until it can write to its disk again, and permits are \
-                           writes. Is the disk full, or its directory not writable? Its log says.";
-            return Finding::problem("persistence", *observed, meaning);
+            let advice = "The server refuses all writes, and so every operation on a permit, until it can write to \
+                           its disk again. Is the disk full, or its directory not writable? See the server's log.";
+            return Finding::problem("persistence", *observed, advice);
         }
         if self.count("aof_enabled") == Some(1) {
             let sync =
@@ -184,18 +182,18 @@ impl Settings<'_> {
             return Finding::fine("persistence", format!("append-only file{sync}"));
         }
         let (observed, after) = match self.setting("save") {
-            Some("") => ("nothing is written to disk", "has forgotten everything"),
-            Some(_) => ("snapshots only", "knows what its last snapshot knew"),
-            None => ("no append-only file", "has forgotten everything, or all since its last snapshot"),
+            Some("") => ("nothing is written to disk", "has lost its state"),
+            Some(_) => ("snapshots only", "has the state of its last snapshot"),
+            None => ("no append-only file", "has lost its state, or has that of its last snapshot"),
         };
-        let meaning = format!(
-            "After a restart this server {after}. Whoever is connected then keeps its permits and nobody extra is \
-             admitted, because for a renewal interval ({} s by your lease) only what is known is handed on; but \
-             limits that operators pinned, and pauses, are forgotten. To keep them: CONFIG SET appendonly yes (and \
-             in the configuration file).",
-            self.lease.as_secs_f64() / 3.0
+        let advice = format!(
+            "After a restart this server {after}. Connected holders keep their permits and no others are admitted, \
+             because for a renewal interval ({} s by your lease) only units of known permits are handed over. But limits \
+             that operators pinned, and pauses, are lost. To keep them: CONFIG SET appendonly yes (and in the \
+             configuration file).",
+            renew_every(self.lease).as_secs_f64()
         );
-        Finding::note("persistence", observed, meaning)
+        Finding::note("persistence", observed, advice)
     }
 
     fn replication(&self) -> Option<Finding> {
@@ -203,35 +201,35 @@ impl Settings<'_> {
         if self.text("role") == "slave" {
             return None;
         }
-        // INFO has this field only where a minimum is set, and everybody may read it.
+        // INFO has this field only where a minimum is set, and every user may read INFO.
         let good = self.count("min_slaves_good_slaves");
         let least = self.setting_count("min-replicas-to-write").unwrap_or(u64::from(good.is_some()));
         if let Some(good) = good.filter(|good| *good < least) {
             let observed = format!("replicas that follow: {good}, and {least} must (min-replicas-to-write)");
-            let meaning = "The server refuses all writes until enough replicas are connected, and permits are \
-                           writes. Bring them back, or lower min-replicas-to-write.";
-            return Some(Finding::problem("replication", observed, meaning));
+            let advice = "The server refuses all writes, and so every operation on a permit, until enough replicas \
+                           are connected. Bring them back, or lower min-replicas-to-write.";
+            return Some(Finding::problem("replication", observed, advice));
         }
         if replicas == 0 {
             return Some(Finding::fine("replication", "no replicas"));
         }
         if good.is_none() {
-            let meaning = "After a failover, a primary that was cut off goes on granting until it learns of it, and \
-                           all it granted is forgotten: up to twice the limit may be held, for as long as it goes \
-                           on and a lease more. CONFIG SET min-replicas-to-write 1 and CONFIG SET \
+            let advice = "After a failover, a primary that was cut off grants until it learns of the failover, and \
+                           those grants are lost: up to twice the limit may be held, until a lease after its last \
+                           grant. CONFIG SET min-replicas-to-write 1 and CONFIG SET \
                            min-replicas-max-lag 2 (and in the configuration file) make it refuse after 2 s.";
             let observed =
                 format!("replicas: {replicas}, and writes need none of them (min-replicas-to-write 0)");
-            return Some(Finding::problem("replication", observed, meaning));
+            return Some(Finding::problem("replication", observed, advice));
         }
         let lag = self.setting_count("min-replicas-max-lag");
         let bound = lag.map(|lag| format!(" within {lag} s (min-replicas-max-lag)")).unwrap_or_default();
         let observed = format!("replicas: {replicas}, of which {least} must follow{bound}");
         if lag.is_some_and(|lag| Duration::from_secs(lag) >= self.lease) {
-            let meaning = "A primary that was cut off by a failover goes on granting for that long, which is not \
+            let advice = "A primary that was cut off by a failover grants for min-replicas-max-lag, which is not \
                            less than your lease: more than the limit may be held then. CONFIG SET \
                            min-replicas-max-lag 2.";
-            return Some(Finding::note("replication", observed, meaning));
+            return Some(Finding::note("replication", observed, advice));
         }
         Some(Finding::fine("replication", observed))
     }
@@ -244,22 +242,27 @@ impl Settings<'_> {
             None => format!("{connected}"),
         };
         if most.is_some_and(|most| share(connected, most) >= NEARLY) {
-            let meaning = "Then nobody can connect any more, and who loses its connection loses its permits. Each \
-                           session has two connections: raise maxclients, or find out who has so many.";
-            return Finding::problem("connections", observed, meaning);
+            let advice = "At the maximum the server refuses connections, and a session that must reconnect loses its \
+                           permits. A session has two connections: raise maxclients, or find the programs with the \
+                           most (CLIENT LIST).";
+            return Finding::problem("connections", observed, advice);
         }
+        let pings = ping_every(self.lease);
         match self.setting_count("timeout") {
-            Some(seconds @ 1..) if Duration::from_secs(seconds) <= PING_EVERY => {
-                let meaning = "The server closes connections that are idle for that long, and sessions send a ping \
-                               every 5 s at least: they will connect again and again. CONFIG SET timeout 0.";
-                Finding::note("connections", format!("{observed}; closed when idle for {seconds} s"), meaning)
+            Some(seconds @ 1..) if Duration::from_secs(seconds) <= pings => {
+                let advice = format!(
+                    "The server closes connections that are idle for that time, and by your lease sessions send a ping only \
+                     every {} s: they have to reconnect again and again. CONFIG SET timeout 0.",
+                    pings.as_secs_f64()
+                );
+                Finding::note("connections", format!("{observed}; closed when idle for {seconds} s"), advice)
             }
             _ => Finding::fine("connections", observed),
         }
     }
 }
 
-/// How much of `most` is used. Exact enough for a share.
+/// The used share of `most`. Precise enough, since f64 rounds only above 2^53.
 fn share(used: u64, most: u64) -> f64 {
     used as f64 / most as f64
 }
@@ -267,17 +270,17 @@ fn share(used: u64, most: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::examine::Severity::{self, Fine, Note, Problem};
+    use crate::diagnostics::finding::Severity::{self, Fine, Note, Problem};
 
     const LEASE: Duration = Duration::from_secs(15);
 
-    /// A server as it should be; what is looked for first counts.
+    /// A server without faults. Of a field that occurs twice, the first counts.
     const WELL: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:1000\r\nmaxmemory_policy:noeviction\r\n\
         used_memory:100\r\nloading:0\r\naof_enabled:1\r\naof_last_write_status:ok\r\nrdb_last_bgsave_status:ok\r\n\
         connected_slaves:0\r\nconnected_clients:1\r\nmaxclients:100\r\n";
 
-    /// What a server with these differences is told, by subject.
-    fn examine(info: &str, settings: &[(&'static str, &str)]) -> Vec<(&'static str, Severity)> {
+    /// The findings about a server with these differences, by subject.
+    fn found(info: &str, settings: &[(&'static str, &str)]) -> Vec<(&'static str, Severity)> {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned()));
         let configuration = Configuration::Known(settings.collect());
         let info = format!("{info}\r\n{WELL}");
@@ -292,13 +295,13 @@ mod tests {
 
     #[track_caller]
     fn assert_found(info: &str, settings: &[(&'static str, &str)], expected: (&str, Severity)) {
-        let findings = examine(info, settings);
+        let findings = found(info, settings);
         assert!(findings.contains(&expected), "{info:?}, {settings:?}: {findings:?}");
     }
 
     #[test]
-    fn a_server_as_it_should_be_is_fine() {
-        let findings = examine("", &[("appendfsync", "everysec"), ("timeout", "0"), ("maxclients", "100")]);
+    fn a_server_without_faults_is_fine() {
+        let findings = found("", &[("appendfsync", "everysec"), ("timeout", "0"), ("maxclients", "100")]);
         assert!(findings.iter().all(|(_, severity)| *severity == Fine), "{findings:?}");
         let subjects: Vec<_> = findings.iter().map(|(subject, _)| *subject).collect();
         let expected = ["version", "role", "eviction", "persistence", "replication", "connections"];
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_found() {
+    fn faults_are_found() {
         for (info, expected) in [
             ("redis_version:6.0.16", ("version", Problem)),
             ("redis_version:7.2.4\r\nvalkey_version:8.0.1", ("version", Fine)),
@@ -344,13 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_without_a_limit_is_not_looked_at() {
-        let findings = examine("maxmemory:0\r\nused_memory:1", &[]);
+    fn memory_without_a_limit_has_no_finding() {
+        let findings = found("maxmemory:0\r\nused_memory:1", &[]);
         assert!(!findings.iter().any(|(subject, _)| *subject == "memory"), "{findings:?}");
     }
 
     #[test]
-    fn what_is_kept_on_disk_is_told_apart() {
+    fn kinds_of_persistence_are_distinguished() {
         for (save, words) in [("", "nothing is written"), ("3600 1", "snapshots only")] {
             let configuration = Configuration::Known([("save", save.to_owned())].into());
             let info = format!("aof_enabled:0\r\n{WELL}");
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_single_is_told_its_url() {
+    fn a_node_and_a_sentinel_have_another_url() {
         assert_eq!(another_mode("redis_mode:standalone\r\n"), None);
         for (mode, scheme) in [("cluster", "redis+cluster://"), ("sentinel", "redis+sentinel://")] {
             for field in ["redis_mode", "server_mode"] {

@@ -1,8 +1,8 @@
-//! The two faces of the library behind one: a case is written once, against the types here, and runs over the
-//! async API and over the blocking one.
+//! Both APIs of the library by one interface: a case is written once, against the types here, and runs over the async API and
+//! the blocking one.
 //!
-//! A call of the blocking API runs on a plain thread that no runtime knows, as in the programs it is made for;
-//! the case awaits the end of that thread. Nothing else is added: a method here is the method of that name.
+//! A call of the blocking API runs on a thread without a runtime, as in the programs that use it, and the case awaits its end.
+//! A method here is the library's method of that name, and nothing more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use permits::{
 use tokio::sync::oneshot;
 
 crate::listed! {
-    /// Which API a case runs over.
-    pub(crate) enum Face {
+    /// The API that a case runs over.
+    pub(crate) enum Api {
         Async,
         Blocking,
     }
@@ -25,7 +25,7 @@ crate::listed! {
 async fn on_a_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
-        // A case that has ended does not mind.
+        // The case may have ended, and dropped the receiver.
         let _ = sender.send(call());
     });
     receiver.await.expect("the call does not panic")
@@ -39,10 +39,10 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    pub(crate) async fn connect(face: Face, builder: ClientBuilder) -> Result<Self, ConnectError> {
-        Ok(match face {
-            Face::Async => Self::Async(builder.connect().await?),
-            Face::Blocking => {
+    pub(crate) async fn connect(api: Api, builder: ClientBuilder) -> Result<Self, ConnectError> {
+        Ok(match api {
+            Api::Async => Self::Async(builder.connect().await?),
+            Api::Blocking => {
                 Self::Blocking(on_a_thread(move || blocking::Client::connect_with(builder)).await?)
             }
         })
@@ -94,7 +94,7 @@ pub(crate) enum Semaphore {
     Blocking(blocking::Semaphore),
 }
 
-/// Calls the same method of either face.
+/// Calls the same method of either API.
 macro_rules! call {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self.clone() {
@@ -139,7 +139,7 @@ impl Semaphore {
         call!(self.set_limit(limit))
     }
 
-    pub(crate) async fn set_limit_at(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
+    pub(crate) async fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
         call!(self.set_limit_if_version(limit, version))
     }
 
@@ -164,7 +164,7 @@ impl Semaphore {
         call!(self.revoke(&holder, &reason))
     }
 
-    pub(crate) async fn inspect_first(&self, max: u32) -> Result<Inspection, AdminError> {
+    pub(crate) async fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
         call!(self.inspect_up_to(max))
     }
 
@@ -177,7 +177,7 @@ impl Semaphore {
 #[derive(Debug)]
 pub(crate) enum Permit {
     Async(permits::Permit),
-    /// Shared with the thread that a call to it runs on, for as long as the call lasts.
+    /// Shared with the thread of a call, while the call lasts.
     Blocking(Arc<blocking::Permit>),
 }
 
@@ -187,7 +187,7 @@ impl From<blocking::Permit> for Permit {
     }
 }
 
-/// Reads the same thing of either face.
+/// Calls the same getter of either API.
 macro_rules! read {
     ($($method:ident: $of:ty,)*) => {
         $(pub(crate) fn $method(&self) -> $of {
@@ -212,7 +212,7 @@ impl Permit {
         status: PermitStatus,
     }
 
-    /// Waits for its loss, at most so long.
+    /// Waits for its loss until `limit` has passed.
     pub(crate) async fn lost_within(&self, limit: Duration) -> Option<Lost> {
         match self {
             Self::Async(permit) => tokio::time::timeout(limit, permit.lost()).await.ok(),
@@ -253,7 +253,7 @@ impl Permit {
         }
     }
 
-    /// The permit of the async API, for what only that has.
+    /// The permit of the async API, for methods that only that API has.
     pub(crate) fn as_async(&self) -> &permits::Permit {
         match self {
             Self::Async(permit) => permit,

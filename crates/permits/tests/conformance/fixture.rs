@@ -1,8 +1,7 @@
-//! What a case runs in: a store, a semaphore of its own, and what strangers hold there.
+//! The surroundings of a case: a store, a semaphore, and another client's permits.
 //!
-//! A [`Scene`] is laid for each test and taken down by [`Scene::end`], which is also the last word of every
-//! case: all units can be had at once, nobody waits, and on a server nothing but idle state is left, which
-//! expires.
+//! Each test has a [`Fixture`] of its own. [`Fixture::end`] is the last check of every case: all units can be acquired at once,
+//! the queue is empty, and a server has only idle state left, which expires.
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -16,37 +15,37 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::face::{Client, Face, Permit, Semaphore};
+use crate::api::{Api, Client, Permit, Semaphore};
 
-/// More than anything here should take on a busy machine.
+/// A timeout that no step reaches on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long to sleep between two looks at what can only be observed.
+/// The interval between two inspections, where a change can only be observed.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 crate::listed! {
-    /// Where a case finds its semaphore, and how much of it.
+    /// The store of a case's semaphore, and the units that the case can have.
     pub(crate) enum Provider {
         /// The memory store.
         Memory,
         /// A file of its own.
         Local,
-        /// A server of its own, as a user with the rights that are asked for.
+        /// A server of its own, by a user with the documented rights.
         Redis,
         /// A cluster that all cases share, each under a prefix of its own.
         Cluster,
-        /// A server, under another key prefix, while a stranger holds all of the same name under the usual one.
+        /// A server, under another key prefix, while another client holds all units of the same name under the default prefix.
         OtherPrefix,
         /// A limit of 1: a mutex.
         Mutex,
-        /// A limit of 5, of which a stranger holds 4: what is left must do all that a mutex does.
+        /// A limit of 5, of which another client holds 4: the last unit must behave as a mutex.
         Drained,
     }
 }
 
 impl Provider {
-    /// Whether a case may have as many units as it asks for. Otherwise it has one.
-    pub(crate) fn is_roomy(self) -> bool {
+    /// Whether a case can have any number of units. Otherwise it has one.
+    pub(crate) fn has_several_units(self) -> bool {
         match self {
             Self::Memory | Self::Local | Self::Redis | Self::Cluster | Self::OtherPrefix => true,
             Self::Mutex | Self::Drained => false,
@@ -63,21 +62,20 @@ impl Provider {
         }
     }
 
-    /// How many units strangers hold of the semaphore under test.
-    fn taken(self) -> u32 {
+    /// The number of units of the semaphore that another client holds.
+    fn held_by_other(self) -> u32 {
         if self == Self::Drained { 4 } else { 0 }
     }
 }
 
-/// Makes a user with the rights that the library asks for, for two prefixes, and no other. Returns the URL by
-/// which it logs in.
+/// Makes a user with only the documented rights, for two prefixes. Returns the URL by which the user logs in.
 fn log_in(server: &Server, prefix: &str) -> String {
     for (index, prefix) in [prefix, "permits"].into_iter().enumerate() {
         let rights = acl_rules(prefix).expect("the prefix is valid");
-        // A server before 7.0 does not know what is for clusters.
+        // A server before 7.0 refuses the rules for clusters.
         let known = |rules: &&AclRules| !rules.rules.iter().any(|rule| rule == "+spublish");
         let rules = rights.iter().filter(known).flat_map(|rights| &rights.rules);
-        // The second time, what the first allowed is not to be taken away.
+        // The second prefix's rules must not take the first one's rights away.
         let kept = rules.filter(|rule| index == 0 || rule.starts_with(['~', '&'])).map(String::as_str);
         let command: Vec<&str> = ["ACL", "SETUSER", "exporter", ">secret"].into_iter().chain(kept).collect();
         assert_eq!(server.command(&command).text(), "OK");
@@ -85,22 +83,22 @@ fn log_in(server: &Server, prefix: &str) -> String {
     format!("redis://exporter:secret@{}/", server.address())
 }
 
-/// See the module.
-pub(crate) struct Scene {
+/// The surroundings of a case.
+pub(crate) struct Fixture {
     provider: Provider,
-    face: Face,
+    api: Api,
     name: String,
     url: String,
     prefix: String,
     server: Option<Server>,
-    /// Goes with the file in it.
+    /// Deleted with the file in it when dropped.
     _directory: Option<TempDir>,
-    stranger: Option<(permits::Client, permits::Permit)>,
+    other_client: Option<(permits::Client, permits::Permit)>,
 }
 
-impl Scene {
-    /// Lays it. Blocks while the server starts.
-    pub(crate) fn new(provider: Provider, face: Face) -> Self {
+impl Fixture {
+    /// Sets the fixture up. Blocks while the server starts.
+    pub(crate) fn new(provider: Provider, api: Api) -> Self {
         static MEMORIES: AtomicU64 = AtomicU64::new(0);
         let (mut server, mut directory) = (None, None);
         let (name, prefix) = ("exports".into(), provider.prefix());
@@ -113,40 +111,40 @@ impl Scene {
             Provider::Cluster => cluster().url(),
             _ => log_in(server.insert(Server::start()), &prefix),
         };
-        Self { provider, face, name, url, prefix, server, _directory: directory, stranger: None }
+        Self { provider, api, name, url, prefix, server, _directory: directory, other_client: None }
     }
 
-    /// Lets the strangers of the provider take their units.
-    pub(crate) async fn enter_strangers(&mut self) {
+    /// Lets the other client of the provider acquire its units.
+    pub(crate) async fn connect_other_client(&mut self) {
         let (prefix, limit, weight) = match self.provider {
             Provider::Drained => (self.prefix.as_str(), 5, 4),
             Provider::OtherPrefix => ("permits", 1, 1),
             _ => return,
         };
-        let client = self.plain_builder().prefix(prefix).label("stranger").connect().await.expect("it is up");
-        let options = AcquireOptions::new().weight(weight).holder("stranger");
+        let client = self.plain_builder().prefix(prefix).label("other").connect().await.expect("it is up");
+        let options = AcquireOptions::new().weight(weight).holder("other");
         let permit = client.semaphore(&self.name, limit).acquire_with(options).await.expect("it is free");
-        self.stranger = Some((client, permit));
+        self.other_client = Some((client, permit));
     }
 
     fn plain_builder(&self) -> ClientBuilder {
-        // The server is younger than a recovery window, and remembers all there was.
+        // The new server is younger than a recovery window, but has lost nothing.
         permits::Client::builder(&self.url).recovery(Recovery::Off)
     }
 
-    /// The settings of a client for the case.
+    /// The settings of the case's clients.
     pub(crate) fn builder(&self) -> ClientBuilder {
         self.plain_builder().prefix(&self.prefix)
     }
 
-    /// A client of the case's own.
+    /// A new client.
     pub(crate) async fn client(&self) -> Client {
         self.connect(self.builder()).await
     }
 
-    /// A client with settings of the case's own, from [`Scene::builder`].
+    /// A new client with settings made from [`Fixture::builder`].
     pub(crate) async fn connect(&self, builder: ClientBuilder) -> Client {
-        Client::connect(self.face, builder).await.expect("the store is up")
+        Client::connect(self.api, builder).await.expect("the store is up")
     }
 
     /// The name of the semaphore.
@@ -154,33 +152,33 @@ impl Scene {
         &self.name
     }
 
-    /// The limit of a semaphore of which the case can have so many units.
+    /// The limit of a semaphore of which the case can have `units`.
     pub(crate) fn limit(&self, units: u32) -> u32 {
-        assert!(units == 1 || self.provider.is_roomy(), "mark the case `units`");
-        self.provider.taken() + units
+        assert!(units == 1 || self.provider.has_several_units(), "mark the case `units`");
+        self.provider.held_by_other() + units
     }
 
-    /// How many units strangers hold now.
-    fn taken(&self) -> u32 {
-        if self.stranger.is_some() { self.provider.taken() } else { 0 }
+    /// The number of units that the other client holds now.
+    fn held_by_other(&self) -> u32 {
+        if self.other_client.is_some() { self.provider.held_by_other() } else { 0 }
     }
 
-    /// The semaphore, of which the case can have so many units.
+    /// The semaphore, of which the case can have `units`.
     pub(crate) fn semaphore(&self, client: &Client, units: u32) -> Semaphore {
         client.semaphore(&self.name, self.limit(units))
     }
 
-    /// What the case itself holds of `semaphore`, and who waits.
+    /// The inspection of `semaphore` without the other client.
     pub(crate) async fn inspect(&self, semaphore: &Semaphore) -> Inspection {
         let mut inspection = semaphore.inspect().await.expect("the store is up");
-        inspection.holders.retain(|holder| holder.holder != "stranger");
-        inspection.held -= u64::from(self.taken());
+        inspection.holders.retain(|holder| holder.holder != "other");
+        inspection.held -= u64::from(self.held_by_other());
         inspection
     }
 
-    /// Sends a request and returns when it stands in line.
+    /// Sends a request and returns when it waits in the queue.
     #[track_caller]
-    pub(crate) fn in_line<'a>(
+    pub(crate) fn queued<'a>(
         &'a self,
         semaphore: &'a Semaphore,
         options: AcquireOptions,
@@ -191,14 +189,14 @@ impl Scene {
             let waiter = Waiter::start(semaphore, options);
             let deadline = tokio::time::Instant::now() + LIMIT;
             while self.inspect(semaphore).await.waiting == before {
-                assert!(tokio::time::Instant::now() < deadline, "{caller}: it does not get in line");
+                assert!(tokio::time::Instant::now() < deadline, "{caller}: it does not get into the queue");
                 sleep(INTERVAL).await;
             }
             waiter
         }
     }
 
-    /// Waits until somebody renews the only holder: until its lease has become longer by itself.
+    /// Waits until the only holder's lease becomes longer, because its client has renewed it.
     pub(crate) async fn sees_a_renewal(&self, semaphore: &Semaphore) {
         let mut before = Duration::MAX;
         let renewed = async {
@@ -215,7 +213,7 @@ impl Scene {
         timeout(LIMIT, renewed).await.expect("it is renewed");
     }
 
-    /// Waits until the case holds so many units and so many wait.
+    /// Waits until the case holds `held` units and `waiting` requests wait.
     #[track_caller]
     pub(crate) fn settles<'a>(
         &'a self,
@@ -238,16 +236,16 @@ impl Scene {
         }
     }
 
-    /// On a server, there is no key of the semaphore of this name.
+    /// Asserts that no server has a key of the semaphore of this name.
     #[track_caller]
-    pub(crate) fn knows_no_key_of(&self, name: &str) {
+    pub(crate) fn has_no_key_of(&self, name: &str) {
         let pattern = format!("{}:{{{name}}}*", self.prefix);
         for server in self.servers() {
             assert_eq!(server.command(&["KEYS", &pattern]).array(), []);
         }
     }
 
-    /// The servers that have keys of the case.
+    /// The servers that may have keys of the case.
     fn servers(&self) -> &[Server] {
         match (&self.server, self.provider) {
             (Some(server), _) => std::slice::from_ref(server),
@@ -256,11 +254,11 @@ impl Scene {
         }
     }
 
-    /// The end of every case: what was dropped has come back, what was closed left nothing.
+    /// The end of every case: dropped permits have been released, and closed clients have left nothing.
     pub(crate) async fn end(mut self) {
-        if let Some((client, permit)) = self.stranger.take() {
-            assert!(permit.is_held(), "the stranger lost its permit: {:?}", permit.status());
-            permit.release().await.expect("the stranger still held it");
+        if let Some((client, permit)) = self.other_client.take() {
+            assert!(permit.is_held(), "the other client lost its permit: {:?}", permit.status());
+            permit.release().await.expect("it is held");
             client.close().await.expect("the store is up");
         }
         let client = self.client().await;
@@ -275,7 +273,7 @@ impl Scene {
             permit.release().await.expect("it is held");
         }
         client.close().await.expect("the store is up");
-        // Where there are others, they have a server of their own, or another prefix.
+        // Only in a cluster do other cases share the servers, under other prefixes.
         let pattern =
             if self.provider == Provider::Cluster { format!("{}:*", self.prefix) } else { "*".into() };
         for server in self.servers() {
@@ -284,13 +282,13 @@ impl Scene {
     }
 }
 
-/// A cluster of three, which ends with the process.
+/// A cluster of three nodes, which ends with the process.
 fn cluster() -> &'static Cluster {
     static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::builder().replicas(0).start());
     &CLUSTER
 }
 
-/// Of all keys only `state` is left, of any semaphore, and it expires.
+/// Asserts that only `state` keys are left, and that they expire.
 fn only_idle_state_is_left(server: &Server, pattern: &str) {
     let mut connection = server.connect().expect("the server is up");
     let keys = connection.call(&["KEYS", pattern]).expect("the server is up");
@@ -307,7 +305,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Sends a request; it may be granted at once.
+    /// Sends a request, which may be granted at once.
     pub(crate) fn start(semaphore: &Semaphore, options: AcquireOptions) -> Self {
         let semaphore = semaphore.clone();
         Self { task: tokio::spawn(async move { semaphore.acquire_with(options).await }) }

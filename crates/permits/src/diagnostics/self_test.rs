@@ -1,10 +1,9 @@
-//! A trial: every operation, once, on a semaphore that nobody else knows, through the store as sessions use it.
+//! The self-test: every operation once on a scratch semaphore, by the same store as a session's; then round trips are timed.
 //!
-//! What is only checked from outside can still fail, so here it is done: a permit is acquired, a waiter stands
-//! in line, a release wakes it, and so on; then the round trip is timed. The trial never pins the limit and
-//! never pauses: what it writes expires by itself, should the process be killed before whoever called has
-//! deleted it. (Setting the limit is tried with a version that it does not have, and resuming does what pausing
-//! does.)
+//! A store that passes every inspection can still fail, so the self-test acquires a permit, queues a waiter, releases the
+//! permit so that the waiter is granted, and so on. It never pins the limit and never pauses, so that everything it writes
+//! expires if the process is killed before the caller has deleted it. (It sets the limit with a version that cannot match,
+//! and resumes instead of pausing, which runs the same script.)
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,100 +11,102 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Address, EVENT_BUFFER, Store, StoreError, StoreEvent, StoreOptions};
+use super::finding::Finding;
 use crate::entropy;
-use crate::examine::Finding;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
     Holder, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, ReleaseOutcome, ReleaseRequest,
     RenewOutcome, RenewRequest, RequestId, SessionId,
 };
+use crate::store::{self, Address, EVENT_BUFFER, Store, StoreError, StoreEvent, StoreOptions};
+use crate::timing::renew_every;
 
-/// The lease of the trial's permits. Its state expires four times later.
+/// The lease of the self-test's permits. The semaphore's state expires after four leases.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// How long one operation, or a message, may take.
+/// The timeout of one operation or event.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many round trips are timed, and for how long at most.
+/// The number of round trips that are timed, and the longest time that they take together.
 const ROUNDS: usize = 50;
 const TIMING: Duration = Duration::from_secs(2);
 
-/// A median above this, or above a small share of the lease, is worth knowing.
+/// The largest median round trip that is fine, unless the lease is short.
 const SLOW: Duration = Duration::from_millis(20);
 
-/// A name that nobody has: the semaphore for a trial.
-pub(super) fn scratch() -> Name {
-    Name::new(&format!(
-        "permits-doctor-{}",
-        entropy::session_id().expect("the examination has begun with one")
-    ))
-    .expect("letters and digits make a name")
+/// A random name for the scratch semaphore.
+pub(super) fn scratch_name() -> Name {
+    Name::new(&format!("permits-doctor-{}", new_session_id())).expect("letters and digits make a name")
 }
 
-/// Tries everything on `semaphore`, which the caller deletes afterwards. Must be called on a runtime.
-pub(super) async fn run(address: &Address, prefix: &str, semaphore: &Name, lease: Duration) -> Vec<Finding> {
-    let (signals_in, signals) = mpsc::channel(EVENT_BUFFER);
-    let session = entropy::session_id().expect("the examination has begun with one");
-    let opening = StoreOptions {
-        session: session.clone(),
-        prefix: prefix.to_owned(),
-        lease: LEASE,
-        events: signals_in,
-    };
+/// A new session id.
+pub(super) fn new_session_id() -> SessionId {
+    let bytes = entropy::unique_bytes().expect("the client has checked that the system has entropy");
+    SessionId::from_entropy(bytes)
+}
+
+/// Runs each operation on `semaphore`, which the caller deletes afterwards. Must be called on a runtime.
+pub(super) async fn run_each_operation(
+    address: &Address,
+    prefix: &str,
+    semaphore: &Name,
+    lease: Duration,
+) -> Vec<Finding> {
+    let (events_in, events) = mpsc::channel(EVENT_BUFFER);
+    let session = new_session_id();
+    let options =
+        StoreOptions { session: session.clone(), prefix: prefix.to_owned(), lease: LEASE, events: events_in };
     let failed = |step: &str, error: StoreError| {
-        let meaning = match error {
+        let advice = match error {
             StoreError::OutOfMemory { .. } => {
                 "Nothing can be acquired until the server has memory again: give it more (CONFIG SET \
-                 maxmemory), or find out what fills it. What is held can be renewed and released."
+                 maxmemory), or find the keys that fill it. Permits that are held can be renewed and released."
             }
-            _ => {
-                "Programs get the same error. It comes from the store, so look at its configuration and log."
-            }
+            _ => "Programs get the same error from the store: look at its configuration and its log.",
         };
-        vec![Finding::problem("semaphore", format!("{step}: {error}"), meaning)]
+        vec![Finding::problem("semaphore", format!("{step}: {error}"), advice)]
     };
-    let store = match super::open(address, opening, Duration::ZERO).await {
+    let store = match store::open(address, options, Duration::ZERO).await {
         Ok(store) => store,
         Err(error) => return failed("opening a session", error),
     };
-    let mut trial = Trial { store, signals, session, semaphore: semaphore.clone() };
-    let woken = match trial.course().await {
-        Ok(woken) => woken,
+    let mut test = SelfTest { store, events, session, semaphore: semaphore.clone() };
+    let woken_after = match test.operations().await {
+        Ok(woken_after) => woken_after,
         Err((step, error)) => return failed(step, error),
     };
     let done = format!(
-        "acquired, waited, renewed, released, adopted, revoked; a waiter heard of its grant within {}",
-        shown(woken)
+        "acquired, waited, renewed, released, adopted, revoked; a waiter received its grant within {}",
+        human(woken_after)
     );
     let mut findings = vec![Finding::fine("semaphore", done)];
-    match trial.time().await {
-        Ok(timed) => findings.push(latency("acquire and release", &timed, lease)),
-        Err(error) => findings.extend(failed("acquiring and releasing again and again", error)),
+    match test.round_trips().await {
+        Ok(durations) => findings.push(latency("acquire and release", &durations, lease)),
+        Err(error) => findings.extend(failed("acquiring and releasing repeatedly", error)),
     }
     findings
 }
 
-struct Trial {
+struct SelfTest {
     store: Arc<dyn Store>,
-    signals: mpsc::Receiver<StoreEvent>,
+    events: mpsc::Receiver<StoreEvent>,
     session: SessionId,
     semaphore: Name,
 }
 
-/// Which step failed, and how.
+/// The step that failed, and its error.
 type Failed = (&'static str, StoreError);
 
-impl Trial {
-    /// Each operation once. Returns how long after a release the waiter had heard of it.
-    async fn course(&mut self) -> Result<Duration, Failed> {
+impl SelfTest {
+    /// Each operation once. Returns the time from the release of the first permit to the event that grants the second.
+    async fn operations(&mut self) -> Result<Duration, Failed> {
         let first = self.acquire("first", "a").await.map_err(|error| ("acquiring a permit", error))?;
         let AcquireOutcome::Granted(first) = first else {
             return Err(("acquiring a permit", unexpected(&first)));
         };
-        let second = self.acquire("second", "b").await.map_err(|error| ("standing in line", error))?;
+        let second = self.acquire("second", "b").await.map_err(|error| ("waiting in line", error))?;
         if second != (AcquireOutcome::Waiting { position: 0 }) {
-            return Err(("standing in line", unexpected(&second)));
+            return Err(("waiting in line", unexpected(&second)));
         }
         let both = vec![renew("first", "a", Some(first)), renew("second", "b", None)];
         let renewed = vec![RenewOutcome::Held, RenewOutcome::Waiting { position: 0 }];
@@ -119,11 +120,11 @@ impl Trial {
         let began = Instant::now();
         let released = Answers::Release(vec![ReleaseOutcome::Held]);
         self.expect("releasing", Operation::Release(vec![release("first", "a")]), released).await?;
-        let hearing = "hearing of a grant";
-        let EventKind::Granted(second) = self.hear(hearing).await?.kind else {
-            return Err((hearing, StoreError::Malformed { reason: "another message came".into() }));
+        let receiving = "receiving a grant";
+        let EventKind::Granted(second) = self.event(receiving).await?.kind else {
+            return Err((receiving, StoreError::Malformed { reason: "an event of another kind".into() }));
         };
-        let woken = began.elapsed();
+        let woken_after = began.elapsed();
         let adopt = AdoptRequest {
             holder: holder("second"),
             request: id("b"),
@@ -135,25 +136,25 @@ impl Trial {
         self.expect("adopting", Operation::Adopt(adopt), Answers::Adopt(true)).await?;
         let revoke = Operation::Revoke { request: id("d"), holder: holder("second"), reason: "".into() };
         self.expect("revoking", revoke, Answers::Revoke(ReleaseOutcome::Held)).await?;
-        self.hear("hearing of a revocation").await?;
+        self.event("receiving a revocation").await?;
         let limit =
             Operation::SetLimit { request: id("e"), change: LimitChange::Set(2), expected_version: Some(0) };
         self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
         self.expect("resuming", Operation::Pause(false), Answers::Pause).await?;
-        Ok(woken)
+        Ok(woken_after)
     }
 
-    /// How long it takes to acquire and release, again and again.
-    async fn time(&mut self) -> Result<Vec<Duration>, StoreError> {
+    /// The durations of an acquire and a release, one after the other.
+    async fn round_trips(&mut self) -> Result<Vec<Duration>, StoreError> {
         let began = Instant::now();
-        let mut timed = Vec::with_capacity(ROUNDS);
-        while timed.len() < ROUNDS && began.elapsed() < TIMING {
+        let mut durations = Vec::with_capacity(ROUNDS);
+        while durations.len() < ROUNDS && began.elapsed() < TIMING {
             let start = Instant::now();
             self.acquire("first", "a").await?;
             self.execute(Operation::Release(vec![release("first", "a")])).await?;
-            timed.push(start.elapsed());
+            durations.push(start.elapsed());
         }
-        Ok(timed)
+        Ok(durations)
     }
 
     async fn acquire(&mut self, name: &str, request: &str) -> Result<AcquireOutcome, StoreError> {
@@ -189,7 +190,7 @@ impl Trial {
             semaphore: self.semaphore.clone(),
             session: self.session.clone(),
             lease_ms: millis(LEASE),
-            // Nobody can hold what nobody knows.
+            // A new semaphore has no holders that the store could have lost.
             recovery: Recovery::Off,
             declaration: Declaration::Fallback(1),
             operation,
@@ -197,10 +198,10 @@ impl Trial {
         Ok(self.store.execute(&command, TIMEOUT).await?.answers)
     }
 
-    async fn hear(&mut self, step: &'static str) -> Result<Event, Failed> {
+    async fn event(&mut self, step: &'static str) -> Result<Event, Failed> {
         let next = async {
             loop {
-                match self.signals.recv().await {
+                match self.events.recv().await {
                     Some(StoreEvent::Event(event)) => return Ok(event),
                     Some(StoreEvent::Up) => {}
                     Some(StoreEvent::Down(error)) => return Err(error),
@@ -208,44 +209,44 @@ impl Trial {
                 }
             }
         };
-        let silence = || StoreError::NoAnswer { reason: format!("no message within {TIMEOUT:?}") };
-        let heard = timeout(TIMEOUT, next).await.unwrap_or_else(|_| Err(silence()));
-        heard.map_err(|error| (step, error))
+        let timed_out = || StoreError::NoAnswer { reason: format!("no event within {TIMEOUT:?}") };
+        let received = timeout(TIMEOUT, next).await.unwrap_or_else(|_| Err(timed_out()));
+        received.map_err(|error| (step, error))
     }
 }
 
-/// What the times of something tell, where `lease` is the usual one.
-pub(super) fn latency(what: &str, timed: &[Duration], lease: Duration) -> Finding {
-    let mut sorted = timed.to_vec();
+/// The finding about the round trips of `operation`. `lease` is the caller's usual lease.
+pub(super) fn latency(operation: &str, round_trips: &[Duration], lease: Duration) -> Finding {
+    let mut sorted = round_trips.to_vec();
     sorted.sort_unstable();
     let (median, longest) = (
         sorted.get(sorted.len() / 2).copied().unwrap_or_default(),
         sorted.last().copied().unwrap_or_default(),
     );
     let observed =
-        format!("{what}: median {}, longest {} of {}", shown(median), shown(longest), sorted.len());
+        format!("{operation}: median {}, longest {} of {}", human(median), human(longest), sorted.len());
     if median <= SLOW.min(lease / 50) && longest <= lease / 6 {
         return Finding::fine("latency", observed);
     }
-    let meaning = format!(
-        "Everything works, but each hand-over takes at least this long, and a permit is renewed every {}: \
-         with answers that take long against that, permits are lost. Put programs and store closer together, \
-         find out what keeps the store busy (on Redis: SLOWLOG GET, redis-cli --latency), or use longer leases.",
-        shown(lease / 3)
+    let advice = format!(
+        "Everything works, but each hand-over takes at least this time, and a session renews its permits every {}: \
+         if replies take a large share of that, permits are lost. Put programs and store closer together, find out \
+         what keeps the store busy (on Redis: SLOWLOG GET, redis-cli --latency), or use longer leases.",
+        human(renew_every(lease))
     );
-    Finding::note("latency", observed, meaning)
+    Finding::note("latency", observed, advice)
 }
 
-/// A duration for people.
-fn shown(duration: Duration) -> String {
+/// A duration for display, to one decimal.
+fn human(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
         seconds => format!("{seconds:.1} s"),
     }
 }
 
-fn unexpected(answer: &impl std::fmt::Debug) -> StoreError {
-    StoreError::Malformed { reason: format!("{answer:?}") }
+fn unexpected(reply: &impl std::fmt::Debug) -> StoreError {
+    StoreError::Malformed { reason: format!("{reply:?}") }
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {

@@ -1,6 +1,6 @@
-//! Examinations: what the library finds out about a store, and that nothing is left of it there.
+//! Diagnoses: the findings that a program receives, and that a diagnosis leaves nothing in the store.
 //!
-//! What each finding is told for is the command's business and tested there; here is what a program sees.
+//! The command's tests cover each finding's condition and advice.
 
 use std::time::Duration;
 
@@ -10,29 +10,26 @@ use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
 use permits_testkit::{Proxy, Server, wait};
 use tempfile::TempDir;
 
-/// More than anything here should take on a busy machine.
+/// A timeout that no test reaches on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn examine(url: &str) -> Diagnosis {
-    let examining = Client::builder(url).diagnose();
-    let examination = tokio::time::timeout(LIMIT, examining).await.expect("it ends in time");
-    let examination = examination.expect("the settings are valid");
-    for Finding { severity, observed, advice: meaning, .. } in &examination.findings {
-        assert!(
-            !observed.is_empty() && meaning.is_empty() == (*severity == Severity::Fine),
-            "{examination:?}"
-        );
+async fn diagnose(url: &str) -> Diagnosis {
+    let diagnosing = Client::builder(url).diagnose();
+    let diagnosis = tokio::time::timeout(LIMIT, diagnosing).await.expect("it ends in time");
+    let diagnosis = diagnosis.expect("the settings are valid");
+    for Finding { severity, observed, advice, .. } in &diagnosis.findings {
+        assert!(!observed.is_empty() && advice.is_empty() == (*severity == Severity::Fine), "{diagnosis:?}");
     }
-    examination
+    diagnosis
 }
 
-fn problems(examination: &Diagnosis) -> Vec<&str> {
+fn problems(diagnosis: &Diagnosis) -> Vec<&str> {
     let problem = |finding: &&Finding| finding.severity == Severity::Problem;
-    examination.findings.iter().filter(problem).map(|finding| finding.subject).collect()
+    diagnosis.findings.iter().filter(problem).map(|finding| finding.subject).collect()
 }
 
-fn subjects(examination: &Diagnosis) -> Vec<&str> {
-    examination.findings.iter().map(|finding| finding.subject).collect()
+fn subjects(diagnosis: &Diagnosis) -> Vec<&str> {
+    diagnosis.findings.iter().map(|finding| finding.subject).collect()
 }
 
 /// `ACL SETUSER exporter` with these rules.
@@ -42,8 +39,7 @@ fn set_user<'a>(server: &Server, rules: impl IntoIterator<Item = &'a str>) -> St
     format!("redis://exporter:secret@{}/", server.address())
 }
 
-/// The rights that are asked for outside of clusters. What is for clusters is tried there, and a server before 7.0 does
-/// not know it.
+/// The rights outside of clusters. The tests of clusters try the rest, which a server before 7.0 does not know.
 fn rights_alone() -> Vec<AclRules> {
     let mut rights = acl_rules("permits").expect("it is valid");
     rights.retain(|rights| !rights.rules.iter().any(|rule| rule == "+spublish"));
@@ -51,7 +47,7 @@ fn rights_alone() -> Vec<AclRules> {
 }
 
 #[tokio::test]
-async fn a_healthy_server_is_examined_with_the_rights_that_are_asked_for_and_nothing_is_left() {
+async fn a_healthy_server_is_diagnosed_with_the_documented_rights_and_nothing_is_left() {
     let server = Server::builder().append_only().start();
     let rights = rights_alone();
     let rules: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
@@ -59,23 +55,23 @@ async fn a_healthy_server_is_examined_with_the_rights_that_are_asked_for_and_not
     server.command(&["ACL", "LOG", "RESET"]);
     let before = server.command(&["ACL", "LIST"]);
 
-    let examination = examine(&url).await;
-    assert!(examination.is_healthy(), "{examination:?}");
-    assert_eq!(examination.store, server.address().to_string());
+    let diagnosis = diagnose(&url).await;
+    assert!(diagnosis.is_healthy(), "{diagnosis:?}");
+    assert_eq!(diagnosis.store, server.address().to_string());
     for subject in
         ["connection", "version", "rights", "eviction", "persistence", "clock", "semaphore", "latency"]
     {
-        assert!(subjects(&examination).contains(&subject), "{subject}: {examination:?}");
+        assert!(subjects(&diagnosis).contains(&subject), "{subject}: {diagnosis:?}");
     }
-    // A machine that is busy may be told that it is slow.
+    // A busy machine may be slow.
     let noted = |finding: &&Finding| finding.severity != Severity::Fine && finding.subject != "latency";
-    assert_eq!(examination.findings.iter().find(noted), None);
+    assert_eq!(diagnosis.findings.iter().find(noted), None);
 
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
     assert_eq!(server.command(&["ACL", "LIST"]), before);
     assert_eq!(server.command(&["ACL", "LOG"]).array(), [], "nothing was denied");
     let channels = || server.command(&["PUBSUB", "CHANNELS"]).array().is_empty();
-    assert!(wait::until(LIMIT, channels), "nobody listens any more");
+    assert!(wait::until(LIMIT, channels), "no subscription is left");
 }
 
 #[tokio::test]
@@ -88,18 +84,18 @@ async fn each_right_that_is_missing_is_named() {
             rights.iter().any(|rights| rights.needed && rights.rules.iter().any(|needed| needed == rule));
         let others = all.iter().copied().filter(|other| other != rule);
         let url = set_user(&server, ["reset", ">secret"].into_iter().chain(others));
-        let examination = examine(&url).await;
+        let diagnosis = diagnose(&url).await;
         let about = |finding: &&Finding| matches!(finding.subject, "rights" | "configuration");
-        let named: Vec<&Finding> = examination.findings.iter().filter(about).collect();
+        let named: Vec<&Finding> = diagnosis.findings.iter().filter(about).collect();
         let what = rule.trim_start_matches(['+', '~', '&']).replace('|', " ");
         let names = |finding: &&&Finding| finding.observed.to_lowercase().contains(&what);
         let finding = named.iter().find(names).unwrap_or_else(|| panic!("{rule}: {named:?}"));
         let expected = if needed { Severity::Problem } else { Severity::Note };
         assert_eq!(finding.severity, expected, "{rule}: {named:?}");
-        assert_eq!(examination.is_healthy(), !needed, "{rule}: {examination:?}");
+        assert_eq!(diagnosis.is_healthy(), !needed, "{rule}: {diagnosis:?}");
         if needed {
             assert!(finding.advice.contains(rule), "it says what to do: {finding:?}");
-            assert!(!subjects(&examination).contains(&"semaphore"), "{rule}: nothing is tried in vain");
+            assert!(!subjects(&diagnosis).contains(&"semaphore"), "{rule}: no self-test is run");
         }
     }
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
@@ -109,8 +105,8 @@ async fn each_right_that_is_missing_is_named() {
 async fn several_rights_that_are_missing_are_all_named() {
     let server = Server::start();
     let url = set_user(&server, ["on", ">secret", "~permits:{*", "resetchannels", "+@all", "-hset", "-zadd"]);
-    let examination = examine(&url).await;
-    let observed: String = examination.findings.iter().map(|finding| finding.observed.as_str()).collect();
+    let diagnosis = diagnose(&url).await;
+    let observed: String = diagnosis.findings.iter().map(|finding| finding.observed.as_str()).collect();
     for what in ["HSET, ZADD", "PUBLISH", "SUBSCRIBE"] {
         assert!(observed.contains(what), "{what}: {observed}");
     }
@@ -120,10 +116,10 @@ async fn several_rights_that_are_missing_are_all_named() {
 async fn a_command_that_was_renamed_is_named() {
     let server =
         Server::builder().arg("rename-command", "ZADD another").arg("rename-command", "CONFIG b").start();
-    let examination = examine(&server.url()).await;
-    assert_eq!(problems(&examination), ["rights"], "{examination:?}");
-    let said = |what: &str| examination.findings.iter().any(|finding| finding.observed.contains(what));
-    assert!(said("does not know ZADD") && said("CONFIG GET"), "{examination:?}");
+    let diagnosis = diagnose(&server.url()).await;
+    assert_eq!(problems(&diagnosis), ["rights"], "{diagnosis:?}");
+    let said = |what: &str| diagnosis.findings.iter().any(|finding| finding.observed.contains(what));
+    assert!(said("does not know ZADD") && said("CONFIG GET"), "{diagnosis:?}");
 }
 
 #[tokio::test]
@@ -131,16 +127,16 @@ async fn a_server_that_falls_silent_is_a_finding() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     proxy.swallow_reply_to(b"TIME");
-    let examination = examine(&proxy.url()).await;
-    assert_eq!(problems(&examination), ["connection"], "{examination:?}");
-    assert_eq!(subjects(&examination), ["connection", "connection"], "it was reached before");
+    let diagnosis = diagnose(&proxy.url()).await;
+    assert_eq!(problems(&diagnosis), ["connection"], "{diagnosis:?}");
+    assert_eq!(subjects(&diagnosis), ["connection", "connection"], "it was reached before");
 }
 
 #[tokio::test]
-async fn an_examination_that_nobody_waits_for_clears_away_what_it_made() {
+async fn a_diagnosis_whose_receiver_is_dropped_leaves_nothing() {
     let server = Server::start();
-    let examining = Client::builder(server.url()).diagnose();
-    let dropped = tokio::time::timeout(Duration::ZERO, examining).await;
+    let diagnosing = Client::builder(server.url()).diagnose();
+    let dropped = tokio::time::timeout(Duration::ZERO, diagnosing).await;
     assert!(dropped.is_err(), "it was not ready yet");
     let tried = || server.command(&["INFO", "commandstats"]).text().contains("cmdstat_evalsha");
     assert!(wait::until(LIMIT, tried), "it goes on");
@@ -151,49 +147,49 @@ async fn an_examination_that_nobody_waits_for_clears_away_what_it_made() {
 
 #[tokio::test]
 async fn wrong_settings_are_errors_and_no_findings() {
-    let examining = |url: &str| Client::builder(url);
-    let error = examining("http://127.0.0.1/").diagnose().await.expect_err("no such store");
+    let builder = |url: &str| Client::builder(url);
+    let error = builder("http://127.0.0.1/").diagnose().await.expect_err("no such store");
     assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
-    let error = examining("redis://127.0.0.1:port/").diagnose().await.expect_err("no such port");
+    let error = builder("redis://127.0.0.1:port/").diagnose().await.expect_err("no such port");
     assert!(matches!(error, ConnectError::Url { .. }), "{error:?}");
-    let error = examining("memory:").prefix("a b").diagnose().await.expect_err("no such prefix");
+    let error = builder("memory:").prefix("a b").diagnose().await.expect_err("no such prefix");
     assert!(matches!(error, ConnectError::Invalid(InvalidInput::Prefix { .. })), "{error:?}");
-    let error = examining("memory:").lease(Duration::ZERO).diagnose().await.expect_err("no such lease");
+    let error = builder("memory:").lease(Duration::ZERO).diagnose().await.expect_err("no such lease");
     assert!(matches!(error, ConnectError::Invalid(InvalidInput::Lease { .. })), "{error:?}");
 }
 
 #[tokio::test]
 async fn memory_is_healthy() {
-    let examination = examine("memory:").await;
-    assert!(examination.is_healthy() && subjects(&examination) == ["store"], "{examination:?}");
+    let diagnosis = diagnose("memory:").await;
+    assert!(diagnosis.is_healthy() && subjects(&diagnosis) == ["store"], "{diagnosis:?}");
 }
 
 #[test]
 fn without_async_it_is_the_same() {
     let server = Server::start();
-    let examination = permits::blocking::diagnose(Client::builder(server.url())).expect("it is valid");
-    assert!(examination.is_healthy(), "{examination:?}");
+    let diagnosis = permits::blocking::diagnose(Client::builder(server.url())).expect("it is valid");
+    assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
     let error = permits::blocking::diagnose(Client::builder("http://x/")).expect_err("no such store");
     assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_file_in_use_is_examined_and_nothing_is_left() {
+async fn a_file_in_use_is_diagnosed_and_nothing_is_left() {
     let directory = TempDir::new().expect("there is room");
     let path = directory.path().join("semaphores.db");
     let url = format!("local:{}", path.display());
 
-    let examination = examine(&url).await;
-    assert!(examination.is_healthy(), "{examination:?}");
-    assert!(!path.exists() && !subjects(&examination).contains(&"semaphore"), "it is not made");
+    let diagnosis = diagnose(&url).await;
+    assert!(diagnosis.is_healthy(), "{diagnosis:?}");
+    assert!(!path.exists() && !subjects(&diagnosis).contains(&"semaphore"), "it is not made");
 
     let client = Client::connect(&url).await.expect("there is room");
     let permit = client.semaphore("exports", 1).acquire().await.expect("it is free");
-    let examination = examine(&url).await;
-    assert!(examination.is_healthy(), "{examination:?}");
+    let diagnosis = diagnose(&url).await;
+    assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     for subject in ["file", "directory", "contents", "clock", "semaphore", "latency"] {
-        assert!(subjects(&examination).contains(&subject), "{subject}: {examination:?}");
+        assert!(subjects(&diagnosis).contains(&subject), "{subject}: {diagnosis:?}");
     }
     assert_eq!(client.list().await, Ok(vec!["exports".into()]), "nothing is left");
     permit.renew().await.expect("it is held all the while");

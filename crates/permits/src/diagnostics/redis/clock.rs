@@ -1,23 +1,24 @@
-//! Whether the server's clock goes as it should: compared with ours over the time that an examination takes.
+//! The server's clock, compared with this machine's clocks over the duration of the diagnosis.
 //!
-//! Nobody's clock has to agree with the server's. But leases are measured by it, so it must not jump.
+//! Clients' clocks need not agree with the server's. But the server's clock measures leases, so it must not jump.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::RedisResult;
 use redis::aio::ConnectionLike;
 
-use super::answered;
+use super::connection::reply;
 use crate::clock::Moment;
-use crate::examine::Finding;
+use crate::diagnostics::finding::Finding;
 
-/// By how much the server's clock may be seen to leave ours, beyond what the network explains, in seconds.
+/// The largest change of the server's clock, in seconds, that is no jump: beyond this machine's monotonic clock and the
+/// round trips.
 const JUMP: f64 = 1.0;
 
-/// By how much the two clocks may differ before it is worth knowing, in seconds.
+/// The largest difference of the two wall clocks, in seconds, that is fine.
 const APART: f64 = 1.0;
 
-/// The server's clock, read between two readings of ours.
+/// A reading of the server's clock, between two readings of this machine's.
 pub(super) struct Reading {
     server: Duration,
     wall: Duration,
@@ -28,7 +29,7 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) async fn take(connection: &mut impl ConnectionLike) -> RedisResult<Option<Self>> {
         let before = Moment::now();
-        let time = answered::<(u64, u32)>(connection, &redis::cmd("TIME")).await?;
+        let time = reply::<(u64, u32)>(connection, &redis::cmd("TIME")).await?;
         let after = Moment::now();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let reading = |(seconds, micros): (u64, u32)| Self {
@@ -41,40 +42,40 @@ impl Reading {
     }
 }
 
-/// What two readings tell.
+/// The finding that follows from two readings.
 pub(super) fn compare(first: &Reading, last: &Reading) -> Finding {
     let passed = last.server.as_secs_f64() - first.server.as_secs_f64();
     let least = last.before.since(first.after).as_secs_f64();
     let most = last.after.since(first.before).as_secs_f64();
     let off = (least - passed).max(passed - most);
     if off > JUMP {
-        let observed = format!("the server's clock went on by {passed:.3} s while {least:.3} s passed here");
-        let meaning = "Leases are measured by the server's clock. A clock that jumps forward ends them early, \
-                       and their permits are lost; one that jumps backward makes them longer. Let it be slewed \
-                       and not stepped (chrony does unless told otherwise), and look at the machine it runs on.";
-        return Finding::problem("clock", observed, meaning);
+        let observed = format!("the server's clock advanced by {passed:.3} s while {least:.3} s passed here");
+        let advice = "The server's clock measures leases. A clock that jumps forward ends them early, and their permits \
+                      are lost; a clock that jumps backward makes them longer. Slew the clock instead of stepping it \
+                      (chrony's default), and look at the server's machine.";
+        return Finding::problem("clock", observed, advice);
     }
     let ahead = last.server.as_secs_f64() - last.wall.as_secs_f64();
     // The server's clock was read at some moment of the round trip.
     if ahead.abs() <= APART + last.after.since(last.before).as_secs_f64() {
-        return Finding::fine("clock", "the server's agrees with ours");
+        return Finding::fine("clock", "the server's agrees with this machine's");
     }
     let which = if ahead > 0.0 { "ahead of" } else { "behind" };
-    let observed = format!("the server's is {:.1} s {which} ours", ahead.abs());
-    let meaning = "Harmless in itself: no client's clock matters. But if it is the server's that is wrong, do not \
-                   set it by a step: forward, that ends leases early.";
-    Finding::note("clock", observed, meaning)
+    let observed = format!("the server's is {:.1} s {which} this machine's", ahead.abs());
+    let advice = "This is harmless, because clients' clocks do not matter. But if the server's clock is the wrong one, \
+                  do not correct it by a step: a step forward ends leases early.";
+    Finding::note("clock", observed, advice)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::examine::Severity;
+    use crate::diagnostics::finding::Severity;
 
-    /// A reading at so many milliseconds of ours, where the server's clock shows so many.
-    fn reading(ours: u64, server: u64) -> Reading {
-        let at = Moment::from_micros(ours * 1000);
-        let wall = Duration::from_millis(ours);
+    /// A reading when this machine's clocks show `here` milliseconds, and the server's `server`.
+    fn reading(here: u64, server: u64) -> Reading {
+        let at = Moment::from_micros(here * 1000);
+        let wall = Duration::from_millis(here);
         Reading {
             server: Duration::from_millis(server),
             wall,
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_is_a_problem_and_one_that_is_elsewhere_a_note() {
+    fn a_jump_is_a_problem_and_a_constant_difference_a_note() {
         let first = reading(10_000, 10_000);
         for (server, severity) in
             [(10_100, Severity::Fine), (12_000, Severity::Problem), (8_000, Severity::Problem)]

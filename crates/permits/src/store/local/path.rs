@@ -1,12 +1,12 @@
-//! Where the file is, which files its names stand for, and how it is made and deleted.
+//! The names of a file and its companions: the files that they refer to, and how those are made and deleted.
 //!
-//! SQLite keeps two companions beside a file in use: `-wal` is its log, and `-shm` the memory that its users share.
-//! Without one of them the users do not see each other, so the three are one: when one is deleted, all are, and the
-//! users follow to a new file.
+//! SQLite keeps two companions beside a file in use: `-wal` is its log, and `-shm` the memory that its users share. Without
+//! one of them the users do not see each other. So the three belong together: when one is deleted, the rest is deleted, and
+//! the users follow to a new file.
 //!
-//! A file gets its name when it is complete, so a process that is killed while it makes one leaves none half
-//! made. And a file that is there is never opened here: closing it again would give up the locks of any connection
-//! that this process has to it.
+//! A file gets its name when it is complete, so a process that is killed while it makes a file leaves no incomplete one. This
+//! module never opens an existing file, because closing it would give up the locks of every connection that this process has
+//! to it.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -21,53 +21,16 @@ use rustix::io::Errno;
 #[cfg(unix)]
 use super::{access, busy};
 
-/// The suffixes of what SQLite keeps beside a file.
+/// The suffixes of the companions.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 
-/// The first part of the name of a file that is not complete. A process id and a random number follow.
-const UNFINISHED: &str = ".permits-";
+/// The first part of a temporary name. A process id and a random number follow.
+const TEMPORARY: &str = ".permits-";
 
-/// The age at which a file that is not complete is litter: to fill one takes some milliseconds.
-const LITTER_AGE: Duration = Duration::from_secs(600);
+/// The age from which on a file with a temporary name was left by a killed process: filling a file takes some milliseconds.
+const LEFTOVER_AGE: Duration = Duration::from_secs(600);
 
-/// The file that the rest of a `local:` URL names.
-pub(crate) fn parse(rest: &str) -> Result<PathBuf, String> {
-    let path = match rest.strip_prefix("//") {
-        Some(path) if path.is_empty() || path.starts_with('/') => path,
-        // What would be a host in other URLs: a guess could make a second store that excludes nobody.
-        Some(_) => return Err("write local:/path/file.db, or local:file.db for the working directory".into()),
-        None => rest,
-    };
-    if path.contains('?') {
-        return Err("a local: URL has no options, and a path in it no question mark".into());
-    }
-    let path = match (path.strip_prefix("~/"), directory_of("HOME")) {
-        _ if path.is_empty() => return default_path(),
-        // A shell leaves a tilde alone in the middle of a word.
-        (Some(below), Some(home)) => home.join(below),
-        _ => path.into(),
-    };
-    // So that it stays the same file when the program changes its working directory.
-    std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Where the file is unless said otherwise: in the user's state directory, else in the runtime directory.
-fn default_path() -> Result<PathBuf, String> {
-    let state = directory_of("XDG_STATE_HOME").or_else(|| Some(directory_of("HOME")?.join(".local/state")));
-    match state.or_else(|| directory_of("XDG_RUNTIME_DIR")) {
-        Some(directory) => Ok(directory.join("permits/semaphores.db")),
-        None => Err(
-            "neither HOME nor XDG_STATE_HOME nor XDG_RUNTIME_DIR is set: name a file, local:/path/file.db"
-                .into(),
-        ),
-    }
-}
-
-fn directory_of(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-/// Which file a name stands for.
+/// The file that a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(u64, u64);
 
@@ -78,14 +41,14 @@ impl Identity {
         Self(metadata.dev(), metadata.ino())
     }
 
-    /// Here a file that is open cannot be deleted.
+    /// On these systems an open file cannot be deleted, so a name refers to the same file.
     #[cfg(not(unix))]
     fn of(_metadata: &fs::Metadata) -> Self {
         Self(0, 0)
     }
 }
 
-/// The file and its companions, as their names stand for them at some moment.
+/// The file and its companions that the names referred to at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Files {
     file: Identity,
@@ -93,31 +56,30 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Whether both companions are there: SQLite makes them at the first read, and while a connection is open it
-    /// removes neither.
+    /// Whether both companions exist. SQLite makes them at the first read, and deletes neither while a connection is open.
     pub(super) fn are_complete(&self) -> bool {
         self.companions.iter().all(Option::is_some)
     }
 
-    /// Whether the file itself is the same.
+    /// Whether the file is the same, with the same companions or others.
     pub(super) fn is_file_of(&self, other: &Self) -> bool {
         self.file == other.file
     }
 }
 
-/// The names of a file and of its companions.
+/// The paths of a file and of its companions.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    /// As the URL says. It may be a symbolic link.
+pub(crate) struct FilePaths {
+    /// The path in the URL, which may be a symbolic link.
     named: PathBuf,
-    /// Without links: SQLite looks for the companions here.
+    /// The path without links: SQLite puts the companions beside it.
     file: PathBuf,
     companions: [PathBuf; 2],
 }
 
-impl Place {
-    /// The place that this name leads to now.
-    pub(super) fn of(named: &Path) -> io::Result<Self> {
+impl FilePaths {
+    /// The paths that the path in the URL leads to now.
+    pub(crate) fn of(named: &Path) -> io::Result<Self> {
         let is_link = fs::symlink_metadata(named).is_ok_and(|metadata| metadata.is_symlink());
         #[cfg(unix)]
         if is_link {
@@ -129,22 +91,22 @@ impl Place {
         Ok(Self { named: named.to_owned(), file, companions })
     }
 
-    /// As the URL says.
+    /// The path in the URL.
     pub(super) fn named(&self) -> &Path {
         &self.named
     }
 
-    /// The file, without links.
-    pub(super) fn file(&self) -> &Path {
+    /// The path without links.
+    pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
     /// The directory of the file and its companions.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         directory(&self.file)
     }
 
-    /// The files that are there now. It is an error if the file is not.
+    /// The files that the paths refer to now. Fails if the file does not exist.
     pub(super) fn files(&self) -> io::Result<Files> {
         let file = Identity::of(&fs::metadata(&self.named)?);
         let mut companions = [None; 2];
@@ -158,14 +120,13 @@ impl Place {
         Ok(Files { file, companions })
     }
 
-    /// When the file was first opened under its name: SQLite makes the log then. The file itself is older, by the time
-    /// that filling it took.
-    pub(super) fn opened(&self) -> io::Result<SystemTime> {
+    /// The time of the first opening under this name, when SQLite made the log. The file is older by the time that filling it
+    /// took.
+    pub(super) fn opened_at(&self) -> io::Result<SystemTime> {
         fs::metadata(&self.companions[0])?.created()
     }
 
-    /// Sees to it that there is a file, and that no user may write to it but those it is for. A new one is filled by
-    /// `fill`.
+    /// Makes the file if there is none, by `fill`, and refuses a file to which users may write that it is not for.
     pub(super) fn prepare<E: From<io::Error>>(
         &self,
         fill: impl FnOnce(&Path) -> Result<(), E>,
@@ -196,13 +157,13 @@ impl Place {
         Ok(())
     }
 
-    /// Refuses the file if this user may not use it or a companion.
+    /// Refuses the file if this user may not use it or one of its companions.
     #[cfg(unix)]
-    pub(super) fn check_files(&self) -> io::Result<()> {
+    pub(crate) fn check_files(&self) -> io::Result<()> {
         let directory = fs::metadata(self.directory())?;
         access::of_file(&fs::metadata(&self.file)?, &directory).map_err(refused)?;
         for companion in &self.companions {
-            // SQLite would follow a link, and write wherever that leads.
+            // Not `metadata`, since SQLite would follow a link and write to its target.
             let judged = match fs::symlink_metadata(companion) {
                 Ok(metadata) if !metadata.is_file() => Err("it is no file: delete it".to_owned()),
                 Ok(metadata) => access::of_file(&metadata, &directory),
@@ -214,29 +175,30 @@ impl Place {
         Ok(())
     }
 
-    /// Makes the file under another name, and gives it its own when it is complete.
+    /// Makes the file under a temporary name, and gives it its name when it is complete.
     fn make<E: From<io::Error>>(&self, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
-        let name = format!("{UNFINISHED}{}-{:016x}", std::process::id(), fastrand::u64(..));
-        let own = self.directory().join(name);
-        let made = self.create(&own).map_err(E::from).and_then(|()| fill(&own));
-        let named = made.and_then(|()| self.name(&own).map_err(E::from));
-        // If filling it has failed, it has companions.
-        for path in std::iter::once(own.clone()).chain(COMPANIONS.map(|suffix| with_suffix(&own, suffix))) {
+        let name = format!("{TEMPORARY}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let temporary = self.directory().join(name);
+        let made = self.create(&temporary).map_err(E::from).and_then(|()| fill(&temporary));
+        let named = made.and_then(|()| self.name(&temporary).map_err(E::from));
+        // If `fill` has failed, there are companions too.
+        let companions = COMPANIONS.map(|suffix| with_suffix(&temporary, suffix));
+        for path in std::iter::once(temporary).chain(companions) {
             let _ = fs::remove_file(path);
         }
         named
     }
 
-    fn create(&self, own: &Path) -> io::Result<()> {
+    fn create(&self, temporary: &Path) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(own)?;
+        let file = options.open(temporary)?;
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            // Not by `open`, which heeds the umask.
+            // Not by `open`, which applies the umask.
             let mode = access::mode_in(&fs::metadata(self.directory())?);
             file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
@@ -244,47 +206,46 @@ impl Place {
         Ok(())
     }
 
-    /// Gives a file its name, unless another process was faster.
-    fn name(&self, own: &Path) -> io::Result<()> {
-        let _alone = self.alone()?;
-        self.clear_litter();
+    /// Gives a file its name, unless another process has given it to another file.
+    fn name(&self, temporary: &Path) -> io::Result<()> {
+        let _lock = self.lock_directory()?;
+        self.delete_leftovers();
         if self.file.try_exists()? {
             return Ok(());
         }
-        // The users of a deleted file share its companions by their names with the users of the new one, and both
-        // would find nonsense in them.
-        self.remove_companions()?;
-        fs::hard_link(own, &self.file)
+        // Otherwise the users of a deleted file and those of the new one would share these companions and corrupt them.
+        self.delete_companions()?;
+        fs::hard_link(temporary, &self.file)
     }
 
-    /// Deletes the file and its companions. Its users follow to the next one.
-    pub(super) fn discard(&self, _alone: &Alone) -> io::Result<()> {
-        // First, so that no process opens it without them.
+    /// Deletes the file and its companions. Its users follow to a new file.
+    pub(super) fn delete(&self, _lock: &DirectoryLock) -> io::Result<()> {
+        // The file first, so that no process opens it without its companions.
         remove(&self.file)?;
-        self.remove_companions()
+        self.delete_companions()
     }
 
     /// Deletes the companions.
-    pub(super) fn remove_companions(&self) -> io::Result<()> {
+    pub(super) fn delete_companions(&self) -> io::Result<()> {
         self.companions.iter().try_for_each(|companion| remove(companion))
     }
 
-    /// Deletes what processes have left that were killed while they made a file.
-    fn clear_litter(&self) {
+    /// Deletes files of processes that were killed while they made a file.
+    fn delete_leftovers(&self) {
         let Ok(entries) = fs::read_dir(self.directory()) else { return };
         for entry in entries.flatten() {
-            let unfinished = entry.file_name().to_str().is_some_and(is_unfinished);
+            let temporary = entry.file_name().to_str().is_some_and(is_temporary);
             let age = || entry.metadata().and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
-            if unfinished && age().is_some_and(|age| age > LITTER_AGE) {
-                // Another user's stays.
+            if temporary && age().is_some_and(|age| age > LEFTOVER_AGE) {
+                // This fails for files of other users.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 
-    /// Locks the directory, waiting for other processes as long as [`busy::until`] says: of many that make or delete
-    /// the file one is first. Held for milliseconds.
-    pub(super) fn alone(&self) -> io::Result<Alone> {
+    /// Locks the directory, so that one process at a time makes or deletes the file. Waits for other processes until the
+    /// deadline of [`busy::set_deadline`].
+    pub(super) fn lock_directory(&self) -> io::Result<DirectoryLock> {
         #[cfg(unix)]
         {
             let directory = fs::File::open(self.directory())?;
@@ -302,30 +263,30 @@ impl Place {
                     Err(error) => return Err(error.into()),
                 }
             }
-            Ok(Alone(directory))
+            Ok(DirectoryLock(directory))
         }
         #[cfg(not(unix))]
-        Ok(Alone)
+        Ok(DirectoryLock)
     }
 }
 
 /// A lock on the directory, until dropped.
 #[cfg(unix)]
-pub(super) struct Alone(fs::File);
+pub(super) struct DirectoryLock(fs::File);
 
 #[cfg(not(unix))]
-pub(super) struct Alone;
+pub(super) struct DirectoryLock;
 
 #[cfg(unix)]
-impl Drop for Alone {
+impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Not left to closing it: a child that this process forked meanwhile has it open too.
+        // Explicitly, because closing unlocks only when a child that was forked meanwhile has closed it too.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 /// The directory of a file.
-pub(super) fn directory(path: &Path) -> &Path {
+pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -335,18 +296,18 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether a file of this name is one that a process makes, or what SQLite keeps beside it.
-fn is_unfinished(name: &str) -> bool {
-    let Some((process, random)) = name.strip_prefix(UNFINISHED).and_then(|rest| rest.split_once('-')) else {
+/// Whether `name` is a temporary name, or that of its companion.
+fn is_temporary(name: &str) -> bool {
+    let Some((process, random)) = name.strip_prefix(TEMPORARY).and_then(|rest| rest.split_once('-')) else {
         return false;
     };
-    // With or without a suffix.
+    // A companion's name has a suffix.
     let random = random.split('-').next().unwrap_or_default();
     let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     process.bytes().all(|byte| byte.is_ascii_digit()) && random.len() == 16 && is_hexadecimal(random)
 }
 
-/// Deletes a file, if it is there.
+/// Deletes a file if it exists.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => Ok(()),
@@ -368,7 +329,7 @@ fn refused(reason: String) -> io::Error {
 fn check_directory(directory: &Path) -> io::Result<()> {
     access::of_directory(&fs::metadata(directory)?).map_err(refused)?;
     #[cfg(target_os = "linux")]
-    if let Some(name) = network(rustix::fs::statfs(directory)?.f_type as u64) {
+    if let Some(name) = network_file_system(rustix::fs::statfs(directory)?.f_type as u64) {
         return Err(refused(format!(
             "it is on a network file system ({name}), and a local store is for one machine"
         )));
@@ -383,10 +344,10 @@ fn check_directory(_directory: &Path) -> io::Result<()> {
 
 /// The name of a file system that several machines use at once, where SQLite's locks and shared memory fail.
 ///
-/// FUSE and 9P are not among them: much of what they carry is local, such as the files of a container. There
-/// SQLite says itself that it cannot share memory, or another machine is noticed by its boot.
+/// FUSE and 9P are not listed, because many of their files are local, such as those of a container. On a remote one SQLite
+/// fails to share memory, or the store notices another machine by its boot.
 #[cfg(target_os = "linux")]
-pub(super) fn network(magic: u64) -> Option<&'static str> {
+pub(crate) fn network_file_system(magic: u64) -> Option<&'static str> {
     // The numbers are 32 bits wide, and sign-extended on some machines.
     Some(match magic & 0xFFFF_FFFF {
         0x6969 => "NFS",
@@ -408,9 +369,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_process_left_unfinished_is_litter() {
+    fn only_temporary_names_of_this_library_are_recognized() {
         for name in [".permits-41-0123456789abcdef", ".permits-41-0123456789abcdef-wal"] {
-            assert!(is_unfinished(name), "{name}");
+            assert!(is_temporary(name), "{name}");
         }
         for name in [
             "semaphores.db-wal",
@@ -418,40 +379,7 @@ mod tests {
             ".permits-x-0123456789abcdef",
             ".permits-41-0123456789abcdef.db",
         ] {
-            assert!(!is_unfinished(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_path_is_taken_as_it_stands() {
-        let directory = std::env::current_dir().expect("tests run somewhere");
-        for (rest, path) in [
-            ("/var/lib/s.db", PathBuf::from("/var/lib/s.db")),
-            ("///var/lib/s.db", "/var/lib/s.db".into()),
-            ("/with space/100%25 & more#1.db", "/with space/100%25 & more#1.db".into()),
-            ("s.db", directory.join("s.db")),
-            ("below/s.db", directory.join("below/s.db")),
-            ("~user/s.db", directory.join("~user/s.db")),
-        ] {
-            assert_eq!(parse(rest), Ok(path), "{rest}");
-        }
-    }
-
-    #[test]
-    fn what_could_be_meant_otherwise_is_refused() {
-        for rest in ["//host/s.db", "//s.db", "/s.db?mode=ro", "?", "///s.db?"] {
-            assert!(parse(rest).is_err(), "{rest}");
-        }
-    }
-
-    #[test]
-    fn without_a_path_and_with_a_tilde_it_is_under_home() {
-        // Read, not set: the environment is shared with the tests beside this one.
-        let Some(home) = directory_of("HOME") else { return println!("skipped: HOME is not set") };
-        assert_eq!(parse("~/s.db"), Ok(home.join("s.db")));
-        let state = directory_of("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
-        for rest in ["", "//"] {
-            assert_eq!(parse(rest), Ok(state.join("permits/semaphores.db")), "{rest:?}");
+            assert!(!is_temporary(name), "{name}");
         }
     }
 
@@ -459,9 +387,9 @@ mod tests {
     #[test]
     fn network_file_systems_are_known() {
         for (magic, name) in [(0x6969, "NFS"), (0xFF53_4D42, "SMB"), (0xFFFF_FFFF_FF53_4D42, "SMB")] {
-            assert_eq!(network(magic), Some(name));
+            assert_eq!(network_file_system(magic), Some(name));
         }
         let (ext4, tmpfs, fuse) = (0xEF53, 0x0102_1994, 0x6573_5546);
-        assert_eq!([ext4, tmpfs, fuse].map(network), [None; 3]);
+        assert_eq!([ext4, tmpfs, fuse].map(network_file_system), [None; 3]);
     }
 }

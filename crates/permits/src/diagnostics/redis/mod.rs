@@ -1,0 +1,198 @@
+//! Faults of a Redis or Valkey store: its servers, their configuration, the user's rights, and a self-test.
+//!
+//! The diagnosis has connections of its own, because a session stops at the first fault and a diagnosis lists them all.
+//!
+//! - `topology`: the servers of an address, from sentinels or a cluster where the address names those.
+//! - `connection`: a connection and its replies.
+//! - `settings`: the configuration and the state of a server. Pure: it reads the text of INFO and CONFIG GET.
+//! - `access`: the rights of the user.
+//! - `clock`: the server's clock.
+
+mod access;
+mod clock;
+mod connection;
+mod settings;
+mod topology;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use redis::aio::ConnectionLike;
+use redis::{RedisError, RedisResult, Value};
+
+use self::access::Rights;
+use self::clock::Reading;
+use self::connection::{connect, reply};
+use self::settings::{Configuration, Settings};
+use super::finding::Finding;
+use super::self_test::{self, scratch_name};
+use crate::protocol::Name;
+use crate::store::redis::address::{Address, Server};
+use crate::store::redis::{error as redis_error, keys};
+use crate::store::{self, StoreError};
+
+/// Subjects whose problems prevent every further inspection of a server.
+const BLOCKS_INSPECTION: [&str; 3] = ["connection", "mode", "loading"];
+
+/// Subjects whose problems the self-test would only repeat.
+const BLOCKS_SELF_TEST: [&str; 6] = ["connection", "mode", "loading", "version", "role", "rights"];
+
+/// The number of pings that are timed, and the longest time that they take together.
+const PINGS: usize = 50;
+const PINGING: Duration = Duration::from_secs(2);
+
+/// The findings about `servers`, which are the location at `address`.
+pub(super) async fn diagnose(
+    address: &store::Address,
+    servers: &Address,
+    prefix: &str,
+    lease: Duration,
+) -> Vec<Finding> {
+    let in_cluster = matches!(servers, Address::Cluster(_));
+    let (servers, mut findings) = topology::servers_of(servers).await;
+    let scratch = scratch_name();
+    let inspection = Inspection { prefix, scratch: &scratch, in_cluster, lease };
+    for server in &servers {
+        let found = inspection.server(server).await;
+        let one_of_many = servers.len() > 1;
+        findings.extend(found.into_iter().map(|found| if one_of_many { found.at(server) } else { found }));
+    }
+    if servers.is_empty() || has_problem(&findings, &BLOCKS_SELF_TEST) {
+        return findings;
+    }
+    findings.extend(self_test::run_each_operation(address, prefix, &scratch, lease).await);
+    for server in &servers {
+        // If this fails, the keys expire. In a cluster all nodes but one refuse it.
+        if let Ok(mut connection) = connect(server).await {
+            let _ = redis::cmd("DEL").arg(&keys::keys(prefix, &scratch)).exec_async(&mut connection).await;
+        }
+    }
+    findings
+}
+
+fn has_problem(findings: &[Finding], subjects: &[&str]) -> bool {
+    findings.iter().any(|finding| finding.is_problem() && subjects.contains(&finding.subject))
+}
+
+/// The inspection of servers, which changes nothing there.
+struct Inspection<'a> {
+    prefix: &'a str,
+    /// A semaphore without keys.
+    scratch: &'a Name,
+    /// Whether the servers should be nodes of a cluster.
+    in_cluster: bool,
+    /// The caller's usual lease.
+    lease: Duration,
+}
+
+impl Inspection<'_> {
+    async fn server(&self, server: &Server) -> Vec<Finding> {
+        let began = Instant::now();
+        let mut connection = match connect(server).await {
+            Ok(connection) => connection,
+            Err(error) => return vec![unreachable(server, &error)],
+        };
+        let connected = format!("{server}, connected within {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+        let mut findings = vec![Finding::fine("connection", connected)];
+        match self.of_mode(&mut connection).await {
+            Ok(found) => findings.extend(found),
+            Err(error) => findings.push(no_reply(&error)),
+        }
+        if !has_problem(&findings, &BLOCKS_INSPECTION) {
+            findings.extend(self.rights().subscription(server).await);
+        }
+        findings
+    }
+
+    /// Stops at a server of another mode, because it has other commands. Fails only if the connection does.
+    async fn of_mode(&self, connection: &mut impl ConnectionLike) -> RedisResult<Vec<Finding>> {
+        let info = reply::<String>(connection, redis::cmd("INFO").arg("server")).await?;
+        match info.ok().filter(|_| !self.in_cluster).and_then(|info| settings::another_mode(&info)) {
+            Some(mode) => Ok(vec![mode]),
+            None => self.of_server(connection).await,
+        }
+    }
+
+    /// Settings, clock, latency, and rights. Fails only if the connection does.
+    async fn of_server(&self, connection: &mut impl ConnectionLike) -> RedisResult<Vec<Finding>> {
+        let first = Reading::take(connection).await?;
+        let info = match reply::<String>(connection, &redis::cmd("INFO")).await? {
+            Ok(info) => info,
+            // Listed with all other commands that are denied.
+            Err(error) if access::denial_of(&error).is_some() => {
+                return self.rights().commands(connection).await;
+            }
+            Err(error) => return Ok(vec![no_reply(&error)]),
+        };
+        let configuration = configuration(connection).await?;
+        let (in_cluster, lease) = (self.in_cluster, self.lease);
+        let settings = Settings { info: &info, configuration: &configuration, in_cluster, lease };
+        let mut findings = settings.findings();
+        if settings.is_loading() {
+            return Ok(findings);
+        }
+        let pings = ping(connection).await?;
+        if let (Some(first), Some(last)) = (first, Reading::take(connection).await?) {
+            findings.push(clock::compare(&first, &last));
+        }
+        if !pings.is_empty() {
+            findings.push(self_test::latency("ping", &pings, lease));
+        }
+        findings.extend(self.rights().commands(connection).await?);
+        Ok(findings)
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        Rights { prefix: self.prefix, scratch: self.scratch, in_cluster: self.in_cluster }
+    }
+}
+
+fn unreachable(server: &Server, error: &StoreError) -> Finding {
+    let advice = match error {
+        StoreError::Denied { .. } => {
+            "The URL needs the right user and password, redis://user:password@host/. Pass it in the environment \
+             (PERMITS_URL), because the list of processes shows arguments. permits doctor --acl prints how to make a \
+             user with the rights that are needed."
+        }
+        StoreError::Mismatch { .. } | StoreError::Tls { .. } => {
+            "Nothing can be acquired until the URL fits the server; docs/operations.md has a table of URLs and their \
+             options."
+        }
+        _ => {
+            "Nothing can be acquired, and holders lose their permits when their leases end. Is the server running \
+             and listening at this address (bind, protected-mode)? Do firewalls and TLS (rediss://) agree?"
+        }
+    };
+    Finding::problem("connection", format!("{server}: {error}"), advice)
+}
+
+fn no_reply(error: &RedisError) -> Finding {
+    let advice = "The server accepted the connection and then stopped replying. Causes are a script or a command that \
+                  runs for long, a server that swaps or was stopped, and a proxy in between: look at the server's log.";
+    Finding::problem("connection", redis_error::text(error), advice)
+}
+
+/// The settings in [`settings::NAMES`]. Many users may not read them, and managed servers lack some.
+async fn configuration(connection: &mut impl ConnectionLike) -> RedisResult<Configuration> {
+    let mut known = BTreeMap::new();
+    // One by one: before 7.0 the command takes one name.
+    for name in settings::NAMES {
+        match reply::<Vec<String>>(connection, redis::cmd("CONFIG").arg("GET").arg(name)).await? {
+            Ok(pair) => known.extend(pair.get(1).map(|value| (name, value.clone()))),
+            Err(error) => return Ok(Configuration::Hidden(redis_error::text(&error))),
+        }
+    }
+    Ok(Configuration::Known(known))
+}
+
+async fn ping(connection: &mut impl ConnectionLike) -> RedisResult<Vec<Duration>> {
+    let (began, mut round_trips) = (Instant::now(), Vec::with_capacity(PINGS));
+    while round_trips.len() < PINGS && began.elapsed() < PINGING {
+        let start = Instant::now();
+        if reply::<Value>(connection, &redis::cmd("PING")).await?.is_err() {
+            break;
+        }
+        round_trips.push(start.elapsed());
+    }
+    Ok(round_trips)
+}

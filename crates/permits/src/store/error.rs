@@ -1,0 +1,127 @@
+//! The errors of stores: [`StoreError`] of a call, [`AddressError`] of a URL.
+
+#[cfg(feature = "redis")]
+use std::fmt;
+
+/// The failure of a call to a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened, and the
+    /// session retries until `store_timeout` has passed.
+    #[error("the store cannot be reached: {reason}")]
+    Unreachable {
+        /// The cause.
+        reason: String,
+    },
+    /// The command was sent and not answered: it may have been executed. The session retries the same request.
+    #[error("the store did not answer: {reason}")]
+    NoAnswer {
+        /// The cause.
+        reason: String,
+    },
+    /// The store does not accept the user or the password, or does not allow the command.
+    #[error("the store denies access: {reason}")]
+    Denied {
+        /// The denied command, and the rule that allows it.
+        reason: String,
+    },
+    /// The URL does not fit the store: TLS to a server without TLS, a single server's URL for a cluster or a sentinel, a
+    /// database that does not exist.
+    #[error("the URL does not fit the store: {reason}")]
+    Mismatch {
+        /// The kind of the store, and the URL that it needs.
+        reason: String,
+    },
+    /// The server's certificate is not trusted, or the server does not accept the client's.
+    #[error("no TLS with the store: {reason}")]
+    Tls {
+        /// The certificate and its fault.
+        reason: String,
+    },
+    /// A key of the semaphore holds data of another program.
+    #[error(
+        "a key of semaphore {semaphore:?} holds another program's data: {reason}; delete it or use another prefix"
+    )]
+    WrongType {
+        /// The semaphore.
+        semaphore: String,
+        /// The store's error message.
+        reason: String,
+    },
+    /// The store has no memory left for this.
+    #[error("the store is out of memory: {reason}")]
+    OutOfMemory {
+        /// The store's error message.
+        reason: String,
+    },
+    /// The store is too old, or lacks something else that is needed.
+    #[error("the store is not supported: {reason}")]
+    Unsupported {
+        /// The missing feature.
+        reason: String,
+    },
+    /// The store rejected the command for another reason.
+    #[error("the store rejected the command: {reason}")]
+    Rejected {
+        /// The store's error message.
+        reason: String,
+    },
+    /// The reply cannot be decoded, or does not answer the command.
+    #[error("unexpected reply from the store: {reason}")]
+    Malformed {
+        /// The fault of the reply.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Whether a retry can succeed. A client that connects retries after no other error.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
+    }
+
+    /// Whether the command may have been executed.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
+    }
+
+    /// The reason, without the kind of error.
+    #[cfg(feature = "redis")]
+    pub(crate) fn into_reason(mut self) -> String {
+        std::mem::take(self.reason_mut())
+    }
+
+    /// Puts the address of the server before the reason.
+    #[cfg(feature = "redis")]
+    pub(crate) fn at(mut self, address: &impl fmt::Display) -> Self {
+        let reason = self.reason_mut();
+        *reason = format!("{address}: {reason}");
+        self
+    }
+
+    #[cfg(feature = "redis")]
+    fn reason_mut(&mut self) -> &mut String {
+        match self {
+            Self::Unreachable { reason }
+            | Self::NoAnswer { reason }
+            | Self::Denied { reason }
+            | Self::Mismatch { reason }
+            | Self::Tls { reason }
+            | Self::WrongType { reason, .. }
+            | Self::OutOfMemory { reason }
+            | Self::Unsupported { reason }
+            | Self::Rejected { reason }
+            | Self::Malformed { reason } => reason,
+        }
+    }
+}
+
+/// The fault of a URL. No error repeats the URL, because it may contain a password.
+#[derive(Debug)]
+pub(crate) enum AddressError {
+    /// No backend has this scheme.
+    UnknownScheme { scheme: String, known: String },
+    /// The URL of a known scheme is not valid, or no scheme can be recognized.
+    Invalid { reason: String },
+}

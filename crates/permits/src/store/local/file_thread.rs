@@ -1,0 +1,152 @@
+//! [`FileThread`]: the thread of a session that works with the file.
+//!
+//! Waiting for a lock of the file blocks, so it must not run on the session's own thread.
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::busy;
+use super::database::Database;
+use super::forks::FileCount;
+use super::open::OPEN_TIMEOUT;
+use super::poll_schedule::PollSchedule;
+use crate::clock::Moment;
+use crate::protocol::{Command, Name, Reply, RequestId, SessionId};
+use crate::store::backend::{StoreEvent, StoreEvents, StoreOptions};
+use crate::store::error::StoreError;
+
+/// The age that a new file must have before sessions without permits use it. Holders of a deleted file take less time to
+/// follow; other sessions would find their units free.
+pub(super) const HOLDERS_FIRST: Duration = Duration::from_millis(300);
+
+/// The longest time that a poll waits for other processes that follow to another file. It delays the next command.
+const FOLLOWING: Duration = Duration::from_millis(200);
+
+/// A request to the thread, and the deadline of its waits for other processes.
+pub(super) enum Request {
+    Execute { command: Command, deadline: Moment, answer: Answer<Reply> },
+    List { deadline: Moment, answer: Answer<Vec<Name>> },
+    Forget { semaphore: Name, request: RequestId },
+}
+
+impl Request {
+    fn deadline(&self) -> Option<Moment> {
+        match self {
+            Self::Execute { deadline, .. } | Self::List { deadline, .. } => Some(*deadline),
+            Self::Forget { .. } => None,
+        }
+    }
+}
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// The state of the thread.
+pub(super) struct FileThread {
+    database: Database,
+    session: SessionId,
+    events: StoreEvents,
+    schedule: PollSchedule,
+}
+
+impl FileThread {
+    /// Opens the file, and starts the thread. The thread ends when the sender of `requests` is dropped, and drops the sender of
+    /// the returned channel when it has closed the file.
+    pub(super) fn start(
+        path: &Path,
+        options: StoreOptions,
+        requests: mpsc::Receiver<Request>,
+    ) -> Result<mpsc::Receiver<()>, StoreError> {
+        let count = FileCount::increment()?;
+        let database = Database::open(path, &options.prefix, Moment::now() + OPEN_TIMEOUT)?;
+        // A new channel has room, and a dropped receiver means that the session has ended.
+        let _ = options.events.try_send(StoreEvent::Up);
+        let StoreOptions { session, events, .. } = options;
+        let thread = Self { database, session, events, schedule: PollSchedule::default() };
+        let (ending, ended) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("permits-local".into())
+            .spawn(move || {
+                thread.serve(&requests);
+                drop((count, ending));
+            })
+            .map_err(|error| StoreError::Unreachable { reason: error.to_string() })?;
+        Ok(ended)
+    }
+
+    fn serve(mut self, requests: &mpsc::Receiver<Request>) {
+        let (mut version, mut changed) = (None, Moment::now());
+        self.let_holders_go_first();
+        loop {
+            let request = match self.schedule.interval(Moment::now().since(changed)) {
+                Some(interval) => requests.recv_timeout(interval),
+                None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let deadline = request.as_ref().ok().and_then(Request::deadline);
+            let followed = self.database.follow(deadline.unwrap_or_else(|| Moment::now() + FOLLOWING));
+            if let Ok(true) = followed {
+                // The new file may lack this session's entries.
+                self.let_holders_go_first();
+                version = None;
+                self.send(StoreEvent::Up);
+            }
+            // A receiver whose timeout has passed is dropped.
+            match request {
+                Ok(Request::Execute { command, deadline, answer }) => {
+                    let result = followed.and_then(|_| self.execute(&command, deadline));
+                    let _ = answer.send(result);
+                }
+                Ok(Request::List { deadline, answer }) => {
+                    let _ = answer.send(followed.and_then(|_| self.database.list(deadline)));
+                }
+                Ok(Request::Forget { semaphore, request }) => self.schedule.forget(&semaphore, &request),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            // After a failure the next poll reads the same, or a renewal gets the same answer.
+            let current = self.database.data_version().ok();
+            if current.is_none() || current != version {
+                changed = Moment::now();
+                if self.poll().is_ok() {
+                    version = current;
+                }
+            }
+        }
+    }
+
+    /// Waits until a new file has been open for [`HOLDERS_FIRST`], because it may replace a file that was deleted.
+    fn let_holders_go_first(&self) {
+        if !self.schedule.has_holders() {
+            std::thread::sleep(HOLDERS_FIRST.saturating_sub(self.database.age()));
+        }
+    }
+
+    fn execute(&mut self, command: &Command, deadline: Moment) -> Result<Reply, StoreError> {
+        let (reply, own_events) = self.database.execute(command, &self.session, deadline)?;
+        self.schedule.on_reply(command, &reply.answers);
+        for event in own_events {
+            self.schedule.on_event(&event);
+            self.send(StoreEvent::Event(event));
+        }
+        Ok(reply)
+    }
+
+    /// Reads new events and positions, without waiting for other processes.
+    fn poll(&mut self) -> Result<(), StoreError> {
+        busy::set_deadline(Moment::now());
+        for event in self.database.new_events(&self.session)? {
+            self.schedule.on_event(&event);
+            self.send(StoreEvent::Event(event));
+        }
+        let (database, session) = (&self.database, &self.session);
+        self.schedule.update_positions(|semaphore| database.position(semaphore, session).ok().flatten());
+        Ok(())
+    }
+
+    fn send(&self, event: StoreEvent) {
+        // Fails only if the session has ended, and then this thread ends soon.
+        let _ = self.events.blocking_send(event);
+    }
+}

@@ -1,0 +1,240 @@
+//! [`PollSchedule`]: how often a session polls the file for events of other processes.
+//!
+//! A poll costs a few microseconds, and a waiter that polls often sees its grant soon. But of forty waiters a release can
+//! grant only the first few. So the interval grows with the position in the queue. Each poll that finds a change also reads the
+//! new position.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::protocol::{
+    AcquireOutcome, Answers, Command, Event, EventKind, Name, Operation, RenewOutcome, RequestId,
+};
+
+/// The interval of the head of a queue.
+const HEAD_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The longest interval of a waiter. One command can grant many waiters: a raised limit, the release of a heavy permit.
+const WAITER_INTERVAL_MAX: Duration = Duration::from_millis(20);
+
+/// The longest interval of the head of a queue while no process writes, and the share of the time since the last write that
+/// the interval grows to.
+const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(5);
+const IDLE_DIVISOR: u32 = 256;
+
+/// The interval of a holder, which can only be revoked, or have to follow to a new file.
+const HOLDER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The requests of a session that hold or wait, and its position in each queue.
+#[derive(Default)]
+pub(super) struct PollSchedule {
+    roles: HashMap<RequestId, Role>,
+    queues: HashMap<Name, OwnWaiters>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Waiter,
+    Holder,
+}
+
+/// The session's waiters in one queue: at least one.
+#[derive(Default)]
+struct OwnWaiters {
+    count: usize,
+    /// The position of the first of them, as last seen.
+    position: Option<u64>,
+}
+
+impl PollSchedule {
+    /// The interval between two polls, when no process has written for `quiet`. `None` if there is nothing to poll for.
+    pub(super) fn interval(&self, quiet: Duration) -> Option<Duration> {
+        let nearest = self.queues.values().map(|own| own.position.unwrap_or(0)).min();
+        match nearest {
+            Some(position) => {
+                let factor = u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1);
+                let by_position = HEAD_INTERVAL.saturating_mul(factor).min(WAITER_INTERVAL_MAX);
+                Some(by_position.max((quiet / IDLE_DIVISOR).min(IDLE_INTERVAL_MAX)))
+            }
+            None if self.roles.is_empty() => None,
+            None => Some(HOLDER_INTERVAL),
+        }
+    }
+
+    /// Whether any request holds a permit.
+    pub(super) fn has_holders(&self) -> bool {
+        self.roles.values().any(|role| *role == Role::Holder)
+    }
+
+    /// Reads the new positions, in the queues where no request of the session is known to be the head.
+    pub(super) fn update_positions(&mut self, position: impl Fn(&Name) -> Option<u64>) {
+        for (semaphore, own) in self.queues.iter_mut().filter(|(_, own)| own.position != Some(0)) {
+            own.position = position(semaphore);
+        }
+    }
+
+    /// Notes the new role of the event's request.
+    pub(super) fn on_event(&mut self, event: &Event) {
+        let role = match event.kind {
+            EventKind::Granted(_) => Some(Role::Holder),
+            EventKind::Revoked(_) | EventKind::Refused => None,
+        };
+        self.set_role(&event.semaphore, &event.request, role);
+    }
+
+    /// Notes the new roles of a command's requests.
+    pub(super) fn on_reply(&mut self, command: &Command, answers: &Answers) {
+        let semaphore = &command.semaphore;
+        match (&command.operation, answers) {
+            (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
+                for (request, outcome) in requests.iter().zip(answers) {
+                    match outcome {
+                        AcquireOutcome::Granted(_) => {
+                            self.set_role(semaphore, &request.request, Some(Role::Holder));
+                        }
+                        AcquireOutcome::Waiting { position } => {
+                            self.set_waiting(semaphore, &request.request, *position);
+                        }
+                        AcquireOutcome::Refused(_) => self.set_role(semaphore, &request.request, None),
+                    }
+                }
+            }
+            (Operation::Renew(requests), Answers::Renew(answers)) => {
+                for (request, outcome) in requests.iter().zip(answers) {
+                    match outcome {
+                        RenewOutcome::Held | RenewOutcome::Granted(_) => {
+                            self.set_role(semaphore, &request.request, Some(Role::Holder));
+                        }
+                        RenewOutcome::Waiting { position } => {
+                            self.set_waiting(semaphore, &request.request, *position);
+                        }
+                        RenewOutcome::Lost | RenewOutcome::RetryLater | RenewOutcome::ExceedsLimit => {
+                            self.set_role(semaphore, &request.request, None);
+                        }
+                    }
+                }
+            }
+            (Operation::Adopt(adopt), Answers::Adopt(true)) => {
+                self.set_role(semaphore, &adopt.new_request, Some(Role::Holder));
+            }
+            (Operation::Release(requests), _) => {
+                for request in requests {
+                    self.set_role(semaphore, &request.request, None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets a request whose permit the session has handed over.
+    pub(super) fn forget(&mut self, semaphore: &Name, request: &RequestId) {
+        self.set_role(semaphore, request, None);
+    }
+
+    fn set_waiting(&mut self, semaphore: &Name, request: &RequestId, position: u64) {
+        self.set_role(semaphore, request, Some(Role::Waiter));
+        // The request may not be the first of the session's.
+        if let Some(own) = self.queues.get_mut(semaphore) {
+            own.position = Some(own.position.map_or(position, |nearest| nearest.min(position)));
+        }
+    }
+
+    fn set_role(&mut self, semaphore: &Name, request: &RequestId, role: Option<Role>) {
+        let before = match role {
+            Some(role) => self.roles.insert(request.clone(), role),
+            None => self.roles.remove(request),
+        };
+        if before == role {
+            return;
+        }
+        if before == Some(Role::Waiter)
+            && let Some(own) = self.queues.get_mut(semaphore)
+        {
+            own.count -= 1;
+            // Unknown until the next poll, because this may have been the first of the session's.
+            own.position = None;
+            if own.count == 0 {
+                self.queues.remove(semaphore);
+            }
+        }
+        if role == Some(Role::Waiter) {
+            self.queues.entry(semaphore.clone()).or_default().count += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Declaration, Grant, Operation, Recovery, ReleaseRequest, SessionId};
+
+    const NONE: Duration = Duration::ZERO;
+
+    fn command(operation: Operation) -> Command {
+        Command {
+            semaphore: Name::new("exports").expect("valid"),
+            session: SessionId::new("session").expect("valid"),
+            lease_ms: 1000,
+            recovery: Recovery::Off,
+            declaration: Declaration::Stored,
+            operation,
+        }
+    }
+
+    fn renewed(schedule: &mut PollSchedule, request: &str, answer: RenewOutcome) {
+        let renew = crate::protocol::RenewRequest {
+            holder: crate::protocol::Holder::new(request).expect("valid"),
+            request: RequestId::new(request).expect("valid"),
+            weight: 1,
+            lease_ms: 1000,
+            grant: None,
+            label: crate::protocol::Label::default(),
+        };
+        schedule.on_reply(&command(Operation::Renew(vec![renew])), &Answers::Renew(vec![answer]));
+    }
+
+    #[test]
+    fn without_waiters_and_holders_there_is_no_poll() {
+        let mut schedule = PollSchedule::default();
+        assert_eq!(schedule.interval(NONE), None);
+        renewed(&mut schedule, "a", RenewOutcome::Granted(Grant { token: 1, slot: 0 }));
+        assert_eq!(schedule.interval(NONE), Some(HOLDER_INTERVAL));
+        let holder = crate::protocol::Holder::new("a").expect("valid");
+        let release = ReleaseRequest { holder, request: RequestId::new("a").expect("valid") };
+        schedule.on_reply(&command(Operation::Release(vec![release])), &Answers::Release(Vec::new()));
+        assert_eq!(schedule.interval(NONE), None);
+    }
+
+    #[test]
+    fn a_request_that_was_handed_over_is_forgotten() {
+        let mut schedule = PollSchedule::default();
+        renewed(&mut schedule, "a", RenewOutcome::Held);
+        schedule.forget(&Name::new("exports").expect("valid"), &RequestId::new("a").expect("valid"));
+        assert_eq!(schedule.interval(NONE), None);
+        assert!(schedule.roles.is_empty() && schedule.queues.is_empty());
+    }
+
+    #[test]
+    fn the_waiter_nearest_to_a_head_decides_the_interval() {
+        let mut schedule = PollSchedule::default();
+        renewed(&mut schedule, "a", RenewOutcome::Waiting { position: 30 });
+        assert_eq!(schedule.interval(NONE), Some(WAITER_INTERVAL_MAX));
+        renewed(&mut schedule, "b", RenewOutcome::Waiting { position: 2 });
+        assert_eq!(schedule.interval(NONE), Some(HEAD_INTERVAL * 3));
+        schedule.update_positions(|_| Some(0));
+        assert_eq!(schedule.interval(NONE), Some(HEAD_INTERVAL));
+        // The position of the other is unknown until the next poll.
+        renewed(&mut schedule, "b", RenewOutcome::Lost);
+        assert_eq!(schedule.interval(NONE), Some(HEAD_INTERVAL));
+        schedule.update_positions(|_| Some(28));
+        assert_eq!(schedule.interval(NONE), Some(WAITER_INTERVAL_MAX));
+    }
+
+    #[test]
+    fn the_interval_grows_while_no_process_writes_up_to_a_few_milliseconds() {
+        let mut schedule = PollSchedule::default();
+        renewed(&mut schedule, "a", RenewOutcome::Waiting { position: 0 });
+        assert_eq!(schedule.interval(Duration::from_millis(100)), Some(HEAD_INTERVAL));
+        assert_eq!(schedule.interval(Duration::from_secs(3600)), Some(IDLE_INTERVAL_MAX));
+    }
+}

@@ -1,0 +1,37 @@
+//! The URLs of Redis and Valkey: one server, sentinels, or a cluster.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::RedisStore;
+use super::address::Address;
+use crate::store::backend::{Backend, Location, ParsedUrl, Store, StoreOptions};
+use crate::store::error::StoreError;
+
+/// Redis and Valkey servers.
+pub(crate) struct Redis;
+
+impl Backend for Redis {
+    fn schemes(&self) -> Vec<String> {
+        Address::SCHEMES.map(|scheme| format!("{scheme}://")).to_vec()
+    }
+
+    fn parse(&self, url: &str) -> Option<ParsedUrl> {
+        let (scheme, _) = url.split_once("://")?;
+        if !Address::serves(scheme) {
+            return None;
+        }
+        let parsed = Address::parse(url);
+        Some(parsed.map(|(address, recovery)| (Box::new(address) as Box<dyn Location>, recovery)))
+    }
+}
+
+impl Location for Address {
+    fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
+        Box::pin(async move {
+            let store: Arc<dyn Store> = Arc::new(RedisStore::connect(self, options).await?);
+            Ok(store)
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! A cancelled acquisition leaves nothing in the store, at every stage.
+//!
+//! Each [`Stage`] of an acquisition is crossed with each [`Outcome`]; every pair is a test. A proxy between client and server
+//! holds the acquisition at its stage. Afterwards a second client must get all units at once. The leases are longer than the
+//! test, so only a release frees the units.
+//!
+//! - `other_calls`: the same for other calls that are dropped.
+//! - `runtimes`: permits outlive the runtime that acquired them, and a blocked one.
+//! - `storm`: many acquisitions, dropped at random points.
+//! - `fixture`: server, proxy and observer; it brings an acquisition to its stage. `user`: the program that acquires.
+
+mod fixture;
+mod other_calls;
+mod runtimes;
+mod storm;
+mod user;
+
+use std::time::Duration;
+
+use permits::AcquireOptions;
+
+use fixture::Fixture;
+use user::User;
+
+/// A timeout that no step reaches on a busy machine. It is shorter than the lease.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A lease that ends in no test.
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+
+/// The timeout of acquisitions that are to time out. They must reach their stage before.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The limit.
+pub(crate) const UNITS: u32 = 2;
+
+/// A stage of an acquisition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The future has not been polled.
+    BeforeTheFirstPoll,
+    /// The store cannot be reached.
+    BeforeItIsSent,
+    /// The request has been sent, and has not arrived.
+    OnItsWay,
+    /// The store has granted it, and the reply has not arrived.
+    GrantedWithTheReplyOnItsWay,
+    /// The store has queued it, and the reply has not arrived.
+    QueuedWithTheReplyOnItsWay,
+    /// It waits in the queue.
+    Queued,
+    /// The store has granted the waiter, and the event has not arrived.
+    GrantedWithTheEventOnItsWay,
+    /// The grant has arrived, and the future was not polled since.
+    GrantedAndNotDelivered,
+    /// The caller has the permit.
+    Held,
+}
+
+/// The end of the acquisition at that stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    FutureDropped,
+    TimedOut,
+    ClientClosed,
+    RuntimeDropped,
+    ConnectionCut,
+    ConnectionCutAndFutureDropped,
+}
+
+macro_rules! crossed {
+    ($($stage:ident: $variant:ident,)*) => {
+        $(mod $stage {
+            use crate::{Outcome, Stage, cross};
+
+            #[test]
+            fn a_dropped_future_leaves_nothing() {
+                cross(Stage::$variant, Outcome::FutureDropped);
+            }
+
+            #[test]
+            fn a_timeout_leaves_nothing() {
+                cross(Stage::$variant, Outcome::TimedOut);
+            }
+
+            #[test]
+            fn a_closed_client_leaves_nothing() {
+                cross(Stage::$variant, Outcome::ClientClosed);
+            }
+
+            #[test]
+            fn a_dropped_runtime_leaves_nothing() {
+                cross(Stage::$variant, Outcome::RuntimeDropped);
+            }
+
+            #[test]
+            fn a_cut_connection_does_not_stop_it() {
+                cross(Stage::$variant, Outcome::ConnectionCut);
+            }
+
+            #[test]
+            fn a_cut_connection_and_a_dropped_future_leave_nothing() {
+                cross(Stage::$variant, Outcome::ConnectionCutAndFutureDropped);
+            }
+        })*
+    };
+}
+
+crossed! {
+    before_the_first_poll: BeforeTheFirstPoll,
+    before_it_is_sent: BeforeItIsSent,
+    on_its_way: OnItsWay,
+    granted_with_the_reply_on_its_way: GrantedWithTheReplyOnItsWay,
+    queued_with_the_reply_on_its_way: QueuedWithTheReplyOnItsWay,
+    queued: Queued,
+    granted_with_the_event_on_its_way: GrantedWithTheEventOnItsWay,
+    granted_and_not_delivered: GrantedAndNotDelivered,
+    held: Held,
+}
+
+fn cross(stage: Stage, outcome: Outcome) {
+    let fixture = Fixture::new();
+    let options = AcquireOptions::new();
+    let options = if outcome == Outcome::TimedOut { options.wait(TIMEOUT) } else { options };
+    let mut user = User::new(&fixture);
+    fixture.reach(stage, &mut user, options);
+    match outcome {
+        Outcome::FutureDropped => user.drop_future(),
+        Outcome::TimedOut => fixture.let_it_time_out(stage, &user),
+        Outcome::ClientClosed => fixture.close(stage, &user),
+        Outcome::RuntimeDropped => drop(user.runtime.take()),
+        Outcome::ConnectionCut => {
+            fixture.proxy.cut();
+            fixture.heal();
+            fixture.unblock();
+            user.gate.open();
+            let permit = user.result().expect("the session retries");
+            assert!(permit.is_held());
+            user.block_on(permit.release()).expect("it is held");
+        }
+        Outcome::ConnectionCutAndFutureDropped => {
+            fixture.proxy.cut();
+            user.drop_future();
+        }
+    }
+    fixture.heal();
+    fixture.all_units_come_back();
+}

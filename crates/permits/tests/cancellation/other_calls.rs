@@ -1,0 +1,63 @@
+//! Other calls that are dropped leave nothing either.
+
+use std::time::Duration;
+
+use permits_testkit::wait;
+
+use crate::fixture::Fixture;
+use crate::user::{User, poll_once};
+use crate::{LEASE, LIMIT};
+
+#[test]
+fn a_hand_over_that_is_dropped_releases() {
+    let fixture = Fixture::new();
+    let user = User::new(&fixture);
+    let permit = user.block_on(user.semaphore.acquire()).expect("it is free");
+    fixture.proxy.delay_replies(Duration::MAX / 4);
+    let mut handing_over = Box::pin(permit.hand_over());
+    assert!(poll_once(handing_over.as_mut()).is_none(), "it needs the store");
+    drop(handing_over);
+    fixture.heal();
+    fixture.all_units_come_back();
+}
+
+#[test]
+fn a_release_that_is_dropped_goes_on() {
+    let fixture = Fixture::new();
+    let user = User::new(&fixture);
+    for polled in [false, true] {
+        let permit = user.block_on(user.semaphore.acquire()).expect("it is free");
+        let mut releasing = Box::pin(permit.release());
+        if polled {
+            // The first poll sends it, whether or not it is ready.
+            poll_once(releasing.as_mut());
+        }
+        drop(releasing);
+        fixture.all_units_come_back();
+    }
+}
+
+#[test]
+fn an_adoption_that_is_dropped_releases() {
+    let fixture = Fixture::new();
+    let user = User::new(&fixture);
+    let permit = fixture.semaphore().acquire().expect("it is free");
+    let handle = permit.hand_over().expect("it is held");
+    fixture.proxy.delay_replies(Duration::MAX / 4);
+    let mut adopting = Box::pin(user.client.adopt(&handle));
+    assert!(poll_once(adopting.as_mut()).is_none(), "it needs the store");
+    drop(adopting);
+    fixture.heal();
+    fixture.all_units_come_back();
+}
+
+#[test]
+fn a_connect_that_is_dropped_leaves_no_connection() {
+    let fixture = Fixture::new();
+    let mut connecting = Box::pin(fixture.client(LEASE));
+    assert!(poll_once(connecting.as_mut()).is_none(), "it needs the server");
+    assert!(wait::until(LIMIT, || fixture.proxy.accepted() > 0));
+    drop(connecting);
+    assert!(wait::until(LIMIT, || fixture.proxy.connections() == 0));
+    fixture.all_units_come_back();
+}

@@ -1,0 +1,155 @@
+//! [`User`]: a program that acquires, and the [`Gate`] that stops the polls of its future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use permits::{AcquireError, AcquireOptions, Permit, Semaphore};
+use permits_testkit::wait;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::fixture::Fixture;
+use crate::{LEASE, LIMIT, UNITS};
+
+type Acquiring = Pin<Box<dyn Future<Output = Result<Permit, AcquireError>> + Send>>;
+
+/// A program that acquires a unit, on a runtime of its own.
+pub(crate) struct User {
+    pub(crate) runtime: Option<Runtime>,
+    pub(crate) client: permits::Client,
+    pub(crate) semaphore: Semaphore,
+    pub(crate) gate: Arc<Gate>,
+    answered: Arc<AtomicBool>,
+    hand_out: Arc<Notify>,
+    task: Mutex<Option<JoinHandle<Result<Permit, AcquireError>>>>,
+}
+
+impl User {
+    pub(crate) fn new(fixture: &Fixture) -> Self {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_time().build().expect("a runtime");
+        let client = runtime.block_on(fixture.client(LEASE));
+        let semaphore = client.semaphore("exports", UNITS);
+        Self {
+            runtime: Some(runtime),
+            client,
+            semaphore,
+            gate: Arc::default(),
+            answered: Arc::default(),
+            hand_out: Arc::default(),
+            task: Mutex::default(),
+        }
+    }
+
+    /// Starts to acquire, in a task that keeps the permit until [`User::result`].
+    pub(crate) fn start(&mut self, options: AcquireOptions) {
+        let semaphore = self.semaphore.clone();
+        let inner: Acquiring = Box::pin(async move { semaphore.acquire_with(options).await });
+        let gated = Gated { inner, gate: self.gate.clone() };
+        let (answered, hand_out) = (self.answered.clone(), self.hand_out.clone());
+        let task = async move {
+            let result = gated.await;
+            answered.store(true, SeqCst);
+            hand_out.notified().await;
+            result
+        };
+        let runtime = self.runtime.as_ref().expect("it is not dropped");
+        *self.task.lock().expect("no panic") = Some(runtime.spawn(task));
+    }
+
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let runtime = self.runtime.as_ref().expect("it is not dropped");
+        let limited = async { tokio::time::timeout(LIMIT, future).await };
+        runtime.block_on(limited).expect("it does not hang")
+    }
+
+    #[track_caller]
+    pub(crate) fn is_answered(&self) {
+        assert!(wait::until(LIMIT, || self.answered.load(SeqCst)), "it is not answered");
+    }
+
+    /// The result of the task.
+    #[track_caller]
+    pub(crate) fn result(&self) -> Result<Permit, AcquireError> {
+        self.is_answered();
+        self.hand_out.notify_one();
+        let task = self.task.lock().expect("no panic").take().expect("it was started");
+        self.block_on(task).expect("acquiring does not panic")
+    }
+
+    /// Drops the future, or its permit.
+    pub(crate) fn drop_future(&self) {
+        let task = self.task.lock().expect("no panic").take().expect("it was started");
+        task.abort();
+        assert!(self.block_on(task).is_err_and(|error| error.is_cancelled()));
+    }
+}
+
+/// Stops the polls of a future, and records them.
+#[derive(Default)]
+pub(crate) struct Gate {
+    shut: AtomicBool,
+    poll_stopped: AtomicBool,
+    poll_passed: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Gate {
+    pub(crate) fn shut(&self) {
+        self.shut.store(true, SeqCst);
+    }
+
+    pub(crate) fn open(&self) {
+        self.shut.store(false, SeqCst);
+        if let Some(waker) = self.waker.lock().expect("no panic").take() {
+            waker.wake();
+        }
+    }
+
+    /// Returns when the shut gate has stopped a poll.
+    #[track_caller]
+    pub(crate) fn await_stopped_poll(&self) {
+        assert!(wait::until(LIMIT, || self.poll_stopped.load(SeqCst)), "nothing woke it");
+    }
+
+    /// Returns when the future has been polled.
+    #[track_caller]
+    pub(crate) fn await_poll(&self) {
+        assert!(wait::until(LIMIT, || self.poll_passed.load(SeqCst)), "it is not polled");
+    }
+}
+
+/// A future behind a gate.
+struct Gated {
+    inner: Acquiring,
+    gate: Arc<Gate>,
+}
+
+impl Future for Gated {
+    type Output = Result<Permit, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let gate = self.gate.clone();
+        // Before `shut` is read: a thread that opens the gate after that finds the waker.
+        *gate.waker.lock().expect("no panic") = Some(context.waker().clone());
+        if gate.shut.load(SeqCst) {
+            gate.poll_stopped.store(true, SeqCst);
+            return Poll::Pending;
+        }
+        let result = self.inner.as_mut().poll(context);
+        gate.poll_passed.store(true, SeqCst);
+        result
+    }
+}
+
+/// Polls a future once.
+pub(crate) fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ready) => Some(ready),
+        Poll::Pending => None,
+    }
+}

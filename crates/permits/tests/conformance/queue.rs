@@ -1,0 +1,166 @@
+//! The queue: first come, first served; no request overtakes another, and a waiter that gives up leaves it.
+
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions};
+
+use crate::fixture::{Fixture, LIMIT};
+
+fn named(holder: &str) -> AcquireOptions {
+    AcquireOptions::new().holder(holder)
+}
+
+pub(crate) async fn waiters_are_granted_in_order(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let mut holds = semaphore.acquire().await.expect("it is free");
+    // The names are not in order, and the two clients take turns.
+    let names = ["d", "a", "c", "b", "e"];
+    let mut waiters = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let semaphore = if number % 2 == 0 { &others } else { &semaphore };
+        waiters.push(fixture.queued(semaphore, named(name)).await);
+    }
+    for (served, waiter) in waiters.into_iter().enumerate() {
+        let seen = fixture.inspect(&semaphore).await;
+        assert_eq!(seen.waiters.iter().map(|waiter| &*waiter.holder).collect::<Vec<_>>(), names[served..]);
+        holds.release().await.expect("it is held");
+        holds = waiter.permit().await;
+        assert_eq!(holds.holder(), names[served]);
+    }
+    holds.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_release_grants_the_head_and_no_newcomer(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let permit = semaphore.acquire().await.expect("it is free");
+    let waiter = fixture.queued(&others, named("head")).await;
+    permit.release().await.expect("it is held");
+    // The release grants it at once, so another request never finds it free.
+    let error = semaphore.try_acquire().await.expect_err("it is the waiter's");
+    assert_eq!(error, AcquireError::NoPermits);
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((seen.held, seen.waiting, &*seen.holders[0].holder), (1, 0, "head"));
+    waiter.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_try_does_not_overtake_a_waiter(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let permit = semaphore.acquire_with(AcquireOptions::new().weight(2)).await.expect("it is free");
+    let waiter = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
+    for semaphore in [&semaphore, &others] {
+        let error = semaphore.try_acquire().await.expect_err("1 is free, but a waiter is in the queue");
+        assert_eq!(error, AcquireError::NoPermits);
+    }
+    permit.release().await.expect("it is held");
+    let two = waiter.permit().await;
+    let one = semaphore.try_acquire().await.expect("1 is free, and the queue is empty");
+    two.release().await.expect("it is held");
+    one.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_heavy_head_is_not_overtaken_by_a_light_one(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let first = semaphore.acquire().await.expect("it is free");
+    let second = semaphore.acquire().await.expect("it is free");
+    let heavy = fixture.queued(&others, named("heavy").weight(3)).await;
+    let light = fixture.queued(&semaphore, named("light")).await;
+    first.release().await.expect("it is held");
+    let seen = fixture.inspect(&semaphore).await;
+    let line: Vec<_> = seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.weight)).collect();
+    assert_eq!(
+        (seen.held, line),
+        (1, vec![("heavy", 3), ("light", 1)]),
+        "2 are free, and no waiter is granted"
+    );
+    second.release().await.expect("it is held");
+    let heavy = heavy.permit().await;
+    assert!(!light.is_answered());
+    assert_eq!(fixture.inspect(&semaphore).await.waiting, 1);
+    heavy.release().await.expect("it is held");
+    light.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn freed_units_go_to_as_many_as_fit(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let permit = semaphore.acquire_with(AcquireOptions::new().weight(3)).await.expect("it is free");
+    let first = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
+    let second = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let third = fixture.queued(&others, AcquireOptions::new()).await;
+    permit.release().await.expect("it is held");
+    let (first, second) = (first.permit().await, second.permit().await);
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((seen.held, seen.waiting), (3, 1));
+    second.release().await.expect("it is held");
+    let third = third.permit().await;
+    assert_ne!(first.slot(), third.slot());
+}
+
+pub(crate) async fn a_wait_that_times_out_leaves_the_queue(fixture: &Fixture) {
+    const WAIT: Duration = Duration::from_millis(100);
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let permit = semaphore.acquire().await.expect("it is free");
+    match others.acquire_with(AcquireOptions::new().wait(WAIT)).await {
+        Err(error @ AcquireError::TimedOut { waited }) => {
+            assert!(waited >= WAIT, "{waited:?}");
+            assert!(error.is_not_now());
+        }
+        other => panic!("not a wait that ran out: {other:?}"),
+    }
+    fixture.settles(&semaphore, 1, 0).await;
+    permit.release().await.expect("it is held");
+    let next = others.try_acquire().await.expect("the queue is empty");
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn waiters_behind_one_that_times_out_move_up(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let permit = semaphore.acquire().await.expect("it is free");
+    let gives_up = fixture.queued(&others, named("impatient").wait(Duration::from_millis(500))).await;
+    let stays = fixture.queued(&semaphore, named("patient").wait(2 * LIMIT)).await;
+    assert!(matches!(gives_up.outcome().await, Err(AcquireError::TimedOut { .. })));
+    fixture.settles(&semaphore, 1, 1).await;
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((&*seen.waiters[0].holder, seen.waiters[0].position), ("patient", 0));
+    permit.release().await.expect("it is held");
+    stays.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_waiter_keeps_its_place_beyond_its_lease(fixture: &Fixture) {
+    let lease = Duration::from_millis(600);
+    let (client, other) = (fixture.client().await, fixture.connect(fixture.builder().lease(lease)).await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let permit = semaphore.acquire().await.expect("it is free");
+    let first = fixture.queued(&others, named("first")).await;
+    let second = fixture.queued(&semaphore, named("second")).await;
+    tokio::time::sleep(lease + lease / 10).await;
+    permit.release().await.expect("it is held");
+    let first = first.permit().await;
+    assert_eq!(fixture.inspect(&semaphore).await.waiters[0].holder, "second");
+    first.release().await.expect("it is held");
+    second.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
+    let client = fixture.connect(fixture.builder().max_waiters(2)).await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let permit = semaphore.acquire().await.expect("holders do not count");
+    let first = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let second = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let error = semaphore.acquire().await.expect_err("2 wait already");
+    assert_eq!(error, AcquireError::QueueFull { max: 2 });
+    assert!(error.is_not_now());
+    fixture.settles(&semaphore, 1, 2).await;
+    permit.release().await.expect("it is held");
+    let first = first.permit().await;
+    let third = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    first.release().await.expect("it is held");
+    second.permit().await.release().await.expect("it is held");
+    third.permit().await.release().await.expect("it is held");
+}
