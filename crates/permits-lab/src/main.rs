@@ -7,10 +7,10 @@ mod compare;
 mod core_bench;
 mod driver;
 mod faults;
-mod guard;
 mod local_bench;
 mod meter;
 mod raw;
+mod regression;
 mod report;
 mod soak;
 mod startup;
@@ -26,8 +26,8 @@ fn main() -> ExitCode {
         ["core"] => core_bench::run(),
         ["recipes"] => report::run(),
         ["compare", options @ ..] => compare::run(options),
-        ["guard"] => guard::run(false),
-        ["guard", "--store"] => guard::run(true),
+        ["regression"] => regression::run(false),
+        ["regression", "--store"] => regression::run(true),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
             eprintln!(
-                "usage: permits-lab compare | core | faults | guard | local | recipes | soak | startup"
+                "usage: permits-lab compare | core | faults | local | recipes | regression | soak | startup"
             );
             return ExitCode::from(64);
         }

@@ -11,7 +11,7 @@ mod host_slots;
 mod list;
 mod locked_fair_zset;
 mod lua_fair_zset;
-mod ours;
+mod permits;
 mod session;
 mod time_zset;
 
@@ -174,7 +174,7 @@ pub struct Process {
 
 enum Place {
     Recipe(Box<Session>),
-    Permits(permits::Client),
+    Permits(::permits::Client),
 }
 
 impl Process {
@@ -186,7 +186,7 @@ impl Process {
         let mut semaphore = semaphore.clone();
         semaphore.lease = role.lease.unwrap_or(semaphore.lease);
         let place = if semaphore.kind == Kind::Permits {
-            Place::Permits(ours::connect(&semaphore, url).await?)
+            Place::Permits(permits::connect(&semaphore, url).await?)
         } else {
             let clock = Clock::new(semaphore.time.clone(), role.ahead_ms);
             let session = Session::connect(url, clock, role.gate, semaphore.requests.clone()).await?;
@@ -204,7 +204,7 @@ impl Process {
         let user = USERS.fetch_add(1, Relaxed);
         let semaphore = self.semaphore.clone();
         let session = match &self.place {
-            Place::Permits(client) => return Ok(Box::new(ours::Ours::new(client, &semaphore))),
+            Place::Permits(client) => return Ok(Box::new(permits::Ours::new(client, &semaphore))),
             Place::Recipe(session) => Session::clone(session),
         };
         Ok(match semaphore.kind {

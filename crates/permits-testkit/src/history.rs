@@ -65,21 +65,21 @@
 //! lines on its standard output.
 
 pub mod checks;
-pub mod outside;
+pub mod client_checks;
+pub mod client_event;
 mod recorder;
 mod replay;
 pub mod step;
-pub mod told;
 
 use std::error::Error;
 use std::fmt;
 
 pub use permits::store::redis::testing::{Record, record};
 
-pub use self::outside::{Granted, History, Rules, judge};
+pub use self::client_checks::{Granted, History, Rules, verify};
+pub use self::client_event::{ClientEvent, ClientRecord, deadline, now, report, report_at};
 pub use self::recorder::{Recorder, merge};
 pub use self::replay::{Loss, Replayed, replay};
-pub use self::told::{Event, What, deadline, now, tell, tell_at};
 
 /// What must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]

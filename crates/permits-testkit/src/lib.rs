@@ -76,7 +76,7 @@ pub mod wait;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
-pub use process::{Guard, Lines};
+pub use process::{ChildGuard, Lines};
 pub use proxy::Proxy;
 pub use resp::{Connection, Resp};
 pub use sentinel::{Sentinels, SentinelsBuilder};

@@ -57,11 +57,11 @@ const LINES_BOUND: usize = 1024;
 /// assert!(status.success());
 /// ```
 #[derive(Debug)]
-pub struct Guard {
+pub struct ChildGuard {
     child: Child,
 }
 
-impl Guard {
+impl ChildGuard {
     /// Takes charge of a child that runs already.
     ///
     /// It ends with the guard, but not with a test process that is killed: only [`spawn`](Self::spawn) binds
@@ -208,7 +208,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.kill();
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use launch::ServerBuilder;
 
-use crate::process::Guard;
+use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use launch::{Access, Endpoint, Site};
 
@@ -41,7 +41,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Server {
     // Declared before the site: the process ends before its directory is removed.
-    process: Mutex<Guard>,
+    process: Mutex<ChildGuard>,
     site: Site,
 }
 
@@ -203,7 +203,7 @@ impl Server {
         self.site.access()
     }
 
-    fn process(&self) -> MutexGuard<'_, Guard> {
+    fn process(&self) -> MutexGuard<'_, ChildGuard> {
         // A test that panicked with the lock held, in a refused restart say, leaves a usable guard behind.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

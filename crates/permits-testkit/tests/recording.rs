@@ -1,8 +1,8 @@
 //! What real servers did to real clients, recorded over faults, and agreed to by both judges. And then spoilt: every
 //! change is found.
 
-#[path = "histories/mutate.rs"]
-mod mutate;
+#[path = "histories/mutants.rs"]
+mod mutants;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit};
 use permits_testkit::history::{
-    self, History, Record, Recorder, Replayed, Rules, Violation, What, deadline, judge, merge, replay,
+    self, ClientEvent, History, Record, Recorder, Replayed, Rules, Violation, deadline, merge, replay, verify,
 };
 use permits_testkit::{Connection, Server, random, wait};
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ const CLIENTS: usize = 4;
 const TURNS: usize = 30;
 
 /// Clients of one server in this process, and what they saw.
-struct Scene {
+struct Fixture {
     recorder: Recorder,
     server: Server,
     clients: Vec<Client>,
@@ -33,7 +33,7 @@ struct Scene {
     seed: u64,
 }
 
-impl Scene {
+impl Fixture {
     async fn new(server: Server) -> Self {
         history::record();
         let recorder = Recorder::listen(&server);
@@ -47,7 +47,7 @@ impl Scene {
         Self { recorder, server, clients, seen: Mutex::default(), turns: AtomicUsize::new(0), seed }
     }
 
-    fn note(&self, number: usize, tag: &str, what: What) {
+    fn note(&self, number: usize, tag: &str, what: ClientEvent) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note(number, tag, what);
     }
 
@@ -82,14 +82,14 @@ impl Scene {
         let weight = random.u32(1..3);
         let options = AcquireOptions::new().weight(weight).holder(format!("holder {number}"));
         let options = options.wait(Duration::from_millis(random.u64(0..60)));
-        self.note(number, tag, What::Asked { weight });
+        self.note(number, tag, ClientEvent::Asked { weight });
         let permit = match self.clients[number].semaphore("shared", 3).acquire_with(options).await {
             Ok(permit) => permit,
-            Err(error) => return self.note(number, tag, What::Failed(error.to_string())),
+            Err(error) => return self.note(number, tag, ClientEvent::Failed(error.to_string())),
         };
         let (at, until) = deadline(|| permit.remaining());
         let (token, slot) = (permit.token(), permit.slot());
-        let acquired = What::Acquired { token, slot, until };
+        let acquired = ClientEvent::Acquired { token, slot, until };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note_at(at, number, tag, acquired);
         for _ in 0..random.u32(0..4) {
             sleep(Duration::from_millis(random.u64(0..6))).await;
@@ -98,22 +98,22 @@ impl Scene {
                 let _ = permit.renew().await;
             }
             if !self.step(number, tag, &permit) {
-                return self.note(number, tag, What::Lost("seen".to_owned()));
+                return self.note(number, tag, ClientEvent::Lost("seen".to_owned()));
             }
         }
-        self.note(number, tag, What::Releasing);
+        self.note(number, tag, ClientEvent::Releasing);
         let outcome = permit.release().await;
         self.note(
             number,
             tag,
-            What::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".into())),
+            ClientEvent::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".into())),
         );
     }
 
     fn step(&self, number: usize, tag: &str, permit: &Permit) -> bool {
         let (at, until) = deadline(|| permit.remaining());
         let is_held = permit.is_held();
-        let what = if is_held { What::Held { until } } else { What::NotHeld };
+        let what = if is_held { ClientEvent::Held { until } } else { ClientEvent::NotHeld };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note_at(at, number, tag, what);
         is_held
     }
@@ -143,7 +143,7 @@ impl Scene {
             self.seen.get_mut().unwrap_or_else(PoisonError::into_inner).note(
                 number,
                 "-",
-                What::Closed("ok".to_owned()),
+                ClientEvent::Closed("ok".to_owned()),
             );
         }
     }
@@ -182,7 +182,7 @@ fn explained<T>(judgement: Result<T, Violation>) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_a_server_that_keeps_what_it_knows_are_judged_from_both_sides() {
-    let mut scene = Scene::new(keeping()).await;
+    let mut scene = Fixture::new(keeping()).await;
     scene.turns(false, flush_scripts).await;
     scene.turns(false, restart).await;
     scene.turns(false, |_| {}).await;
@@ -193,13 +193,13 @@ async fn clients_of_a_server_that_keeps_what_it_knows_are_judged_from_both_sides
     let grants = scene.seen().grants();
     assert!(grants.len() > 50, "{} grants", grants.len());
     explained(replayed.check_deadlines(&grants));
-    explained(judge(scene.seen(), &Rules::limit(3)));
+    explained(verify(scene.seen(), &Rules::limit(3)));
     println!("{} commands, {} events, {} grants", replayed.commands, replayed.events, grants.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_did_over_every_loss_is_replayed_and_every_change_of_it_is_found() {
-    let mut scene = Scene::new(Server::start()).await;
+    let mut scene = Fixture::new(Server::start()).await;
     scene.turns(true, flush_scripts).await;
     scene.turns(true, |server| assert_eq!(server.command(&["FLUSHALL"]).text(), "OK")).await;
     scene.turns(true, restart).await;
@@ -238,7 +238,7 @@ fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
                 "twice".to_owned()
             }
             _ => {
-                let mut changes = mutate::mutations(&records[number]);
+                let mut changes = mutants::mutations(&records[number]);
                 let (what, changed) = changes.swap_remove(random.usize(0..changes.len()));
                 spoilt[number] = changed;
                 what
@@ -274,7 +274,7 @@ fn listening(admin: &mut Connection) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happens_while_nobody_listens_is_recorded() {
     const ROUNDS: usize = 50;
-    let scene = Scene::new(Server::start()).await;
+    let scene = Fixture::new(Server::start()).await;
     let mut admin = scene.server.connect().expect("it is up");
     let semaphore = scene.clients[0].open("shared");
     semaphore.set_limit(3).await.expect("it is up");
@@ -293,7 +293,7 @@ async fn what_happens_while_nobody_listens_is_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_server_did_not_come_to_tell_is_heard_when_it_is_back() {
     const ROUNDS: usize = 20;
-    let scene = Scene::new(keeping()).await;
+    let scene = Fixture::new(keeping()).await;
     let semaphore = scene.clients[0].open("shared");
     semaphore.set_limit(3).await.expect("it is up");
     for _ in 0..ROUNDS {
@@ -307,7 +307,7 @@ async fn what_a_killed_server_did_not_come_to_tell_is_heard_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_down_has_told_all() {
-    let scene = Scene::new(Server::start()).await;
+    let scene = Fixture::new(Server::start()).await;
     let semaphore = scene.clients[0].open("shared");
     for _ in 0..100 {
         drop(semaphore.inspect().await.expect("it is up"));
@@ -325,7 +325,7 @@ async fn what_two_recorders_heard_is_one_history() {
     let is_linked = || replica.info("master_link_status").as_deref() == Some("up");
     assert!(wait::until(LIMIT, is_linked), "the replica does not find its primary");
     let second = Recorder::listen(&replica);
-    let mut scene = Scene::new(primary).await;
+    let mut scene = Fixture::new(primary).await;
     scene.turns(true, flush_scripts).await;
     scene.end().await;
     let first = scene.recorder.records();

@@ -1,7 +1,7 @@
 //! The replay agrees to what the model did, and finds whatever is planted.
 
-#[path = "histories/mutate.rs"]
-mod mutate;
+#[path = "histories/mutants.rs"]
+mod mutants;
 #[path = "histories/story.rs"]
 mod story;
 
@@ -13,7 +13,7 @@ use permits::protocol::{
 use permits_testkit::history::{Loss, Record, Replayed, Violation, replay};
 use permits_testkit::random::{cases, seed};
 
-use mutate::mutations;
+use mutants::mutations;
 use story::{Story, holder, id, random};
 
 /// Which rule is violated.

@@ -19,7 +19,7 @@ use permits::{
 };
 use permits_testkit::fork::fork;
 use permits_testkit::history::now;
-use permits_testkit::{Guard, Server};
+use permits_testkit::{ChildGuard, Server};
 
 const SCENE: &str = "PERMITS_FORKS_SCENE";
 const URL: &str = "PERMITS_FORKS_URL";
@@ -57,7 +57,7 @@ fn master(scene: &str, url: &str) -> Vec<Vec<String>> {
         .env(SCENE, scene)
         .env(URL, url)
         .stdout(Stdio::piped());
-    let mut process = Guard::spawn(&mut command);
+    let mut process = ChildGuard::spawn(&mut command);
     let lines = process.lines();
     let mut told = Vec::new();
     while let Some(line) = lines.next_line(LIMIT) {

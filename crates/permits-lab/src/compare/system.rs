@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use permits_testkit::{Guard, Lines};
+use permits_testkit::{ChildGuard, Lines};
 use serde_json::Value;
 
 use crate::Failure;
@@ -95,7 +95,7 @@ impl System {
         command.arg(url).arg(lease.as_millis().to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take().ok_or("no standard input")?;
-        let mut guard = Guard::new(child);
+        let mut guard = ChildGuard::new(child);
         let lines = guard.lines();
         Ok(Process { name: self.name, guard, stdin, lines, told: String::new() })
     }
@@ -121,7 +121,7 @@ fn lab() -> Result<PathBuf, Failure> {
 /// A process of a system.
 pub(crate) struct Process {
     name: &'static str,
-    guard: Guard,
+    guard: ChildGuard,
     stdin: ChildStdin,
     lines: Lines,
     /// What it was told last.

@@ -20,7 +20,7 @@ struct Driver {
     client: Client,
     /// A cycle drops its permit, which releases it without waiting.
     drops: bool,
-    hoard: Vec<Permit>,
+    held: Vec<Permit>,
     queue: JoinSet<Result<(), Failure>>,
     grants: Arc<AtomicU64>,
 }
@@ -32,7 +32,7 @@ pub(super) async fn serve(url: &str, lease: Duration, drops: bool) -> Result<(),
         lease,
         client,
         drops,
-        hoard: Vec::new(),
+        held: Vec::new(),
         queue: JoinSet::new(),
         grants: Arc::default(),
     };
@@ -67,7 +67,7 @@ impl Driver {
                 let pause = Duration::from_micros(pause_us.parse()?);
                 contend(&semaphore, tasks.parse()?, hold, pause, seconds.parse()?).await
             }
-            ["hoard", name, count] => self.hoard(name, count.parse()?).await,
+            ["hoard", name, count] => self.hold_all(name, count.parse()?).await,
             ["queue", name, count] => self.queue(name, count.parse()?),
             ["count"] => Ok(json!({ "grants": self.grants.load(Ordering::Relaxed) })),
             ["wait", name] => {
@@ -78,7 +78,7 @@ impl Driver {
                 Ok(json!({ "asked": asked, "got": got }))
             }
             ["free"] => {
-                self.hoard.clear();
+                self.held.clear();
                 self.queue.shutdown().await;
                 Ok(json!({}))
             }
@@ -110,7 +110,7 @@ impl Driver {
     }
 
     /// Takes so many permits and keeps them.
-    async fn hoard(&mut self, name: &str, count: u32) -> Result<Value, Failure> {
+    async fn hold_all(&mut self, name: &str, count: u32) -> Result<Value, Failure> {
         let semaphore = self.client.semaphore(name, count);
         let mut asking = JoinSet::new();
         for _ in 0..count {
@@ -118,9 +118,9 @@ impl Driver {
             asking.spawn(async move { semaphore.acquire().await });
         }
         while let Some(permit) = asking.join_next().await {
-            self.hoard.push(permit??);
+            self.held.push(permit??);
         }
-        Ok(json!({ "held": self.hoard.len() }))
+        Ok(json!({ "held": self.held.len() }))
     }
 
     /// So many tasks that stand in one line, again and again.

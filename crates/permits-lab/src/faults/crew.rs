@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use permits_testkit::history::{Event, History, What};
-use permits_testkit::{Guard, wait};
+use permits_testkit::history::{ClientEvent, ClientRecord, History};
+use permits_testkit::{ChildGuard, wait};
 
 use super::worker::{self, Settings};
 
@@ -41,14 +41,16 @@ impl Told {
         if let Some(tag) = worker::rejected(line) {
             self.rejected.push(format!("worker {number}, {tag}"));
         }
-        let Some(event) = Event::parse(line) else { return };
+        let Some(event) = ClientRecord::parse(line) else { return };
         let key = (number, event.tag.clone());
-        match event.what {
-            What::Acquired { .. } => {
+        match event.event {
+            ClientEvent::Acquired { .. } => {
                 self.acquired.insert(number, event.at);
                 self.holding.insert(key);
             }
-            What::Releasing | What::NotHeld | What::Lost(_) => drop(self.holding.remove(&key)),
+            ClientEvent::Releasing | ClientEvent::NotHeld | ClientEvent::Lost(_) => {
+                drop(self.holding.remove(&key))
+            }
             _ => {}
         }
         self.history.events.push((number, event));
@@ -58,7 +60,7 @@ impl Told {
 /// One of them.
 pub(crate) struct Worker {
     pub(crate) number: usize,
-    process: Guard,
+    process: ChildGuard,
     stdin: ChildStdin,
 }
 
@@ -96,7 +98,7 @@ impl Crew {
         let program = std::env::current_exe().expect("a program knows where it is");
         let mut command = Command::new(program);
         command.arg("worker").args(settings.words()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Guard::spawn(&mut command);
+        let mut process = ChildGuard::spawn(&mut command);
         let (stdin, lines) = (process.stdin(), process.lines());
         let told = self.told.clone();
         self.readers.push(std::thread::spawn(move || {
@@ -151,8 +153,9 @@ impl Crew {
 
     /// Ends the loops of all workers, closes their clients, and returns all that was told, in the order of time.
     pub(crate) fn close(&mut self) -> Result<(), String> {
-        let stopped = self.tell_all("stop", |what| *what == What::Stopped);
-        let closed = stopped.and_then(|()| self.tell_all("close", |what| matches!(what, What::Closed(_))));
+        let stopped = self.tell_all("stop", |what| *what == ClientEvent::Stopped);
+        let closed =
+            stopped.and_then(|()| self.tell_all("close", |what| matches!(what, ClientEvent::Closed(_))));
         for worker in &mut self.workers {
             // Those that have closed end; the others, which make this cell fail, are ended.
             worker.process.wait_timeout(Duration::from_secs(2));
@@ -164,7 +167,7 @@ impl Crew {
         closed
     }
 
-    fn tell_all(&mut self, word: &str, answer: impl Fn(&What) -> bool) -> Result<(), String> {
+    fn tell_all(&mut self, word: &str, answer: impl Fn(&ClientEvent) -> bool) -> Result<(), String> {
         for worker in &mut self.workers {
             writeln!(worker.stdin, "{word}")
                 .map_err(|error| format!("worker {} has ended: {error}", worker.number))?;
@@ -172,7 +175,7 @@ impl Crew {
         let numbers: BTreeSet<usize> = self.workers.iter().map(|worker| worker.number).collect();
         let answered = || -> BTreeSet<usize> {
             let told = self.told();
-            let answers = told.history.events.iter().rev().filter(|(_, event)| answer(&event.what));
+            let answers = told.history.events.iter().rev().filter(|(_, event)| answer(&event.event));
             answers.map(|(number, _)| *number).collect()
         };
         // A look at the whole history is dear: not too many of them.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use permits_testkit::FencedResource;
-use permits_testkit::history::{Granted, History, What, outside};
+use permits_testkit::history::{ClientEvent, Granted, History, client_checks};
 
 use super::rows::Promise;
 use super::stage::Fault;
@@ -46,35 +46,39 @@ impl Verdict {
     /// Judges what was told, in the order of time.
     pub(crate) fn judge(history: &History, promise: Promise, limit: u32, faults: &[Fault]) -> Self {
         let grants = history.grants();
-        let count =
-            |like: fn(&What) -> bool| history.events.iter().filter(|(_, event)| like(&event.what)).count();
+        let count = |like: fn(&ClientEvent) -> bool| {
+            history.events.iter().filter(|(_, event)| like(&event.event)).count()
+        };
         let mut verdict = Self {
-            operations: count(|what| matches!(what, What::Asked { .. } | What::Releasing)),
+            operations: count(|what| matches!(what, ClientEvent::Asked { .. } | ClientEvent::Releasing)),
             grants: grants.len(),
-            lost: count(|what| matches!(what, What::Lost(_))),
-            failed: history.events.iter().filter(|(_, event)| has_failed(&event.what)).count(),
+            lost: count(|what| matches!(what, ClientEvent::Lost(_))),
+            failed: history.events.iter().filter(|(_, event)| has_failed(&event.event)).count(),
             faults: faults.len(),
             excess: excess(&grants, limit),
             recovery: faults.iter().filter_map(|fault| recovery(&grants, fault)).max(),
             ..Self::default()
         };
         let mut checks = vec![
-            outside::check_told(history),
-            outside::check_stops(history),
-            outside::check_tokens(&grants),
-            outside::check_served(history),
+            client_checks::check_well_formed(history),
+            client_checks::check_stops(history),
+            client_checks::check_tokens(&grants),
+            client_checks::check_served(history),
         ];
         if promise.bound {
-            checks.extend([outside::check_bound(&grants, limit), outside::check_slots(&grants, limit)]);
+            checks.extend([
+                client_checks::check_bound(&grants, limit),
+                client_checks::check_slots(&grants, limit),
+            ]);
         }
         if promise.order {
-            checks.push(outside::check_line(&grants));
+            checks.push(client_checks::check_queue_order(&grants));
         }
         for check in checks {
             verdict.hold(check.map_err(|violation| violation.to_string()));
         }
         if promise.success
-            && let Some((number, event)) = history.events.iter().find(|(_, event)| has_failed(&event.what))
+            && let Some((number, event)) = history.events.iter().find(|(_, event)| has_failed(&event.event))
         {
             verdict.violations.push(format!("failed: worker {number}: {event}"));
         }
@@ -116,8 +120,8 @@ impl Verdict {
 }
 
 /// Whether an acquisition failed that nobody gave up.
-fn has_failed(what: &What) -> bool {
-    matches!(what, What::Failed(why) if !why.starts_with("not now"))
+fn has_failed(what: &ClientEvent) -> bool {
+    matches!(what, ClientEvent::Failed(why) if !why.starts_with("not now"))
 }
 
 /// From a fault to the next grant.
@@ -198,8 +202,8 @@ mod tests {
     fn a_stale_write_that_was_taken_is_found() {
         let mut history = History::default();
         for (tag, at, token) in [("0.1", 10, 5), ("0.2", 20, 4)] {
-            history.note_at(at, 1, tag, What::Asked { weight: 1 });
-            history.note_at(at + 1, 1, tag, What::Acquired { token, slot: 0, until: 100 });
+            history.note_at(at, 1, tag, ClientEvent::Asked { weight: 1 });
+            history.note_at(at + 1, 1, tag, ClientEvent::Acquired { token, slot: 0, until: 100 });
         }
         let judged = |tags: &[(&str, u64)]| {
             let resource = FencedResource::new();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use permits_testkit::history::{Event, What, now};
+use permits_testkit::history::{ClientEvent, ClientRecord, now};
 use permits_testkit::{Resp, Server};
 
 use super::stage::key;
@@ -57,13 +57,13 @@ impl Watch {
     }
 
     /// What was seen.
-    pub(crate) fn stop(self) -> Vec<(usize, Event)> {
+    pub(crate) fn stop(self) -> Vec<(usize, ClientRecord)> {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.join().expect("it does not panic");
         let once = seen.into_iter().filter(|(_, seen)| seen.ticket.is_some());
         once.filter_map(|(holder, Seen { at, .. })| {
             let (number, tag) = worker::of_holder(&holder)?;
-            Some((number, Event { at, tag, what: What::Enqueued }))
+            Some((number, ClientRecord { at, tag, event: ClientEvent::Enqueued }))
         })
         .collect()
     }

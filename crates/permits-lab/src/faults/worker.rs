@@ -19,7 +19,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore, blocking};
 use permits_testkit::FencedClient;
 use permits_testkit::fork::fork;
-use permits_testkit::history::{Event, What, deadline, now, tell, tell_at};
+use permits_testkit::history::{ClientEvent, ClientRecord, deadline, now, report, report_at};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -119,7 +119,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
         stopping: AtomicBool::new(false),
         settings,
     });
-    tell("-", What::Connected);
+    report("-", ClientEvent::Connected);
     let mut children = Vec::new();
     let mut loops = JoinSet::new();
     for number in 0..LOOPS {
@@ -133,17 +133,22 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
                 for mut child in children.drain(..) {
                     match child.wait(CHILD_LIMIT) {
                         Some(0) => {}
-                        ended => tell("-", What::Failed(format!("a forked child ended with {ended:?}"))),
+                        ended => {
+                            report("-", ClientEvent::Failed(format!("a forked child ended with {ended:?}")))
+                        }
                     }
                 }
                 while let Some(ended) = loops.join_next().await {
                     ended?;
                 }
-                tell("-", What::Stopped);
+                report("-", ClientEvent::Stopped);
             }
             "close" => {
                 let outcome = client.close().await;
-                tell("-", What::Closed(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
+                report(
+                    "-",
+                    ClientEvent::Closed(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())),
+                );
                 return Ok(());
             }
             other => return Err(format!("a worker does not know {other:?}").into()),
@@ -172,24 +177,24 @@ fn take_a_childs_turn(settings: &Settings) {
     let builder = Client::builder(url).label(format!("w{number}")).prefix(prefix).lease(*lease);
     let client = blocking::Client::connect_with(builder).expect("the store is up while workers fork");
     let tag = format!("child.{}", std::process::id());
-    tell_past_locks(now(), &tag, What::Asked { weight: 1 });
+    tell_past_locks(now(), &tag, ClientEvent::Asked { weight: 1 });
     let acquired =
         client.semaphore(SEMAPHORE, *limit).acquire_with(AcquireOptions::new().holder(holder(*number, &tag)));
     let permit = acquired.expect("its turn comes");
     let (at, until) = deadline(|| permit.remaining());
-    tell_past_locks(at, &tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
+    tell_past_locks(at, &tag, ClientEvent::Acquired { token: permit.token(), slot: permit.slot(), until });
     std::thread::sleep(STEP);
-    tell_past_locks(now(), &tag, What::Releasing);
+    tell_past_locks(now(), &tag, ClientEvent::Releasing);
     let released = permit.release();
     let outcome = released.map_or_else(|error| error.to_string(), |()| "ok".to_owned());
-    tell_past_locks(now(), &tag, What::Released(outcome));
+    tell_past_locks(now(), &tag, ClientEvent::Released(outcome));
     client.close().expect("the store is up while workers fork");
 }
 
 /// Tells without the lock of standard output, which a thread of the parent may have held at the fork.
-fn tell_past_locks(at: u64, tag: &str, what: What) {
+fn tell_past_locks(at: u64, tag: &str, what: ClientEvent) {
     let output = std::io::stdout().as_fd().try_clone_to_owned().expect("standard output is open");
-    let event = Event { at, tag: tag.to_owned(), what };
+    let event = ClientRecord { at, tag: tag.to_owned(), event: what };
     std::fs::File::from(output).write_all(format!("{event}\n").as_bytes()).expect("the harness reads it");
 }
 
@@ -249,7 +254,7 @@ async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
         3..9 => random.u64(50..400),
         _ => random.u64(2..30),
     });
-    tell(tag, What::Asked { weight });
+    report(tag, ClientEvent::Asked { weight });
     let acquired = match way {
         0 => {
             let limit = Duration::from_millis(50 + timeout);
@@ -259,7 +264,7 @@ async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
             let limit = Duration::from_millis(timeout / 5);
             let Ok(acquired) = tokio::time::timeout(limit, shared.semaphore.acquire_with(options)).await
             else {
-                return tell(tag, What::Failed("not now: cancelled".to_owned()));
+                return report(tag, ClientEvent::Failed("not now: cancelled".to_owned()));
             };
             acquired
         }
@@ -267,15 +272,15 @@ async fn take_turn(shared: &Shared, random: &mut fastrand::Rng, tag: &str) {
     };
     match acquired {
         Ok(permit) => use_permit(shared, tag, permit, hold).await,
-        Err(error) if error.is_not_now() => tell(tag, What::Failed(format!("not now: {error}"))),
-        Err(error) => tell(tag, What::Failed(error.to_string())),
+        Err(error) if error.is_not_now() => report(tag, ClientEvent::Failed(format!("not now: {error}"))),
+        Err(error) => report(tag, ClientEvent::Failed(error.to_string())),
     }
 }
 
 /// Works step by step until the permit is lost or the work is done.
 async fn use_permit(shared: &Shared, tag: &str, permit: Permit, hold: Duration) {
     let (at, until) = deadline(|| permit.remaining());
-    tell_at(at, tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
+    report_at(at, tag, ClientEvent::Acquired { token: permit.token(), slot: permit.slot(), until });
     let mut done = pin!(sleep(hold));
     step(shared, tag, &permit);
     let lost = loop {
@@ -289,20 +294,20 @@ async fn use_permit(shared: &Shared, tag: &str, permit: Permit, hold: Duration) 
     if let Some(reason) = lost {
         write(shared, tag, &permit, "late");
         // Dropped only now, when the work has stopped.
-        return tell(tag, What::Lost(reason.to_string()));
+        return report(tag, ClientEvent::Lost(reason.to_string()));
     }
-    tell(tag, What::Releasing);
+    report(tag, ClientEvent::Releasing);
     let outcome = permit.release().await;
-    tell(tag, What::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
+    report(tag, ClientEvent::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
 }
 
 /// Looks whether the permit is held, and if so works.
 fn step(shared: &Shared, tag: &str, permit: &Permit) {
     let (at, until) = deadline(|| permit.remaining());
     if !permit.is_held() {
-        return tell(tag, What::NotHeld);
+        return report(tag, ClientEvent::NotHeld);
     }
-    tell_at(at, tag, What::Held { until });
+    report_at(at, tag, ClientEvent::Held { until });
     if !write(shared, tag, permit, "held") && permit.is_held() {
         // One write, as each line of the others, so that lines don't mix.
         let _ = std::io::stdout().lock().write_all(format!("{REJECTED}{tag}\n").as_bytes());

@@ -5,8 +5,8 @@
 //! the store says that is held is looked at all the time.
 
 pub(crate) mod client;
+mod fault_injection;
 mod memory;
-mod trouble;
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
@@ -14,11 +14,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits::blocking::Client;
-use permits_testkit::{Guard, Lines, Proxy, Resp, Server, wait};
+use permits_testkit::{ChildGuard, Lines, Proxy, Resp, Server, wait};
 
 use self::client::Counts;
+use self::fault_injection::{Done, Operator};
 use self::memory::Samples;
-use self::trouble::{Done, Operator};
 use crate::Failure;
 
 /// How many semaphores there are.
@@ -42,7 +42,7 @@ pub(crate) fn name(index: usize) -> String {
 
 /// A process with its tasks.
 struct Process {
-    guard: Guard,
+    guard: ChildGuard,
     stdin: ChildStdin,
     lines: Lines,
 }
@@ -54,7 +54,7 @@ impl Process {
             [number.to_string(), tasks.to_string(), seed.wrapping_add(number as u64 * 10_000).to_string()];
         let mut command = Command::new(program);
         command.args(["soak-client", url]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut guard = Guard::spawn(&mut command);
+        let mut guard = ChildGuard::spawn(&mut command);
         let (stdin, lines) = (guard.stdin(), guard.lines());
         Self { guard, stdin, lines }
     }
@@ -138,7 +138,7 @@ impl Soak {
             sleep(Duration::from_millis(self.random.u64(50..500)));
             operator.act(&self.admin, &mut self.random, &mut self.done);
             if begin.elapsed() >= next_fault {
-                if trouble::strike(&self.server, &self.proxy, &mut self.random, &mut self.done) {
+                if fault_injection::strike(&self.server, &self.proxy, &mut self.random, &mut self.done) {
                     self.doomed = Process::start(&self.proxy.url(), self.started, DOOMED_TASKS, self.seed);
                     self.started += 1;
                 }
@@ -179,7 +179,7 @@ impl Soak {
     /// Ends all clients, and judges what is left.
     fn end(self, fresh: u64) -> Vec<Result<String, String>> {
         let mut verdicts = vec![
-            trouble::settle(&self.admin)
+            fault_injection::settle(&self.admin)
                 .map_err(|error| error.to_string())
                 .map(|()| "all semaphores grant again".to_owned()),
         ];

@@ -14,9 +14,9 @@ use permits::model::{EntryState, ServerClock, State, apply};
 use permits::protocol::{Event, SessionId};
 
 use super::checks::check;
-use super::outside::Granted;
+use super::client_checks::Granted;
+use super::client_event::{now, wall_offset_us};
 use super::step::Step;
-use super::told::{now, wall_offset_us};
 use super::{Record, Violation};
 
 /// By how much two clocks of one host may have moved against each other in the time of a test, in milliseconds.
@@ -60,7 +60,7 @@ pub struct Replayed {
 /// Where a reply or a message is another than the model's, a record is missing or out of order, or a property of the
 /// semaphore does not hold.
 pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
-    let mut lines: BTreeMap<&str, Line<'_>> = BTreeMap::new();
+    let mut lines: BTreeMap<&str, SemaphoreReplay<'_>> = BTreeMap::new();
     let mut replayed = Replayed { commands: records.len(), ..Replayed::default() };
     for (number, record) in records.iter().enumerate() {
         let line = lines.entry(&record.semaphore).or_default();
@@ -148,7 +148,7 @@ impl Replayed {
 
 /// One semaphore.
 #[derive(Default)]
-struct Line<'a> {
+struct SemaphoreReplay<'a> {
     state: Option<State>,
     /// The commands that led from nothing to the state: as many as its sequence number says.
     led_here: Vec<&'a Record>,
@@ -158,7 +158,7 @@ struct Line<'a> {
     last_token: u64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> SemaphoreReplay<'a> {
     fn step(&mut self, record: &'a Record, number: usize, losses: &mut Vec<Loss>) -> Result<Step, Violation> {
         self.go_back(record, number, losses)?;
         let before = self.state.clone();

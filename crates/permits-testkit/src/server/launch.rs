@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::Server;
-use crate::process::Guard;
+use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use crate::tls::{Certificates, ClientCertificates};
 use crate::wait;
@@ -282,7 +282,7 @@ impl Site {
     /// Launches the server again, where it was. Its place may be taken for a moment by a stranger, so it is
     /// tried for as long as a start may take.
     #[track_caller]
-    pub(super) fn relaunch(&self) -> Guard {
+    pub(super) fn relaunch(&self) -> ChildGuard {
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
             match self.launch() {
@@ -295,7 +295,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn launch(&self) -> Result<Guard, Failure> {
+    fn launch(&self) -> Result<ChildGuard, Failure> {
         // One file for standard output, standard error and all restarts: what the server says before it can
         // open a log of its own is what explains a failed start.
         let log = File::options()
@@ -304,7 +304,7 @@ impl Site {
             .open(self.dir.path().join("server.log"))
             .expect("a file in the server's own directory can be opened");
         let errors = log.try_clone().expect("an open file can be duplicated");
-        let mut process = Guard::spawn(
+        let mut process = ChildGuard::spawn(
             Command::new(&self.program)
                 .arg(self.dir.path().join("server.conf"))
                 .args(self.sentinel.then_some("--sentinel"))

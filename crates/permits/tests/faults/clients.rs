@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use permits::Recovery;
-use permits_testkit::history::{What, now};
+use permits_testkit::history::{ClientEvent, now};
 use permits_testkit::wait;
 
 use crate::stage::{LIMIT, Stage, calls, micros};
@@ -114,8 +114,11 @@ fn a_holder_paused_beyond_its_lease_reports_the_loss_before_its_next_step() {
     let lost = paused.lost("first");
     assert!(lost.at > resumed, "it could not know before it went on");
     let told = paused.told_since("first", resumed);
-    assert!(!told.iter().any(|event| matches!(event.what, What::Held { .. })), "another step: {told:?}");
-    assert_eq!(told[0].what, What::NotHeld, "its first look says so: {told:?}");
+    assert!(
+        !told.iter().any(|event| matches!(event.event, ClientEvent::Held { .. })),
+        "another step: {told:?}"
+    );
+    assert_eq!(told[0].event, ClientEvent::NotHeld, "its first look says so: {told:?}");
 
     // What it gives back is not what the other has. In line again, it gets a permit when the other is done.
     paused.ask("third");
@@ -181,7 +184,7 @@ fn a_short_lease_never_shortens_a_long_one() {
     // The unit of the one goes to the patient waiter, frozen as it is; nobody with a short lease passes it.
     assert!(wait::until(LIMIT, || stage.waiting() == 1), "the dead holder's unit did not move on");
     eprintln!("the unit of a killed holder moved on after {} us", now() - killed);
-    wait::until(4 * short, || hasty.has_told("behind", |what| matches!(what, What::Acquired { .. })));
+    wait::until(4 * short, || hasty.has_told("behind", |what| matches!(what, ClientEvent::Acquired { .. })));
     assert_eq!((stage.state("held"), stage.waiting()), (2, 1));
 
     let resumed = steady.resume();
@@ -189,7 +192,7 @@ fn a_short_lease_never_shortens_a_long_one() {
     waiter.acquired("patient");
     steady.renewed("long");
     assert!(!steady.told_since("long", resumed).is_empty(), "it goes on");
-    assert!(!steady.has_told("long", |what| matches!(what, What::Lost(_) | What::NotHeld)));
+    assert!(!steady.has_told("long", |what| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld)));
     assert_eq!(steady.granted("long").token, long.token);
     waiter.release("patient");
     hasty.acquired("behind");

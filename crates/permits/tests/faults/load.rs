@@ -1,6 +1,6 @@
 //! A long line under load, without faults: the same judges, and what it costs.
 
-use permits_testkit::history::{What, outside::check_order};
+use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use std::time::Duration;
 
 use crate::stage::{Stage, Worker, calls};
@@ -45,7 +45,7 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     let waiters = &grants[2..];
     assert_eq!(waiters.len(), PROCESSES * EACH, "nobody starved");
     check_order(waiters).unwrap_or_else(|violation| panic!("{violation}"));
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::Failed(_))), 0);
+    assert_eq!(stage.count(|what| matches!(what, ClientEvent::Lost(_) | ClientEvent::Failed(_))), 0);
     // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few.
     // Whoever wakes all waiters, or confirms each grant, needs more.
     let calls = after[0] - before[0];

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits::{Recovery, blocking};
-use permits_testkit::history::{Recorder, What, now, outside::most_at_once};
+use permits_testkit::history::{ClientEvent, Recorder, client_checks::most_at_once, now};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::stage::{LIMIT, Monitor, Stage, Worker, micros, random};
@@ -206,7 +206,7 @@ fn connections_cut_at_random_lose_and_leak_nothing() {
     let grants = stage.grants();
     eprintln!("{} grants, {cut_connections} cuts, {swallowed} swallowed, {refused} refused", grants.len());
     assert!(cut_connections > 20 && swallowed > 2, "{cut_connections} cuts, {swallowed} swallowed");
-    assert_eq!(stage.count(|what| matches!(what, What::Failed(_))), 0, "no acquisition failed");
+    assert_eq!(stage.count(|what| matches!(what, ClientEvent::Failed(_))), 0, "no acquisition failed");
     for number in 1..=workers.len() {
         for task in 0..LOOPS {
             let loop_name = format!("loop{task}.");
@@ -245,7 +245,7 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
         }
         admin.send(&["ECHO", "killed"]).expect("the system takes it");
         holder.tell_release(&first);
-        holder.await_event(&first, |what| *what == What::Releasing);
+        holder.await_event(&first, |what| *what == ClientEvent::Releasing);
         sleep(Duration::from_millis(100));
         stage.server.resume();
 
@@ -336,7 +336,7 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
     other.ask("meanwhile");
     let meanwhile = other.acquired("meanwhile");
     assert!(meanwhile.token > token, "the victim was granted the permit before, and did not hear of it");
-    assert!(!victim.has_told("granted-twice", |what| matches!(what, What::Acquired { .. })));
+    assert!(!victim.has_told("granted-twice", |what| matches!(what, ClientEvent::Acquired { .. })));
     proxy.stall(false);
     stage.await_waiting(1);
 
@@ -345,7 +345,7 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
     assert!(wait::until(LIMIT, || replay() == 2), "the victim does not listen");
     other.renewed("meanwhile");
     assert!(
-        !victim.has_told("granted-twice", |what| matches!(what, What::Acquired { .. })),
+        !victim.has_told("granted-twice", |what| matches!(what, ClientEvent::Acquired { .. })),
         "it was believed"
     );
     other.release("meanwhile");
@@ -390,8 +390,9 @@ fn grants_that_come_later_than_the_lease_are_not_held() {
         sleep(3 * lease.max(delay));
         for (worker, tag) in [(&late[1], "waited-for"), (&late[2], "asked-late")] {
             let told = worker.told_since(tag, delayed + micros(lease));
-            let held =
-                told.iter().any(|event| matches!(event.what, What::Acquired { .. } | What::Held { .. }));
+            let held = told
+                .iter()
+                .any(|event| matches!(event.event, ClientEvent::Acquired { .. } | ClientEvent::Held { .. }));
             assert!(!held, "held by a late word: {told:?}");
         }
         for proxy in &proxies {
@@ -401,7 +402,8 @@ fn grants_that_come_later_than_the_lease_are_not_held() {
         for (worker, tag) in [(1, "waited-for"), (2, "asked-late")] {
             late[worker].acquired(tag);
             late[worker].tell_release(tag);
-            late[worker].await_event(tag, |what| matches!(what, What::Released(_) | What::Lost(_)));
+            late[worker]
+                .await_event(tag, |what| matches!(what, ClientEvent::Released(_) | ClientEvent::Lost(_)));
         }
         for worker in late {
             worker.close();

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use permits::Recovery;
-use permits_testkit::history::{What, now};
+use permits_testkit::history::{ClientEvent, now};
 use permits_testkit::{Server, wait};
 
 use crate::stage::{LIMIT, Stage, Worker, micros};
@@ -24,7 +24,7 @@ fn assert_still_held(holders: &[(Worker, String)]) {
     for (worker, tag) in holders {
         worker.renewed(tag);
         assert!(
-            !worker.has_told(tag, |what| matches!(what, What::Lost(_) | What::NotHeld)),
+            !worker.has_told(tag, |what| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld)),
             "{tag} was lost"
         );
     }
@@ -74,9 +74,9 @@ fn survive_restarts(stage: &Stage, downs: &[Duration], keeps_order: bool) {
         worker.ask(&tag);
         let mut found = None;
         let granted = wait::until(LIMIT, || {
-            found = waiting
-                .iter()
-                .position(|(worker, tag)| worker.has_told(tag, |what| matches!(what, What::Acquired { .. })));
+            found = waiting.iter().position(|(worker, tag)| {
+                worker.has_told(tag, |what| matches!(what, ClientEvent::Acquired { .. }))
+            });
             found.is_some()
         });
         assert!(granted, "what was released was not handed on");
@@ -95,7 +95,13 @@ fn survive_restarts(stage: &Stage, downs: &[Duration], keeps_order: bool) {
         worker.close();
     }
     watcher.close();
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::NotHeld | What::Failed(_))), 0);
+    assert_eq!(
+        stage.count(|what| matches!(
+            what,
+            ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Failed(_)
+        )),
+        0
+    );
     stage.assert_safe();
     stage.assert_at_rest();
 }
@@ -119,7 +125,13 @@ fn a_short_lease_that_comes_first_does_not_take_what_a_long_one_holds() {
     long.release("held");
     short.acquired("after");
     short.release("after");
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::NotHeld | What::Failed(_))), 0);
+    assert_eq!(
+        stage.count(|what| matches!(
+            what,
+            ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Failed(_)
+        )),
+        0
+    );
     stage.assert_safe();
     long.close();
     short.close();

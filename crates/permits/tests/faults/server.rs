@@ -4,8 +4,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits_testkit::history::{
-    What, now,
-    outside::{check_order, most_at_once},
+    ClientEvent,
+    client_checks::{check_order, most_at_once},
+    now,
 };
 use permits_testkit::wait;
 
@@ -34,7 +35,10 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
         eprintln!("{tag}: loss told {} us after the deadline", lost.at.saturating_sub(granted.until));
         assert!(granted.end() <= lost.at);
     }
-    assert!(!waiter.has_told("w1", |what| matches!(what, What::Acquired { .. })), "nobody can grant now");
+    assert!(
+        !waiter.has_told("w1", |what| matches!(what, ClientEvent::Acquired { .. })),
+        "nobody can grant now"
+    );
     stage.server.resume();
 
     // Of one session the order in line survives, though all leases have ended.
@@ -84,8 +88,8 @@ fn scripts_flushed_under_load_are_not_missed() {
     eprintln!("{flushes} flushes, {missed} scripts missed, {whole} sent whole, {grants} grants");
     assert!(missed >= 10 && whole >= missed, "{missed} scripts missed, {whole} sent whole");
     assert!(grants > 50, "{grants} grants");
-    assert_eq!(stage.count(|what| matches!(what, What::Failed(_) | What::Lost(_))), 0);
-    let released = stage.count(|what| matches!(what, What::Released(outcome) if outcome == "ok"));
+    assert_eq!(stage.count(|what| matches!(what, ClientEvent::Failed(_) | ClientEvent::Lost(_))), 0);
+    let released = stage.count(|what| matches!(what, ClientEvent::Released(outcome) if outcome == "ok"));
     assert_eq!(released, grants, "every permit was released, and the release went well");
     for worker in workers {
         worker.close();
@@ -118,7 +122,7 @@ fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
     assert!(third.token > second.token && third.slot == first.slot);
     two.release("second");
     later.release("third");
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::NotHeld)), 0);
+    assert_eq!(stage.count(|what| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld)), 0);
     for worker in [one, two, later] {
         worker.close();
     }

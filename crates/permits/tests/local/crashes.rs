@@ -4,8 +4,8 @@ use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
-use permits_testkit::history::{What, now};
-use permits_testkit::{Guard, wait};
+use permits_testkit::history::{ClientEvent, now};
+use permits_testkit::{ChildGuard, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::crew::{LIMIT, Worker, micros, random};
@@ -109,10 +109,10 @@ pub(crate) fn write_until_told() {
     println!("done");
 }
 
-fn writer(stage: &Stage) -> (Guard, std::process::ChildStdin) {
+fn writer(stage: &Stage) -> (ChildGuard, std::process::ChildStdin) {
     let mut child = errand::command("write", &stage.path()).spawn().expect("a test can start itself");
     let stdin = child.stdin.take().expect("it is piped");
-    let mut process = Guard::new(child);
+    let mut process = ChildGuard::new(child);
     let lines = process.lines();
     while lines.next_line(LIMIT).expect("it writes").trim() != "writing" {}
     // Whatever else it says has room in the pipe.
@@ -153,7 +153,7 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
 }
 
 fn other_failed(stage: &Stage) -> bool {
-    stage.count(|what| matches!(what, What::Failed(_) | What::Lost(_))) > 0
+    stage.count(|what| matches!(what, ClientEvent::Failed(_) | ClientEvent::Lost(_))) > 0
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits_testkit::history::{What, outside::check_order};
+use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use permits_testkit::wait;
 
 use crate::crew::{LIMIT, Worker};
@@ -49,8 +49,9 @@ fn forty_processes_that_crowd_in_all_get_through() {
         worker.work(1, Duration::from_millis(1));
     }
     let served = |worker: &Worker| {
-        (1..=3)
-            .all(|turn| worker.has_told(&format!("loop0.{turn}"), |what| matches!(what, What::Released(_))))
+        (1..=3).all(|turn| {
+            worker.has_told(&format!("loop0.{turn}"), |what| matches!(what, ClientEvent::Released(_)))
+        })
     };
     assert!(wait::until(LIMIT, || crowd.iter().all(served)), "somebody is left behind\n{}", stage.tail());
     for worker in &mut crowd {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use permits::blocking::Client;
 use permits::{AcquireError, StoreError};
-use permits_testkit::history::What;
+use permits_testkit::history::ClientEvent;
 use permits_testkit::wait;
 
 use crate::crew::LIMIT;
@@ -68,7 +68,7 @@ fn those_who_hold_and_wait_by_a_deleted_file_go_on_in_the_next() {
         let mut newcomer = stage.worker("newcomer");
         newcomer.ask("third");
         stage.await_waiting(2);
-        assert!(!newcomer.has_told("third", |what| matches!(what, What::Acquired { .. })));
+        assert!(!newcomer.has_told("third", |what| matches!(what, ClientEvent::Acquired { .. })));
         holder.renewed("first");
         assert_eq!(holder.granted("first").token, first.token, "it is the same permit");
         holder.release("first");

@@ -4,7 +4,7 @@
 use std::env;
 use std::process::{Command, Stdio};
 
-use permits_testkit::Guard;
+use permits_testkit::ChildGuard;
 
 use crate::crew::LIMIT;
 use crate::{crashes, full, idle, rights, time};
@@ -62,7 +62,7 @@ pub(crate) fn command(errand: &str, place: &std::path::Path) -> Command {
 /// Waits until the errand has ended well. Returns what it said.
 #[track_caller]
 pub(crate) fn done(command: &mut Command) -> Vec<String> {
-    let mut process = Guard::spawn(command);
+    let mut process = ChildGuard::spawn(command);
     let lines = process.lines();
     let said: Vec<String> = std::iter::from_fn(|| lines.next_line(LIMIT)).collect();
     let status = process.wait_timeout(LIMIT).expect("it ends");

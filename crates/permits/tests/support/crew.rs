@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use permits::Recovery;
-use permits_testkit::history::{Event, Granted, History, Rules, What, judge, now};
-use permits_testkit::{Guard, wait};
+use permits_testkit::history::{ClientEvent, ClientRecord, Granted, History, Rules, now, verify};
+use permits_testkit::{ChildGuard, wait};
 
 use crate::worker::{self, Told};
 
@@ -62,8 +62,8 @@ impl Crew {
     }
 
     /// How many events are like this.
-    pub(crate) fn count(&self, like: impl Fn(&What) -> bool) -> usize {
-        lock(&self.history).events.iter().filter(|(_, event)| like(&event.what)).count()
+    pub(crate) fn count(&self, like: impl Fn(&ClientEvent) -> bool) -> usize {
+        lock(&self.history).events.iter().filter(|(_, event)| like(&event.event)).count()
     }
 
     /// The last that was told, to explain a failure.
@@ -77,7 +77,7 @@ impl Crew {
         let history = lock(&self.history);
         assert!(!history.grants().is_empty(), "nothing was granted: nothing is shown");
         let rules = Rules::limit(u32::try_from(self.limit).expect("it is small"));
-        judge(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
+        verify(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
     }
 }
 
@@ -90,7 +90,7 @@ fn lock(history: &Shared) -> MutexGuard<'_, History> {
 pub(crate) struct Worker {
     number: usize,
     lease: Duration,
-    process: Guard,
+    process: ChildGuard,
     stdin: ChildStdin,
     history: Shared,
 }
@@ -99,21 +99,21 @@ impl Worker {
     #[track_caller]
     fn new(number: usize, lease: Duration, mut child: Child, history: Shared) -> Self {
         let stdin = child.stdin.take().expect("standard input is piped");
-        let mut process = Guard::new(child);
+        let mut process = ChildGuard::new(child);
         let lines = process.lines();
         std::thread::spawn({
             let history = history.clone();
             // Longer than any test: `None` is the end of the output.
             move || {
                 while let Some(line) = lines.next_line(10 * LIMIT) {
-                    if let Some(event) = Event::parse(&line) {
+                    if let Some(event) = ClientRecord::parse(&line) {
                         lock(&history).events.push((number, event));
                     }
                 }
             }
         });
         let worker = Self { number, lease, process, stdin, history };
-        worker.await_event("-", |what| *what == What::Connected);
+        worker.await_event("-", |what| *what == ClientEvent::Connected);
         worker
     }
 
@@ -132,7 +132,7 @@ impl Worker {
 
     /// Notes that it was seen to stand in line: whoever asks from now on must not overtake it.
     pub(crate) fn seen_in_line(&self, tag: &str) {
-        lock(&self.history).note(self.number, tag, What::Enqueued);
+        lock(&self.history).note(self.number, tag, ClientEvent::Enqueued);
     }
 
     /// Has it ask for a permit, and waits until it has it.
@@ -145,7 +145,7 @@ impl Worker {
     /// Waits until it has the permit.
     #[track_caller]
     pub(crate) fn acquired(&self, tag: &str) -> Granted {
-        self.await_event(tag, |what| matches!(what, What::Acquired { .. }));
+        self.await_event(tag, |what| matches!(what, ClientEvent::Acquired { .. }));
         self.granted(tag)
     }
 
@@ -171,14 +171,15 @@ impl Worker {
     /// Waits until the release has ended well.
     #[track_caller]
     pub(crate) fn released(&self, tag: &str) {
-        let event = self.await_event(tag, |what| matches!(what, What::Released(_) | What::Lost(_)));
-        assert_eq!(event.what, What::Released("ok".to_owned()), "{tag} of worker {}", self.number);
+        let event =
+            self.await_event(tag, |what| matches!(what, ClientEvent::Released(_) | ClientEvent::Lost(_)));
+        assert_eq!(event.event, ClientEvent::Released("ok".to_owned()), "{tag} of worker {}", self.number);
     }
 
     /// Waits until the loss is told.
     #[track_caller]
-    pub(crate) fn lost(&self, tag: &str) -> Event {
-        self.await_event(tag, |what| matches!(what, What::Lost(_)))
+    pub(crate) fn lost(&self, tag: &str) -> ClientRecord {
+        self.await_event(tag, |what| matches!(what, ClientEvent::Lost(_)))
     }
 
     /// Waits until the permit is held by a renewal that was sent after this call began.
@@ -186,22 +187,22 @@ impl Worker {
     pub(crate) fn renewed(&self, tag: &str) {
         // A deadline is a lease after the sending, and somewhat less.
         let sent_later = now() + micros(self.lease);
-        self.await_event(tag, |what| matches!(what, What::Held { until } if *until > sent_later));
+        self.await_event(tag, |what| matches!(what, ClientEvent::Held { until } if *until > sent_later));
     }
 
     /// What it told of this acquisition since then, if anything.
-    pub(crate) fn told_since(&self, tag: &str, at: u64) -> Vec<Event> {
+    pub(crate) fn told_since(&self, tag: &str, at: u64) -> Vec<ClientRecord> {
         lock(&self.history).of(self.number, tag).filter(|event| event.at > at).cloned().collect()
     }
 
-    pub(crate) fn has_told(&self, tag: &str, like: impl Fn(&What) -> bool) -> bool {
-        lock(&self.history).of(self.number, tag).any(|event| like(&event.what))
+    pub(crate) fn has_told(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> bool {
+        lock(&self.history).of(self.number, tag).any(|event| like(&event.event))
     }
 
     /// Waits until it has told something like this of this acquisition.
     #[track_caller]
-    pub(crate) fn await_event(&self, tag: &str, like: impl Fn(&What) -> bool) -> Event {
-        let found = || lock(&self.history).of(self.number, tag).find(|event| like(&event.what)).cloned();
+    pub(crate) fn await_event(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> ClientRecord {
+        let found = || lock(&self.history).of(self.number, tag).find(|event| like(&event.event)).cloned();
         wait::until(LIMIT, || found().is_some());
         found().unwrap_or_else(|| {
             panic!("worker {} never told that of {tag}\n{}", self.number, lock(&self.history).tail())
@@ -215,8 +216,8 @@ impl Worker {
         self.tell(&Told::Inspect);
         let mut inspected = None;
         let answered = wait::until(LIMIT, || {
-            inspected = self.told_since("-", since).into_iter().find_map(|event| match event.what {
-                What::Inspected { held, waiting, recovering_ms } => {
+            inspected = self.told_since("-", since).into_iter().find_map(|event| match event.event {
+                ClientEvent::Inspected { held, waiting, recovering_ms } => {
                     Some(Inspected { held, waiting, recovering_ms })
                 }
                 _ => None,
@@ -237,15 +238,15 @@ impl Worker {
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.tell(&Told::Stop);
-        self.await_event("-", |what| *what == What::Stopped);
+        self.await_event("-", |what| *what == ClientEvent::Stopped);
     }
 
     /// Closes its client, which ends it.
     #[track_caller]
     pub(crate) fn close(mut self) {
         self.tell(&Told::Close);
-        let closed = self.await_event("-", |what| matches!(what, What::Closed(_)));
-        assert_eq!(closed.what, What::Closed("ok".to_owned()), "worker {}", self.number);
+        let closed = self.await_event("-", |what| matches!(what, ClientEvent::Closed(_)));
+        assert_eq!(closed.event, ClientEvent::Closed("ok".to_owned()), "worker {}", self.number);
     }
 
     /// Kills it (SIGKILL). What it told before is heard.

@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
-use permits_testkit::history::{What, deadline, record, tell, tell_at};
+use permits_testkit::history::{ClientEvent, deadline, record, report, report_at};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
@@ -127,7 +127,7 @@ async fn serve(url: &str) {
         .await
         .expect("the store can be reached");
     let semaphore = client.semaphore(SEMAPHORE, setting(LIMIT).parse().expect("the limit is a number"));
-    tell("-", What::Connected);
+    report("-", ClientEvent::Connected);
     let mut told = listen();
     let mut releases = HashMap::new();
     let mut loops = JoinSet::new();
@@ -148,19 +148,22 @@ async fn serve(url: &str) {
             Told::Stop => {
                 stopping.store(true, Ordering::Relaxed);
                 while loops.join_next().await.is_some() {}
-                tell("-", What::Stopped);
+                report("-", ClientEvent::Stopped);
             }
             Told::Inspect => match semaphore.inspect().await {
                 Ok(seen) => {
                     let recovering_ms = u64::try_from(seen.recovering.as_millis()).expect("it is short");
                     let (held, waiting) = (seen.held, seen.waiting);
-                    tell("-", What::Inspected { held, waiting, recovering_ms });
+                    report("-", ClientEvent::Inspected { held, waiting, recovering_ms });
                 }
-                Err(error) => tell("-", What::Failed(error.to_string())),
+                Err(error) => report("-", ClientEvent::Failed(error.to_string())),
             },
             Told::Close => {
                 let outcome = client.close().await;
-                tell("-", What::Closed(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
+                report(
+                    "-",
+                    ClientEvent::Closed(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())),
+                );
                 return;
             }
         }
@@ -191,7 +194,7 @@ async fn acquire(
     hold: Option<Duration>,
     release: Arc<Notify>,
 ) -> JoinHandle<()> {
-    tell(&tag, What::Asked { weight: 1 });
+    report(&tag, ClientEvent::Asked { weight: 1 });
     let semaphore = semaphore.clone();
     let mut acquiring = Box::pin(async move { semaphore.acquire_with(AcquireOptions::new()).await });
     let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
@@ -203,7 +206,7 @@ async fn acquire(
         match (result, hold) {
             (Ok(permit), Some(hold)) => use_permit(&tag, permit, sleep(hold)).await,
             (Ok(permit), None) => use_permit(&tag, permit, release.notified()).await,
-            (Err(error), _) => tell(&tag, What::Failed(error.to_string())),
+            (Err(error), _) => report(&tag, ClientEvent::Failed(error.to_string())),
         }
     })
 }
@@ -214,10 +217,10 @@ async fn work(semaphore: Semaphore, number: u32, hold: Duration, stopping: Arc<A
     while !stopping.load(Ordering::Relaxed) {
         turn += 1;
         let tag = format!("loop{number}.{turn}");
-        tell(&tag, What::Asked { weight: 1 });
+        report(&tag, ClientEvent::Asked { weight: 1 });
         match semaphore.acquire().await {
             Ok(permit) => use_permit(&tag, permit, sleep(hold.mul_f64(fastrand::f64()))).await,
-            Err(error) => tell(&tag, What::Failed(error.to_string())),
+            Err(error) => report(&tag, ClientEvent::Failed(error.to_string())),
         }
         sleep(hold.mul_f64(fastrand::f64())).await;
     }
@@ -226,7 +229,7 @@ async fn work(semaphore: Semaphore, number: u32, hold: Duration, stopping: Arc<A
 /// Works step by step until the permit is lost or `done` is ready.
 async fn use_permit(tag: &str, permit: Permit, done: impl Future<Output = ()>) {
     let (at, until) = deadline(|| permit.remaining());
-    tell_at(at, tag, What::Acquired { token: permit.token(), slot: permit.slot(), until });
+    report_at(at, tag, ClientEvent::Acquired { token: permit.token(), slot: permit.slot(), until });
     let mut done = pin!(done);
     let lost = loop {
         tokio::select! {
@@ -234,9 +237,9 @@ async fn use_permit(tag: &str, permit: Permit, done: impl Future<Output = ()>) {
             () = sleep(STEP) => {
                 let (at, until) = deadline(|| permit.remaining());
                 if permit.is_held() {
-                    tell_at(at, tag, What::Held { until });
+                    report_at(at, tag, ClientEvent::Held { until });
                 } else {
-                    tell(tag, What::NotHeld);
+                    report(tag, ClientEvent::NotHeld);
                 }
             }
             reason = permit.lost() => break Some(reason),
@@ -245,11 +248,11 @@ async fn use_permit(tag: &str, permit: Permit, done: impl Future<Output = ()>) {
     };
     if let Some(reason) = lost {
         // Dropped only now, when the work has stopped.
-        return tell(tag, What::Lost(reason.to_string()));
+        return report(tag, ClientEvent::Lost(reason.to_string()));
     }
-    tell(tag, What::Releasing);
+    report(tag, ClientEvent::Releasing);
     let outcome = permit.release().await;
-    tell(tag, What::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
+    report(tag, ClientEvent::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".to_owned())));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! `permits-lab guard`: has anything become clearly worse than it was?
+//! `permits-lab regression`: has anything become clearly worse than it was?
 //!
 //! It measures permits and the floors as the comparison does, a little, and compares figures that say the same on
 //! any machine with stored ones: counts of what the server is asked to do, bytes, and ratios of two times of one run.
 //! Counts hardly vary, so they may rise by little. Ratios of processor times vary more, as work is batched by how
 //! fast it comes, and ratios of waiting times most, with whatever else the machine does: they may rise to twice and
-//! three times. Better than stored is never wrong; `guard --store` keeps it, and is for a quiet machine.
+//! three times. Better than stored is never wrong; `regression --store` keeps it, and is for a quiet machine.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::compare::{Bench, Results, Scale, measure, own};
 
 /// Where the figures are kept.
-const STORED: &str = "crates/permits-lab/guard.json";
+const STORED: &str = "crates/permits-lab/regression.json";
 
 /// By how much a count may rise, a ratio of processor times, and a ratio of waiting times.
 const COUNT: f64 = 1.15;

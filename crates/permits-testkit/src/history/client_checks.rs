@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::Violation;
-use super::told::{Event, What, now};
+use super::client_event::{ClientEvent, ClientRecord, now};
 
 /// One acquisition that was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,23 +54,23 @@ impl Granted {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Who, and what.
-    pub events: Vec<(usize, Event)>,
+    pub events: Vec<(usize, ClientRecord)>,
 }
 
 impl History {
     /// Notes what happens to an acquisition of this client now.
-    pub fn note(&mut self, worker: usize, tag: &str, what: What) {
+    pub fn note(&mut self, worker: usize, tag: &str, what: ClientEvent) {
         self.note_at(now(), worker, tag, what);
     }
 
     /// Notes what happened to an acquisition of this client then, by [`now`].
-    pub fn note_at(&mut self, at: u64, worker: usize, tag: &str, what: What) {
-        self.events.push((worker, Event { at, tag: tag.to_owned(), what }));
+    pub fn note_at(&mut self, at: u64, worker: usize, tag: &str, what: ClientEvent) {
+        self.events.push((worker, ClientRecord { at, tag: tag.to_owned(), event: what }));
     }
 
     /// What this client told of this acquisition.
-    pub fn of<'a>(&'a self, worker: usize, tag: &'a str) -> impl Iterator<Item = &'a Event> {
-        let ours = move |(number, event): &&(usize, Event)| *number == worker && event.tag == tag;
+    pub fn of<'a>(&'a self, worker: usize, tag: &'a str) -> impl Iterator<Item = &'a ClientRecord> {
+        let ours = move |(number, event): &&(usize, ClientRecord)| *number == worker && event.tag == tag;
         self.events.iter().filter(ours).map(|(_, event)| event)
     }
 
@@ -79,12 +79,12 @@ impl History {
         let mut asked: BTreeMap<(usize, &str), (u64, u32)> = BTreeMap::new();
         let mut enqueued: BTreeMap<(usize, &str), u64> = BTreeMap::new();
         let mut grants: BTreeMap<(usize, &str), Granted> = BTreeMap::new();
-        for (worker, Event { at, tag, what }) in &self.events {
+        for (worker, ClientRecord { at, tag, event: what }) in &self.events {
             let key = (*worker, tag.as_str());
             match *what {
-                What::Asked { weight } => drop(asked.insert(key, (*at, weight))),
-                What::Enqueued => drop(enqueued.insert(key, *at)),
-                What::Acquired { token, slot, until } => {
+                ClientEvent::Asked { weight } => drop(asked.insert(key, (*at, weight))),
+                ClientEvent::Enqueued => drop(enqueued.insert(key, *at)),
+                ClientEvent::Acquired { token, slot, until } => {
                     let (asked, weight) = asked.get(&key).copied().unwrap_or((*at, 1));
                     let granted = Granted {
                         worker: *worker,
@@ -105,9 +105,11 @@ impl History {
             }
             let Some(granted) = grants.get_mut(&key) else { continue };
             match what {
-                What::Held { until } => granted.until = granted.until.max(*until),
-                What::Releasing => granted.releasing = Some(*at),
-                What::Lost(_) | What::NotHeld => granted.lost = Some(granted.lost.unwrap_or(*at).min(*at)),
+                ClientEvent::Held { until } => granted.until = granted.until.max(*until),
+                ClientEvent::Releasing => granted.releasing = Some(*at),
+                ClientEvent::Lost(_) | ClientEvent::NotHeld => {
+                    granted.lost = Some(granted.lost.unwrap_or(*at).min(*at))
+                }
                 _ => {}
             }
         }
@@ -123,7 +125,7 @@ impl History {
 
     /// The last events but the steps, to explain a failure.
     pub fn tail(&self) -> String {
-        let steps = |(_, event): &&(usize, Event)| !matches!(event.what, What::Held { .. });
+        let steps = |(_, event): &&(usize, ClientRecord)| !matches!(event.event, ClientEvent::Held { .. });
         let events: Vec<_> = self.events.iter().filter(steps).collect();
         let mut text = String::new();
         for (worker, event) in &events[events.len().saturating_sub(60)..] {
@@ -149,7 +151,7 @@ impl Rules {
     /// Who was seen in line may have lost its place since, and found another: a store that forgot the line, a
     /// client that was away for longer than its lease.
     #[must_use]
-    pub fn line_may_break(self) -> Self {
+    pub fn order_may_break(self) -> Self {
         Self { keeps_order: false, ..self }
     }
 }
@@ -160,15 +162,15 @@ impl Rules {
 ///
 /// The first violation found: of P2, P3, P4, P6, of what slots are (`slots`), that everybody alive is served
 /// (`served`), or that the history makes sense (`told`).
-pub fn judge(history: &History, rules: &Rules) -> Result<(), Violation> {
-    check_told(history)?;
+pub fn verify(history: &History, rules: &Rules) -> Result<(), Violation> {
+    check_well_formed(history)?;
     let grants = history.grants();
     check_bound(&grants, rules.limit)?;
     check_stops(history)?;
     check_tokens(&grants)?;
     check_slots(&grants, rules.limit)?;
     if rules.keeps_order {
-        check_line(&grants)?;
+        check_queue_order(&grants)?;
     }
     check_served(history)
 }
@@ -178,20 +180,22 @@ pub fn judge(history: &History, rules: &Rules) -> Result<(), Violation> {
 /// # Errors
 ///
 /// What does not.
-pub fn check_told(history: &History) -> Result<(), Violation> {
+pub fn check_well_formed(history: &History) -> Result<(), Violation> {
     let (mut asked, mut acquired) = (BTreeSet::new(), BTreeSet::new());
     for (worker, event) in &history.events {
         let key = (*worker, event.tag.as_str());
-        let is_sound = match &event.what {
-            What::Asked { .. } => asked.insert(key),
-            What::Acquired { .. } => asked.contains(&key) && acquired.insert(key),
-            What::Held { .. } | What::NotHeld | What::Lost(_) | What::Releasing | What::Released(_) => {
-                acquired.contains(&key)
-            }
-            What::Failed(_) => asked.contains(&key),
+        let is_sound = match &event.event {
+            ClientEvent::Asked { .. } => asked.insert(key),
+            ClientEvent::Acquired { .. } => asked.contains(&key) && acquired.insert(key),
+            ClientEvent::Held { .. }
+            | ClientEvent::NotHeld
+            | ClientEvent::Lost(_)
+            | ClientEvent::Releasing
+            | ClientEvent::Released(_) => acquired.contains(&key),
+            ClientEvent::Failed(_) => asked.contains(&key),
             // Somebody else's word, which may come before the client's own.
-            What::Enqueued => {
-                history.of(*worker, &event.tag).any(|other| matches!(other.what, What::Asked { .. }))
+            ClientEvent::Enqueued => {
+                history.of(*worker, &event.tag).any(|other| matches!(other.event, ClientEvent::Asked { .. }))
             }
             _ => true,
         };
@@ -256,9 +260,11 @@ pub fn check_stops(history: &History) -> Result<(), Violation> {
     let mut lost = BTreeMap::new();
     for (worker, event) in &history.events {
         let key = (*worker, event.tag.as_str());
-        let late = match event.what {
-            What::Held { until } => until <= event.at || lost.get(&key).is_some_and(|lost| *lost < event.at),
-            What::Lost(_) | What::NotHeld => {
+        let late = match event.event {
+            ClientEvent::Held { until } => {
+                until <= event.at || lost.get(&key).is_some_and(|lost| *lost < event.at)
+            }
+            ClientEvent::Lost(_) | ClientEvent::NotHeld => {
                 lost.entry(key).or_insert(event.at);
                 false
             }
@@ -292,7 +298,7 @@ pub fn check_tokens(grants: &[Granted]) -> Result<(), Violation> {
 /// # Errors
 ///
 /// Who was overtaken.
-pub fn check_line(grants: &[Granted]) -> Result<(), Violation> {
+pub fn check_queue_order(grants: &[Granted]) -> Result<(), Violation> {
     check_rising(grants, |granted| granted.enqueued)
         .map_err(|overtaken| Violation::new("P6", format!("overtaken in line: {overtaken}")))
 }
@@ -353,14 +359,18 @@ pub fn check_slots(grants: &[Granted], limit: u32) -> Result<(), Violation> {
 ///
 /// What was left open.
 pub fn check_served(history: &History) -> Result<(), Violation> {
-    let closed = |(worker, event): &(usize, Event)| matches!(event.what, What::Closed(_)).then_some(*worker);
+    let closed = |(worker, event): &(usize, ClientRecord)| {
+        matches!(event.event, ClientEvent::Closed(_)).then_some(*worker)
+    };
     let alive: BTreeSet<usize> = history.events.iter().filter_map(closed).collect();
-    let mut open: BTreeMap<(usize, &str), &Event> = BTreeMap::new();
+    let mut open: BTreeMap<(usize, &str), &ClientRecord> = BTreeMap::new();
     for (worker, event) in history.events.iter().filter(|(worker, _)| alive.contains(worker)) {
         let key = (*worker, event.tag.as_str());
-        match event.what {
-            What::Asked { .. } | What::Acquired { .. } => drop(open.insert(key, event)),
-            What::Failed(_) | What::Released(_) | What::Lost(_) => drop(open.remove(&key)),
+        match event.event {
+            ClientEvent::Asked { .. } | ClientEvent::Acquired { .. } => drop(open.insert(key, event)),
+            ClientEvent::Failed(_) | ClientEvent::Released(_) | ClientEvent::Lost(_) => {
+                drop(open.remove(&key))
+            }
             _ => {}
         }
     }

@@ -14,18 +14,18 @@ const MARK: &str = "@";
 
 /// Something that happened to one acquisition, or (with the tag `-`) to the client itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct ClientRecord {
     /// When, by [`now`].
     pub at: u64,
     /// Which acquisition of this client, in one word.
     pub tag: String,
     /// What happened.
-    pub what: What,
+    pub event: ClientEvent,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ClientEvent {
     /// The client has connected.
     Connected,
     /// An acquisition is about to be asked for.
@@ -102,13 +102,13 @@ pub fn deadline(remaining: impl FnOnce() -> Duration) -> (u64, u64) {
 }
 
 /// Tells that `what` happens now.
-pub fn tell(tag: &str, what: What) {
-    tell_at(now(), tag, what);
+pub fn report(tag: &str, what: ClientEvent) {
+    report_at(now(), tag, what);
 }
 
 /// Tells that `what` happened at `at`.
-pub fn tell_at(at: u64, tag: &str, what: What) {
-    let event = Event { at, tag: tag.to_owned(), what };
+pub fn report_at(at: u64, tag: &str, what: ClientEvent) {
+    let event = ClientRecord { at, tag: tag.to_owned(), event: what };
     let mut stdout = std::io::stdout().lock();
     // One write, so that a worker killed in the middle leaves no half line. With nobody to read, the test is
     // over.
@@ -116,36 +116,36 @@ pub fn tell_at(at: u64, tag: &str, what: What) {
     let _ = stdout.flush();
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for ClientRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, tag, what } = self;
+        let Self { at, tag, event: what } = self;
         write!(f, "{MARK} {at} {tag} {what}")
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for ClientEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Connected => write!(f, "connected"),
-            What::Asked { weight } => write!(f, "asked {weight}"),
-            What::Enqueued => write!(f, "enqueued"),
-            What::Acquired { token, slot, until } => write!(f, "acquired {token} {slot} {until}"),
-            What::Held { until } => write!(f, "held {until}"),
-            What::NotHeld => write!(f, "not_held"),
-            What::Lost(reason) => write!(f, "lost {reason}"),
-            What::Releasing => write!(f, "releasing"),
-            What::Released(outcome) => write!(f, "released {outcome}"),
-            What::Failed(error) => write!(f, "failed {error}"),
-            What::Inspected { held, waiting, recovering_ms } => {
+            ClientEvent::Connected => write!(f, "connected"),
+            ClientEvent::Asked { weight } => write!(f, "asked {weight}"),
+            ClientEvent::Enqueued => write!(f, "enqueued"),
+            ClientEvent::Acquired { token, slot, until } => write!(f, "acquired {token} {slot} {until}"),
+            ClientEvent::Held { until } => write!(f, "held {until}"),
+            ClientEvent::NotHeld => write!(f, "not_held"),
+            ClientEvent::Lost(reason) => write!(f, "lost {reason}"),
+            ClientEvent::Releasing => write!(f, "releasing"),
+            ClientEvent::Released(outcome) => write!(f, "released {outcome}"),
+            ClientEvent::Failed(error) => write!(f, "failed {error}"),
+            ClientEvent::Inspected { held, waiting, recovering_ms } => {
                 write!(f, "inspected {held} {waiting} {recovering_ms}")
             }
-            What::Stopped => write!(f, "stopped"),
-            What::Closed(outcome) => write!(f, "closed {outcome}"),
+            ClientEvent::Stopped => write!(f, "stopped"),
+            ClientEvent::Closed(outcome) => write!(f, "closed {outcome}"),
         }
     }
 }
 
-impl Event {
+impl ClientRecord {
     /// Reads a line; `None` if it is not one of these.
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix(MARK)?.trim_start().splitn(4, ' ');
@@ -153,26 +153,26 @@ impl Event {
         let text = words.next().unwrap_or_default();
         let numbers: Vec<u64> = text.split(' ').map_while(|word| word.parse().ok()).collect();
         let what = match (kind, &numbers[..]) {
-            ("connected", _) => What::Connected,
-            ("asked", &[weight]) => What::Asked { weight: u32::try_from(weight).ok()? },
-            ("enqueued", _) => What::Enqueued,
+            ("connected", _) => ClientEvent::Connected,
+            ("asked", &[weight]) => ClientEvent::Asked { weight: u32::try_from(weight).ok()? },
+            ("enqueued", _) => ClientEvent::Enqueued,
             ("acquired", &[token, slot, until]) => {
-                What::Acquired { token, slot: u32::try_from(slot).ok()?, until }
+                ClientEvent::Acquired { token, slot: u32::try_from(slot).ok()?, until }
             }
-            ("held", &[until]) => What::Held { until },
-            ("not_held", _) => What::NotHeld,
-            ("lost", _) => What::Lost(text.to_owned()),
-            ("releasing", _) => What::Releasing,
-            ("released", _) => What::Released(text.to_owned()),
-            ("failed", _) => What::Failed(text.to_owned()),
+            ("held", &[until]) => ClientEvent::Held { until },
+            ("not_held", _) => ClientEvent::NotHeld,
+            ("lost", _) => ClientEvent::Lost(text.to_owned()),
+            ("releasing", _) => ClientEvent::Releasing,
+            ("released", _) => ClientEvent::Released(text.to_owned()),
+            ("failed", _) => ClientEvent::Failed(text.to_owned()),
             ("inspected", &[held, waiting, recovering_ms]) => {
-                What::Inspected { held, waiting, recovering_ms }
+                ClientEvent::Inspected { held, waiting, recovering_ms }
             }
-            ("stopped", _) => What::Stopped,
-            ("closed", _) => What::Closed(text.to_owned()),
+            ("stopped", _) => ClientEvent::Stopped,
+            ("closed", _) => ClientEvent::Closed(text.to_owned()),
             _ => return None,
         };
-        Some(Self { at, tag, what })
+        Some(Self { at, tag, event: what })
     }
 }
 
@@ -180,18 +180,18 @@ impl Event {
 #[test]
 fn events_survive_the_line() {
     for what in [
-        What::Connected,
-        What::Asked { weight: 3 },
-        What::Enqueued,
-        What::Acquired { token: 1 << 52, slot: 3, until: 17 },
-        What::Held { until: 18 },
-        What::Lost("the permit was lost: why".to_owned()),
-        What::Inspected { held: 1, waiting: 2, recovering_ms: 3 },
+        ClientEvent::Connected,
+        ClientEvent::Asked { weight: 3 },
+        ClientEvent::Enqueued,
+        ClientEvent::Acquired { token: 1 << 52, slot: 3, until: 17 },
+        ClientEvent::Held { until: 18 },
+        ClientEvent::Lost("the permit was lost: why".to_owned()),
+        ClientEvent::Inspected { held: 1, waiting: 2, recovering_ms: 3 },
     ] {
-        let event = Event { at: 5, tag: "a.1".to_owned(), what };
-        assert_eq!(Event::parse(&event.to_string()), Some(event));
+        let event = ClientRecord { at: 5, tag: "a.1".to_owned(), event: what };
+        assert_eq!(ClientRecord::parse(&event.to_string()), Some(event));
     }
     for foreign in ["", "running 1 test", "@", "@ 5", "@ 5 a unknown", "@ 5 a acquired 1 2"] {
-        assert_eq!(Event::parse(foreign), None, "{foreign:?}");
+        assert_eq!(ClientRecord::parse(foreign), None, "{foreign:?}");
     }
 }

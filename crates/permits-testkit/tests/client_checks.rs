@@ -1,9 +1,9 @@
 //! The judge of what clients saw finds what is planted, and only that.
 
-use permits_testkit::history::outside::{
-    Granted, check_bound, check_line, check_order, check_slots, check_tokens, most_at_once,
+use permits_testkit::history::client_checks::{
+    Granted, check_bound, check_order, check_queue_order, check_slots, check_tokens, most_at_once,
 };
-use permits_testkit::history::{Event, History, Replayed, Rules, Violation, What, judge, now};
+use permits_testkit::history::{ClientEvent, ClientRecord, History, Replayed, Rules, Violation, now, verify};
 
 fn granted(token: u64, slot: u32, acquired: u64, until: u64) -> Granted {
     Granted {
@@ -30,39 +30,39 @@ fn rule(judgement: Result<(), Violation>) -> &'static str {
 fn sound() -> History {
     let mut history = History::default();
     let mut note = |at, worker, what| history.note_at(at, worker, "a", what);
-    note(10, 1, What::Asked { weight: 1 });
-    note(20, 1, What::Acquired { token: 7, slot: 0, until: 1000 });
-    note(30, 2, What::Asked { weight: 1 });
-    note(40, 2, What::Enqueued);
-    note(50, 1, What::Held { until: 1050 });
-    note(60, 1, What::Releasing);
-    note(60, 2, What::Acquired { token: 9, slot: 0, until: 1000 });
-    note(70, 1, What::Released("ok".to_owned()));
-    note(1000, 2, What::NotHeld);
-    note(1010, 2, What::Lost("late".to_owned()));
-    note(1020, 1, What::Closed("ok".to_owned()));
-    note(1030, 2, What::Closed("ok".to_owned()));
+    note(10, 1, ClientEvent::Asked { weight: 1 });
+    note(20, 1, ClientEvent::Acquired { token: 7, slot: 0, until: 1000 });
+    note(30, 2, ClientEvent::Asked { weight: 1 });
+    note(40, 2, ClientEvent::Enqueued);
+    note(50, 1, ClientEvent::Held { until: 1050 });
+    note(60, 1, ClientEvent::Releasing);
+    note(60, 2, ClientEvent::Acquired { token: 9, slot: 0, until: 1000 });
+    note(70, 1, ClientEvent::Released("ok".to_owned()));
+    note(1000, 2, ClientEvent::NotHeld);
+    note(1010, 2, ClientEvent::Lost("late".to_owned()));
+    note(1020, 1, ClientEvent::Closed("ok".to_owned()));
+    note(1030, 2, ClientEvent::Closed("ok".to_owned()));
     history
 }
 
 /// What the judge says of the sound history with one event changed.
-fn changed(number: usize, change: impl FnOnce(&mut Event)) -> &'static str {
+fn changed(number: usize, change: impl FnOnce(&mut ClientRecord)) -> &'static str {
     let mut history = sound();
     change(&mut history.events[number].1);
-    rule(judge(&history, &Rules::limit(1)))
+    rule(verify(&history, &Rules::limit(1)))
 }
 
 /// What the judge says of the sound history with one event more.
-fn added(at: u64, worker: usize, tag: &str, what: What) -> &'static str {
+fn added(at: u64, worker: usize, tag: &str, what: ClientEvent) -> &'static str {
     let mut history = sound();
     history.note_at(at, worker, tag, what);
-    rule(judge(&history, &Rules::limit(1)))
+    rule(verify(&history, &Rules::limit(1)))
 }
 
 #[test]
 fn a_sound_history_passes() {
-    assert_eq!(judge(&sound(), &Rules::limit(1)), Ok(()));
-    assert_eq!(judge(&History::default(), &Rules::limit(1)), Ok(()));
+    assert_eq!(verify(&sound(), &Rules::limit(1)), Ok(()));
+    assert_eq!(verify(&History::default(), &Rules::limit(1)), Ok(()));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn one_microsecond_too_early_is_found() {
 
 #[test]
 fn one_unit_too_many_is_found() {
-    assert_eq!(changed(2, |event| event.what = What::Asked { weight: 2 }), "P2");
+    assert_eq!(changed(2, |event| event.event = ClientEvent::Asked { weight: 2 }), "P2");
     let fine = [granted(1, 0, 10, 20), granted(2, 1, 15, 30), granted(3, 0, 20, 40)];
     assert_eq!(check_bound(&fine, 2), Ok(()));
     let mut planted = fine.to_vec();
@@ -91,25 +91,28 @@ fn one_unit_too_many_is_found() {
 #[test]
 fn a_permit_ends_with_the_first_of_release_loss_and_deadline() {
     let mut history = History::default();
-    history.note_at(1, 0, "a", What::Asked { weight: 3 });
-    history.note_at(2, 0, "a", What::Acquired { token: 7, slot: 1, until: 100 });
-    history.note_at(3, 1, "a", What::Asked { weight: 1 });
+    history.note_at(1, 0, "a", ClientEvent::Asked { weight: 3 });
+    history.note_at(2, 0, "a", ClientEvent::Acquired { token: 7, slot: 1, until: 100 });
+    history.note_at(3, 1, "a", ClientEvent::Asked { weight: 1 });
     let only = |history: &History| history.grants()[0].clone();
     assert_eq!((history.grants().len(), only(&history).asked, only(&history).weight), (1, 1, 3));
     assert_eq!(only(&history).end(), 100);
-    history.note_at(50, 0, "a", What::Held { until: 150 });
+    history.note_at(50, 0, "a", ClientEvent::Held { until: 150 });
     assert_eq!(only(&history).end(), 150);
-    history.note_at(160, 0, "a", What::Lost("why".to_owned()));
+    history.note_at(160, 0, "a", ClientEvent::Lost("why".to_owned()));
     assert_eq!(only(&history).end(), 150, "signalled late, it was not held in between");
-    history.note_at(120, 0, "a", What::NotHeld);
+    history.note_at(120, 0, "a", ClientEvent::NotHeld);
     assert_eq!(only(&history).end(), 120);
-    history.note_at(110, 0, "a", What::Releasing);
+    history.note_at(110, 0, "a", ClientEvent::Releasing);
     assert_eq!(only(&history).end(), 110);
 }
 
 #[test]
 fn tokens_that_fall_or_repeat_are_found() {
-    assert_eq!(changed(6, |event| event.what = What::Acquired { token: 7, slot: 0, until: 1000 }), "P4");
+    assert_eq!(
+        changed(6, |event| event.event = ClientEvent::Acquired { token: 7, slot: 0, until: 1000 }),
+        "P4"
+    );
     let fine = [granted(1, 0, 10, 20), granted(2, 1, 15, 30), granted(3, 0, 20, 40)];
     assert_eq!(check_tokens(&fine), Ok(()));
     assert_eq!(rule(check_tokens(&[granted(2, 0, 10, 20), granted(1, 1, 15, 30)])), "P4");
@@ -131,65 +134,68 @@ fn slots_shared_or_without_rising_tokens_are_found() {
     sinks[1].asked = 9;
     assert_eq!(check_tokens(&sinks), Ok(()));
     assert_eq!(rule(check_slots(&sinks, 2)), "slots");
-    assert_eq!(changed(6, |event| event.what = What::Acquired { token: 9, slot: 1, until: 1000 }), "slots");
+    assert_eq!(
+        changed(6, |event| event.event = ClientEvent::Acquired { token: 9, slot: 1, until: 1000 }),
+        "slots"
+    );
 }
 
 #[test]
 fn who_overtakes_is_found() {
     let mut waiting = [granted(5, 0, 30, 40), granted(4, 0, 20, 25)];
     (waiting[0].asked, waiting[1].asked) = (10, 15);
-    assert_eq!(check_line(&waiting), Ok(()), "nobody saw it in line");
+    assert_eq!(check_queue_order(&waiting), Ok(()), "nobody saw it in line");
     waiting[0].enqueued = Some(14);
-    assert_eq!(rule(check_line(&waiting)), "P6");
+    assert_eq!(rule(check_queue_order(&waiting)), "P6");
     waiting[0].weight = 9;
-    assert_eq!(rule(check_line(&waiting)), "P6", "however heavy it is");
+    assert_eq!(rule(check_queue_order(&waiting)), "P6", "however heavy it is");
     waiting[0].enqueued = Some(15);
-    assert_eq!(check_line(&waiting), Ok(()), "seen when the other had asked");
+    assert_eq!(check_queue_order(&waiting), Ok(()), "seen when the other had asked");
     assert_eq!(check_order(&[granted(1, 0, 10, 20), granted(2, 0, 30, 40)]), Ok(()));
     assert_eq!(rule(check_order(&[granted(2, 0, 10, 20), granted(1, 0, 30, 40)])), "P6");
 
     let mut history = History::default();
     for (at, worker) in [(10, 1), (20, 2)] {
-        history.note_at(at, worker, "a", What::Asked { weight: 1 });
-        history.note_at(at + 1, worker, "a", What::Enqueued);
+        history.note_at(at, worker, "a", ClientEvent::Asked { weight: 1 });
+        history.note_at(at + 1, worker, "a", ClientEvent::Enqueued);
     }
-    history.note_at(30, 2, "a", What::Acquired { token: 3, slot: 0, until: 40 });
-    history.note_at(50, 1, "a", What::Acquired { token: 4, slot: 0, until: 60 });
-    assert_eq!(rule(judge(&history, &Rules::limit(1))), "P6");
-    assert_eq!(judge(&history, &Rules::limit(1).line_may_break()), Ok(()));
+    history.note_at(30, 2, "a", ClientEvent::Acquired { token: 3, slot: 0, until: 40 });
+    history.note_at(50, 1, "a", ClientEvent::Acquired { token: 4, slot: 0, until: 60 });
+    assert_eq!(rule(verify(&history, &Rules::limit(1))), "P6");
+    assert_eq!(verify(&history, &Rules::limit(1).order_may_break()), Ok(()));
 }
 
 #[test]
 fn work_behind_the_deadline_is_found() {
-    assert_eq!(changed(4, |event| event.what = What::Held { until: 50 }), "P3");
-    assert_eq!(changed(4, |event| event.what = What::Held { until: 49 }), "P3");
-    assert_eq!(added(1015, 2, "a", What::Held { until: 2000 }), "P3", "it rose from the dead");
+    assert_eq!(changed(4, |event| event.event = ClientEvent::Held { until: 50 }), "P3");
+    assert_eq!(changed(4, |event| event.event = ClientEvent::Held { until: 49 }), "P3");
+    assert_eq!(added(1015, 2, "a", ClientEvent::Held { until: 2000 }), "P3", "it rose from the dead");
 }
 
 #[test]
 fn who_is_not_served_is_found() {
-    assert_eq!(added(2000, 1, "b", What::Asked { weight: 1 }), "served");
+    assert_eq!(added(2000, 1, "b", ClientEvent::Asked { weight: 1 }), "served");
     let mut history = sound();
-    history.note_at(2000, 3, "a", What::Asked { weight: 1 });
-    assert_eq!(judge(&history, &Rules::limit(1)), Ok(()), "who was killed is not");
+    history.note_at(2000, 3, "a", ClientEvent::Asked { weight: 1 });
+    assert_eq!(verify(&history, &Rules::limit(1)), Ok(()), "who was killed is not");
     // A permit that was never given back, and a loss that nobody was told of.
     for number in [7, 9] {
         let mut history = sound();
         history.events.remove(number);
-        assert_eq!(rule(judge(&history, &Rules::limit(1))), "served");
+        assert_eq!(rule(verify(&history, &Rules::limit(1))), "served");
     }
 }
 
 #[test]
 fn a_history_that_makes_no_sense_is_found() {
     for (what, tag) in [
-        (What::Acquired { token: 10, slot: 0, until: 5000 }, "never-asked"),
-        (What::Acquired { token: 10, slot: 0, until: 5000 }, "a"),
-        (What::Asked { weight: 1 }, "a"),
-        (What::Held { until: 5000 }, "never-asked"),
-        (What::Releasing, "never-asked"),
-        (What::Failed("why".to_owned()), "never-asked"),
-        (What::Enqueued, "never-asked"),
+        (ClientEvent::Acquired { token: 10, slot: 0, until: 5000 }, "never-asked"),
+        (ClientEvent::Acquired { token: 10, slot: 0, until: 5000 }, "a"),
+        (ClientEvent::Asked { weight: 1 }, "a"),
+        (ClientEvent::Held { until: 5000 }, "never-asked"),
+        (ClientEvent::Releasing, "never-asked"),
+        (ClientEvent::Failed("why".to_owned()), "never-asked"),
+        (ClientEvent::Enqueued, "never-asked"),
     ] {
         assert_eq!(added(2000, 1, tag, what.clone()), "told", "{what}");
     }
