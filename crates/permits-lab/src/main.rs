@@ -32,9 +32,11 @@ fn main() -> ExitCode {
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
         ["soak", arguments @ ..] => soak::run(arguments),
-        // A process of the fault suite, and of the soak.
-        ["worker", settings @ ..] => faults::worker::run(settings),
-        ["soak-client", settings @ ..] => soak::client::run(settings),
+        // A process of the fault matrix or of the soak.
+        ["worker"] => {
+            permits_testkit::worker::run_if_started();
+            Ok(())
+        }
         // The other process of a measurement between two.
         ["driver", kind, url, lease_ms] => driver::run(kind, url, lease_ms),
         ["peer", "turns", url, turns] => local_bench::peer_turns(url, turns),

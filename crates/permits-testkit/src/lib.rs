@@ -61,9 +61,11 @@
 mod group;
 
 pub mod cluster;
+pub mod faults;
 pub mod fence;
 pub mod fork;
 pub mod history;
+pub mod mutants;
 pub mod process;
 pub mod proxy;
 pub mod random;
@@ -73,6 +75,7 @@ pub mod server;
 pub mod skip;
 pub mod tls;
 pub mod wait;
+pub mod worker;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};

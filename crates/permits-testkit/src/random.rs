@@ -39,6 +39,16 @@ pub fn seed() -> u64 {
     seed
 }
 
+/// Random numbers from such a [`seed`].
+///
+/// # Panics
+///
+/// If the variable is set and not a whole number.
+#[track_caller]
+pub fn rng() -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed())
+}
+
 #[track_caller]
 fn given<T: std::str::FromStr>(variable: &str) -> Option<T> {
     let value = env::var_os(variable)?;

@@ -37,11 +37,11 @@ fn sound() -> History {
     note(50, 1, ClientEvent::Held { until: 1050 });
     note(60, 1, ClientEvent::Releasing);
     note(60, 2, ClientEvent::Acquired { token: 9, slot: 0, until: 1000 });
-    note(70, 1, ClientEvent::Released("ok".to_owned()));
+    note(70, 1, ClientEvent::Released(Ok(())));
     note(1000, 2, ClientEvent::NotHeld);
     note(1010, 2, ClientEvent::Lost("late".to_owned()));
-    note(1020, 1, ClientEvent::Closed("ok".to_owned()));
-    note(1030, 2, ClientEvent::Closed("ok".to_owned()));
+    note(1020, 1, ClientEvent::Closed(Ok(())));
+    note(1030, 2, ClientEvent::Closed(Ok(())));
     history
 }
 
@@ -197,7 +197,7 @@ fn a_history_that_makes_no_sense_is_found() {
         (ClientEvent::Failed("why".to_owned()), "never-asked"),
         (ClientEvent::Enqueued, "never-asked"),
     ] {
-        assert_eq!(added(2000, 1, tag, what.clone()), "told", "{what}");
+        assert_eq!(added(2000, 1, tag, what.clone()), "sequence", "{what:?}");
     }
 }
 

@@ -1,9 +1,6 @@
 //! What real servers did to real clients, recorded over faults, and agreed to by both judges. And then spoilt: every
 //! change is found.
 
-#[path = "histories/mutants.rs"]
-mod mutants;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,6 +9,7 @@ use permits::{AcquireOptions, Client, Permit};
 use permits_testkit::history::{
     self, ClientEvent, History, Record, Recorder, Replayed, Rules, Violation, deadline, merge, replay, verify,
 };
+use permits_testkit::mutants::record;
 use permits_testkit::{Connection, Server, random, wait};
 use tokio::time::sleep;
 
@@ -103,11 +101,7 @@ impl Fixture {
         }
         self.note(number, tag, ClientEvent::Releasing);
         let outcome = permit.release().await;
-        self.note(
-            number,
-            tag,
-            ClientEvent::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".into())),
-        );
+        self.note(number, tag, ClientEvent::Released(outcome.map_err(|error| error.to_string())));
     }
 
     fn step(&self, number: usize, tag: &str, permit: &Permit) -> bool {
@@ -143,7 +137,7 @@ impl Fixture {
             self.seen.get_mut().unwrap_or_else(PoisonError::into_inner).note(
                 number,
                 "-",
-                ClientEvent::Closed("ok".to_owned()),
+                ClientEvent::Closed(Ok(())),
             );
         }
     }
@@ -238,7 +232,7 @@ fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
                 "twice".to_owned()
             }
             _ => {
-                let mut changes = mutants::mutations(&records[number]);
+                let mut changes = record::mutants(&records[number]);
                 let (what, changed) = changes.swap_remove(random.usize(0..changes.len()));
                 spoilt[number] = changed;
                 what

@@ -1,7 +1,5 @@
 //! The replay agrees to what the model did, and finds whatever is planted.
 
-#[path = "histories/mutants.rs"]
-mod mutants;
 #[path = "histories/story.rs"]
 mod story;
 
@@ -11,19 +9,14 @@ use permits::protocol::{
     AcquireOutcome, Answers, Grant, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome,
 };
 use permits_testkit::history::{Loss, Record, Replayed, Violation, replay};
-use permits_testkit::random::{cases, seed};
+use permits_testkit::mutants::{model, record};
+use permits_testkit::random::{cases, rng};
 
-use mutants::mutations;
 use story::{Story, holder, id, random};
 
 /// Which rule is violated.
 fn rule<T: std::fmt::Debug>(judgement: Result<T, Violation>) -> &'static str {
     judgement.expect_err("something is planted").rule
-}
-
-/// Random numbers; the seed is shown if the test fails.
-fn seeded() -> fastrand::Rng {
-    fastrand::Rng::with_seed(seed())
 }
 
 /// A and B hold, C and D wait; C is called, and all leave.
@@ -70,11 +63,26 @@ fn a_sound_history_passes() {
 
 #[test]
 fn random_histories_pass_with_all_that_was_lost() {
-    let mut random_numbers = seeded();
+    let mut random_numbers = rng();
     for _ in 0..20 * cases() {
         let story = random(&mut random_numbers, 300);
         let replayed = replay(&story.records).unwrap_or_else(|violation| panic!("{violation}"));
         assert_eq!(replayed.states.values().next(), Some(&story.state));
+    }
+}
+
+/// The model with a defect gives other replies than the model, in some history.
+#[test]
+fn every_mutant_of_the_model_is_found() {
+    let mut random_numbers = rng();
+    for (property, store) in model::ALL {
+        let found = (0..20).any(|_| {
+            let story = story::random_of(store, &mut random_numbers, 300);
+            // A mutant whose replies are the model's may reach a state that the model does not reach.
+            let replayed = replay(&story.records);
+            !replayed.is_ok_and(|replayed| replayed.states.values().next() == Some(&story.state))
+        });
+        assert!(found, "the mutant that breaks {property} was not found");
     }
 }
 
@@ -189,7 +197,7 @@ fn found(records: &[Record], wanted: &Replayed) -> bool {
 
 #[test]
 fn records_that_are_missing_or_repeated_or_out_of_order_are_found() {
-    let story = random(&mut seeded(), 200);
+    let story = random(&mut rng(), 200);
     let wanted = replay(&story.records).expect("it is sound");
     let followed = (0..200).filter(|number| is_followed(&story.records, *number));
     let mut tried = 0;
@@ -272,7 +280,7 @@ const KINDS: [&str; 24] = [
 
 #[test]
 fn every_field_of_every_reply_and_message_counts() {
-    let mut random_numbers = seeded();
+    let mut random_numbers = rng();
     let (mut tried, mut seen) = (0, BTreeSet::new());
     // What is rare does not come in every history.
     let stories = (0..100).map(|_| random(&mut random_numbers, 60));
@@ -291,7 +299,7 @@ fn every_field_of_every_reply_and_message_counts() {
             let end = (number + 2).min(story.records.len());
             let mut wanted = wanted.clone();
             wanted.losses.retain(|loss| loss.record < end);
-            for (what, changed) in mutations(&story.records[number]) {
+            for (what, changed) in record::mutants(&story.records[number]) {
                 let mut records = story.records[..end].to_vec();
                 records[number] = changed;
                 assert!(

@@ -1,4 +1,4 @@
-//! What happens to the semaphores of a soak: faults, and what operators do.
+//! The faults of a soak, and the commands of its operator.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use permits_testkit::{Proxy, Server};
 
 use super::{LIMITS, SEMAPHORES, name};
 
-/// What was done, and how often.
+/// The number of faults and commands.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) cuts: usize,
@@ -22,13 +22,13 @@ pub(crate) struct Done {
     pub(crate) unpinned: usize,
     pub(crate) pauses: usize,
     pub(crate) revoked: usize,
-    /// What an operator asked for in vain, because of a fault.
-    pub(crate) in_vain: usize,
+    /// Commands of the operator that a fault made fail.
+    pub(crate) failed: usize,
 }
 
-/// One fault of the network or the server; `true` if instead a client is to be killed.
+/// Injects a fault of the network or the server. Returns `true` if a client is to be killed instead.
 pub(crate) fn strike(server: &Server, proxy: &Proxy, random: &mut fastrand::Rng, done: &mut Done) -> bool {
-    let while_of = |millis: u64| Duration::from_millis(millis);
+    let millis = Duration::from_millis;
     match random.u32(0..8) {
         0 | 1 => {
             done.cuts += proxy.connections();
@@ -37,7 +37,7 @@ pub(crate) fn strike(server: &Server, proxy: &Proxy, random: &mut fastrand::Rng,
         2 => {
             done.stalls += 1;
             proxy.stall(true);
-            sleep(while_of(random.u64(100..2500)));
+            sleep(millis(random.u64(100..2500)));
             proxy.stall(false);
         }
         3 => {
@@ -51,7 +51,7 @@ pub(crate) fn strike(server: &Server, proxy: &Proxy, random: &mut fastrand::Rng,
         6 => {
             done.restarts += 1;
             server.kill();
-            sleep(while_of(random.u64(0..1000)));
+            sleep(millis(random.u64(0..1000)));
             server.restart();
         }
         _ => {
@@ -62,17 +62,17 @@ pub(crate) fn strike(server: &Server, proxy: &Proxy, random: &mut fastrand::Rng,
     false
 }
 
-/// An operator, and the semaphores that it has paused and will resume.
+/// An operator, with the semaphores that it has paused, and when it resumes them.
 #[derive(Default)]
 pub(crate) struct Operator {
     paused: Vec<(usize, Instant)>,
 }
 
 impl Operator {
-    /// Resumes what was paused for long enough, and does one more thing.
+    /// Resumes semaphores whose pause is over, and executes one more command.
     pub(crate) fn act(&mut self, client: &Client, random: &mut fastrand::Rng, done: &mut Done) {
         self.paused.retain(|(index, until)| {
-            // What fails is tried again.
+            // A command that fails is retried.
             *until > Instant::now() || client.open(name(*index)).resume().is_err()
         });
         let index = random.usize(..SEMAPHORES);
@@ -92,12 +92,12 @@ impl Operator {
         };
         match act {
             Ok(count) => *count += 1,
-            Err(_) => done.in_vain += 1,
+            Err(_) => done.failed += 1,
         }
     }
 }
 
-/// Revokes one that holds or waits, if there is one.
+/// Revokes a holder or waiter, if there is one.
 fn revoke_some(
     semaphore: &permits::blocking::Semaphore,
     random: &mut fastrand::Rng,
@@ -108,7 +108,7 @@ fn revoke_some(
     if all.is_empty() { Ok(false) } else { semaphore.revoke(all[random.usize(..all.len())], "soak") }
 }
 
-/// Has all semaphores grant again, by the limits that programs declare.
+/// Lets all semaphores grant again, by the limits that programs declare.
 pub(crate) fn settle(client: &Client) -> Result<(), AdminError> {
     for index in 0..SEMAPHORES {
         let semaphore = client.open(name(index));

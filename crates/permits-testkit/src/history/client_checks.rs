@@ -192,7 +192,8 @@ pub fn check_well_formed(history: &History) -> Result<(), Violation> {
             | ClientEvent::Lost(_)
             | ClientEvent::Releasing
             | ClientEvent::Released(_) => acquired.contains(&key),
-            ClientEvent::Failed(_) => asked.contains(&key),
+            ClientEvent::Failed(_) | ClientEvent::GaveUp(_) => asked.contains(&key),
+            ClientEvent::Rejected => acquired.contains(&key),
             // Somebody else's word, which may come before the client's own.
             ClientEvent::Enqueued => {
                 history.of(*worker, &event.tag).any(|other| matches!(other.event, ClientEvent::Asked { .. }))
@@ -368,8 +369,11 @@ pub fn check_served(history: &History) -> Result<(), Violation> {
         let key = (*worker, event.tag.as_str());
         match event.event {
             ClientEvent::Asked { .. } | ClientEvent::Acquired { .. } => drop(open.insert(key, event)),
-            ClientEvent::Failed(_) | ClientEvent::Released(_) | ClientEvent::Lost(_) => {
-                drop(open.remove(&key))
+            ClientEvent::Failed(_)
+            | ClientEvent::GaveUp(_)
+            | ClientEvent::Released(_)
+            | ClientEvent::Lost(_) => {
+                open.remove(&key);
             }
             _ => {}
         }
@@ -393,5 +397,19 @@ pub fn check_order(grants: &[Granted]) -> Result<(), Violation> {
             Err(Violation::new("P6", format!("the second came later and was granted earlier: {pair:#?}")))
         }
         None => Ok(()),
+    }
+}
+
+/// The fenced resource accepts every write of a holder.
+///
+/// # Errors
+///
+/// A holder whose write it refused.
+pub fn check_writes(history: &History) -> Result<(), Violation> {
+    match history.events.iter().find(|(_, record)| record.event == ClientEvent::Rejected) {
+        None => Ok(()),
+        Some((worker, record)) => {
+            Err(Violation::new("fence", format!("refused a write of a holder, client {worker}: {record}")))
+        }
     }
 }

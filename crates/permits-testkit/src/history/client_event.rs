@@ -1,41 +1,47 @@
-//! What a client tells of itself, by the one clock of this host; and as lines, a line an event, written and read
-//! here alone, for clients in processes of their own.
+//! Events of a client, recorded by the one clock of this host. A client in a process of its own reports them as lines of
+//! its standard output.
 //!
-//! A line begins with a mark, because the harness in which such a process runs prints too.
+//! Such a line begins with a mark, because a test harness prints to the same output.
 
 use std::fmt;
+use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
-/// What the lines of workers begin with.
+use crate::worker::Counts;
+
+/// The beginning of each line.
 const MARK: &str = "@";
 
-/// Something that happened to one acquisition, or (with the tag `-`) to the client itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An event of one acquisition, or (with the tag `-`) of the client itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientRecord {
-    /// When, by [`now`].
+    /// The time, by [`now`].
     pub at: u64,
-    /// Which acquisition of this client, in one word.
+    /// The acquisition, among those of its client.
     pub tag: String,
-    /// What happened.
+    /// The event.
     pub event: ClientEvent,
 }
 
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An event that a client sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientEvent {
     /// The client has connected.
     Connected,
-    /// An acquisition is about to be asked for.
+    /// A request is about to be sent.
     Asked {
-        /// How many units.
+        /// Its weight.
         weight: u32,
     },
-    /// Somebody saw it stand in line.
+    /// An observer of the store saw the request in the queue.
     Enqueued,
-    /// It returned a permit, which says that it is held `until` then.
+    /// The acquisition returned a permit.
     Acquired {
         /// Its fencing token.
         token: u64,
@@ -44,34 +50,38 @@ pub enum ClientEvent {
         /// The deadline that it states, by [`now`].
         until: u64,
     },
-    /// The holder looked before its next step: it holds, until then.
+    /// The permit said before a step of the work that it is held.
     Held {
-        /// The deadline that the permit states, by [`now`].
+        /// The deadline that it states, by [`now`].
         until: u64,
     },
-    /// The holder looked before its next step: it does not hold any more.
+    /// The permit said before a step of the work that it is not held.
     NotHeld,
-    /// The loss was signalled.
+    /// The fenced resource refused a write of a holder that held before and after the write.
+    Rejected,
+    /// The permit signalled its loss.
     Lost(String),
     /// The release is about to be called.
     Releasing,
-    /// It has returned: `ok` or why not.
-    Released(String),
-    /// The acquisition has failed.
+    /// The release has returned.
+    Released(Result<(), String>),
+    /// The request ended by its timeout, or was cancelled.
+    GaveUp(String),
+    /// The request, or another operation, has failed.
     Failed(String),
     /// The client has inspected the semaphore.
     Inspected {
         /// Units held.
         held: u64,
-        /// How many wait.
+        /// Waiters.
         waiting: u64,
-        /// For how long free units are held back, in milliseconds.
+        /// The rest of the recovery window, in milliseconds.
         recovering_ms: u64,
     },
     /// All loops have ended.
-    Stopped,
-    /// The client was closed: `ok` or why not.
-    Closed(String),
+    Stopped(Counts),
+    /// The close of the client has returned.
+    Closed(Result<(), String>),
 }
 
 #[cfg(target_os = "linux")]
@@ -79,12 +89,12 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Microseconds by a clock that all processes of this host share, and that counts on while they are paused.
+/// Microseconds by a clock that all processes of this host share, and that runs on while they are paused.
 pub fn now() -> u64 {
     micros(CLOCK)
 }
 
-/// How far the wall clock is ahead of [`now`], in microseconds.
+/// Microseconds by which the wall clock is ahead of [`now`].
 pub(super) fn wall_offset_us() -> u64 {
     micros(ClockId::Realtime) - now()
 }
@@ -95,103 +105,67 @@ fn micros(clock: ClockId) -> u64 {
     seconds.expect("the clock began at 0") * 1_000_000 + nanoseconds.expect("it counts upwards") / 1000
 }
 
-/// The time now, and until when a permit is held that then says how much is `remaining`: never later than it says.
+/// The time now, and the deadline of a permit with `remaining` time: never later than the permit's own deadline, because
+/// the clock is read first.
 pub fn deadline(remaining: impl FnOnce() -> Duration) -> (u64, u64) {
     let at = now();
     (at, at + u64::try_from(remaining().as_micros()).expect("a lease is at most a day"))
 }
 
-/// Tells that `what` happens now.
-pub fn report(tag: &str, what: ClientEvent) {
-    report_at(now(), tag, what);
+/// Reports `event` as happening now.
+pub fn report(tag: &str, event: ClientEvent) {
+    report_at(now(), tag, event);
 }
 
-/// Tells that `what` happened at `at`.
-pub fn report_at(at: u64, tag: &str, what: ClientEvent) {
-    let event = ClientRecord { at, tag: tag.to_owned(), event: what };
-    let mut stdout = std::io::stdout().lock();
-    // One write, so that a worker killed in the middle leaves no half line. With nobody to read, the test is
-    // over.
-    let _ = stdout.write_all(format!("{event}\n").as_bytes());
-    let _ = stdout.flush();
+/// Reports that `event` happened at `at`.
+///
+/// The line is one write past the lock and the buffer of standard output, because a worker killed in the middle must
+/// leave no half line, and because a forked child finds that lock as a thread of its parent had it.
+pub fn report_at(at: u64, tag: &str, event: ClientEvent) {
+    static OUTPUT: OnceLock<Option<File>> = OnceLock::new();
+    let output =
+        OUTPUT.get_or_init(|| Some(File::from(std::io::stdout().as_fd().try_clone_to_owned().ok()?)));
+    let record = ClientRecord { at, tag: tag.to_owned(), event };
+    if let Some(mut output) = output.as_ref() {
+        // Ignore the error: the test that read the lines is over.
+        let _ = output.write_all(record.line().as_bytes());
+    }
 }
 
 impl fmt::Display for ClientRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, tag, event: what } = self;
-        write!(f, "{MARK} {at} {tag} {what}")
-    }
-}
-
-impl fmt::Display for ClientEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientEvent::Connected => write!(f, "connected"),
-            ClientEvent::Asked { weight } => write!(f, "asked {weight}"),
-            ClientEvent::Enqueued => write!(f, "enqueued"),
-            ClientEvent::Acquired { token, slot, until } => write!(f, "acquired {token} {slot} {until}"),
-            ClientEvent::Held { until } => write!(f, "held {until}"),
-            ClientEvent::NotHeld => write!(f, "not_held"),
-            ClientEvent::Lost(reason) => write!(f, "lost {reason}"),
-            ClientEvent::Releasing => write!(f, "releasing"),
-            ClientEvent::Released(outcome) => write!(f, "released {outcome}"),
-            ClientEvent::Failed(error) => write!(f, "failed {error}"),
-            ClientEvent::Inspected { held, waiting, recovering_ms } => {
-                write!(f, "inspected {held} {waiting} {recovering_ms}")
-            }
-            ClientEvent::Stopped => write!(f, "stopped"),
-            ClientEvent::Closed(outcome) => write!(f, "closed {outcome}"),
-        }
+        let Self { at, tag, event } = self;
+        write!(f, "{at} {tag} {event:?}")
     }
 }
 
 impl ClientRecord {
-    /// Reads a line; `None` if it is not one of these.
+    fn line(&self) -> String {
+        format!("{MARK}{}\n", serde_json::to_string(self).expect("a record has a form"))
+    }
+
+    /// Reads a line of [`report`]; `None` if it is none of these.
     pub fn parse(line: &str) -> Option<Self> {
-        let mut words = line.strip_prefix(MARK)?.trim_start().splitn(4, ' ');
-        let (at, tag, kind) = (words.next()?.parse().ok()?, words.next()?.to_owned(), words.next()?);
-        let text = words.next().unwrap_or_default();
-        let numbers: Vec<u64> = text.split(' ').map_while(|word| word.parse().ok()).collect();
-        let what = match (kind, &numbers[..]) {
-            ("connected", _) => ClientEvent::Connected,
-            ("asked", &[weight]) => ClientEvent::Asked { weight: u32::try_from(weight).ok()? },
-            ("enqueued", _) => ClientEvent::Enqueued,
-            ("acquired", &[token, slot, until]) => {
-                ClientEvent::Acquired { token, slot: u32::try_from(slot).ok()?, until }
-            }
-            ("held", &[until]) => ClientEvent::Held { until },
-            ("not_held", _) => ClientEvent::NotHeld,
-            ("lost", _) => ClientEvent::Lost(text.to_owned()),
-            ("releasing", _) => ClientEvent::Releasing,
-            ("released", _) => ClientEvent::Released(text.to_owned()),
-            ("failed", _) => ClientEvent::Failed(text.to_owned()),
-            ("inspected", &[held, waiting, recovering_ms]) => {
-                ClientEvent::Inspected { held, waiting, recovering_ms }
-            }
-            ("stopped", _) => ClientEvent::Stopped,
-            ("closed", _) => ClientEvent::Closed(text.to_owned()),
-            _ => return None,
-        };
-        Some(Self { at, tag, event: what })
+        serde_json::from_str(line.strip_prefix(MARK)?).ok()
     }
 }
 
 #[cfg(test)]
 #[test]
-fn events_survive_the_line() {
-    for what in [
+fn records_survive_the_line() {
+    for event in [
         ClientEvent::Connected,
-        ClientEvent::Asked { weight: 3 },
-        ClientEvent::Enqueued,
         ClientEvent::Acquired { token: 1 << 52, slot: 3, until: 17 },
-        ClientEvent::Held { until: 18 },
-        ClientEvent::Lost("the permit was lost: why".to_owned()),
-        ClientEvent::Inspected { held: 1, waiting: 2, recovering_ms: 3 },
+        ClientEvent::Lost("the permit was lost:\nwhy".to_owned()),
+        ClientEvent::Released(Err("why".to_owned())),
+        ClientEvent::Stopped(Counts { asked: 1, ..Counts::default() }),
     ] {
-        let event = ClientRecord { at: 5, tag: "a.1".to_owned(), event: what };
-        assert_eq!(ClientRecord::parse(&event.to_string()), Some(event));
+        let record = ClientRecord { at: 5, tag: "a.1".to_owned(), event };
+        let line = record.line();
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert_eq!(ClientRecord::parse(line.trim_end()), Some(record));
     }
-    for foreign in ["", "running 1 test", "@", "@ 5", "@ 5 a unknown", "@ 5 a acquired 1 2"] {
+    for foreign in ["", "running 1 test", "@", "@{}", "@{\"at\":5}"] {
         assert_eq!(ClientRecord::parse(foreign), None, "{foreign:?}");
     }
 }

@@ -8,11 +8,13 @@ use permits::protocol::{
     RequestId, SessionId,
 };
 use permits_testkit::history::Record;
+use permits_testkit::mutants::model::Store;
 
 pub(crate) const LEASE_MS: u64 = 3_000;
 
 /// A semaphore with a limit of 2, and what was done to it.
 pub(crate) struct Story {
+    store: Store,
     pub(crate) records: Vec<Record>,
     pub(crate) state: Option<State>,
     pub(crate) now_us: u64,
@@ -22,7 +24,19 @@ pub(crate) struct Story {
 
 impl Story {
     pub(crate) fn new() -> Self {
-        Self { records: Vec::new(), state: None, now_us: 4_102_444_800_000_000, run: 0, uptime_ms: 1_000_000 }
+        Self::of(apply)
+    }
+
+    /// The story of a store that may be a mutant.
+    pub(crate) fn of(store: Store) -> Self {
+        Self {
+            store,
+            records: Vec::new(),
+            state: None,
+            now_us: 4_102_444_800_000_000,
+            run: 0,
+            uptime_ms: 1_000_000,
+        }
     }
 
     pub(crate) fn pass(&mut self, milliseconds: u64) {
@@ -48,7 +62,7 @@ impl Story {
         };
         let run_id = format!("run{}", self.run);
         let server = ServerClock { now_us: self.now_us, run_id: &run_id, uptime_ms: self.uptime_ms };
-        let (reply, events) = apply(&mut self.state, &server, &command);
+        let (reply, events) = (self.store)(&mut self.state, &server, &command);
         self.records.push(Record {
             semaphore: "permits:{exports}:state".to_owned(),
             now_us: self.now_us,
@@ -137,7 +151,12 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
 /// A random history of so many commands, over flushes, and restarts with
 /// all, with an older state, and with nothing.
 pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
-    let mut story = Story::new();
+    random_of(apply, random, commands)
+}
+
+/// The same, of a store that may be a mutant.
+pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usize) -> Story {
+    let mut story = Story::of(store);
     // Who was last granted what, as the clients know it.
     let mut known: Vec<(String, Grant)> = Vec::new();
     // What a restart may find, on disk or a replica.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
+use permits_testkit::worker::TIMEOUT;
 use permits_testkit::{Connection, Server};
+
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::stage::LIMIT;
 
 const LEASE: Duration = Duration::from_millis(1500);
 
@@ -94,7 +94,7 @@ async fn any_subset_of_the_keys_may_vanish_in_use() {
             assert!(!waiter.is_finished(), "{subset}: granted beside two holders");
         }
         drop(held);
-        let permit = timeout(LIMIT, waiter).await;
+        let permit = timeout(TIMEOUT, waiter).await;
         let permit = permit.unwrap_or_else(|_| panic!("{subset}: it still waits")).expect("no panic");
         permit.release().await.expect("it is held");
         let seen = semaphore.inspect().await.expect("the server runs");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::{ClientEvent, now};
+use permits_testkit::worker::{TIMEOUT, Work, Worker, micros};
 use permits_testkit::{ChildGuard, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::crew::{LIMIT, Worker, micros, random};
 use crate::errand;
 use crate::stage::Stage;
 
@@ -18,10 +18,10 @@ fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many(
     const WORKERS: usize = 5;
     const KILLS: usize = 120;
     let stage = Stage::new(3, Duration::from_millis(150));
-    let mut random = random();
+    let mut random = permits_testkit::random::rng();
     let start = |number: usize| -> Worker {
         let mut worker = stage.worker(&format!("worker-{number}"));
-        worker.work(1, Duration::from_millis(40));
+        worker.work(&Work::brief(1, Duration::from_millis(40)));
         worker
     };
     let mut workers: Vec<Worker> = (0..WORKERS).map(start).collect();
@@ -58,14 +58,14 @@ fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many(
 fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
     let stage = Stage::new(1, Duration::from_secs(1));
     let (mut holder, mut waiter) =
-        (stage.worker("holder"), stage.worker_at("waiter", &stage.url(), Duration::from_secs(60)));
+        (stage.worker("holder"), stage.start_connected("waiter", &stage.url(), Duration::from_secs(60)));
     holder.acquire("first");
     waiter.ask("next");
     stage.await_waiting(1);
     holder.kill();
     let (next, first) = (waiter.acquired("next"), holder.granted("first"));
     assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
-    assert!(next.acquired < first.until + 10 * micros(stage.lease), "{first:?} {next:?}");
+    assert!(next.acquired < first.until + 10 * micros(stage.settings.lease), "{first:?} {next:?}");
     println!("granted {} us after the dead holder's deadline", next.acquired - first.until);
 
     waiter.release("next");
@@ -114,7 +114,7 @@ fn writer(stage: &Stage) -> (ChildGuard, std::process::ChildStdin) {
     let stdin = child.stdin.take().expect("it is piped");
     let mut process = ChildGuard::new(child);
     let lines = process.lines();
-    while lines.next_line(LIMIT).expect("it writes").trim() != "writing" {}
+    while lines.next_line(TIMEOUT).expect("it writes").trim() != "writing" {}
     // Whatever else it says has room in the pipe.
     drop(lines);
     (process, stdin)
@@ -169,6 +169,6 @@ fn what_a_process_had_half_written_when_it_was_killed_never_was() {
     assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
     held.release().expect("it is held");
     client.close().expect("nobody holds us up");
-    assert!(wait::until(LIMIT, || stage.waiting() == 0));
+    assert!(wait::until(TIMEOUT, || stage.waiting() == 0));
     stage.assert_at_rest();
 }

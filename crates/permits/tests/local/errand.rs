@@ -5,8 +5,8 @@ use std::env;
 use std::process::{Command, Stdio};
 
 use permits_testkit::ChildGuard;
+use permits_testkit::worker::TIMEOUT;
 
-use crate::crew::LIMIT;
 use crate::{crashes, full, idle, rights, time};
 
 /// The test's name under which the harness runs an errand.
@@ -64,8 +64,8 @@ pub(crate) fn command(errand: &str, place: &std::path::Path) -> Command {
 pub(crate) fn done(command: &mut Command) -> Vec<String> {
     let mut process = ChildGuard::spawn(command);
     let lines = process.lines();
-    let said: Vec<String> = std::iter::from_fn(|| lines.next_line(LIMIT)).collect();
-    let status = process.wait_timeout(LIMIT).expect("it ends");
+    let said: Vec<String> = std::iter::from_fn(|| lines.next_line(TIMEOUT)).collect();
+    let status = process.wait_timeout(TIMEOUT).expect("it ends");
     assert!(status.success(), "{status}: {said:#?}");
     said
 }

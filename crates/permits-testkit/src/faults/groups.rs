@@ -5,44 +5,45 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use permits_testkit::history::now;
-use permits_testkit::{Cluster, Sentinels};
+use crate::history::now;
+use crate::{Cluster, Sentinels};
 
-use super::stage::{Fault, Place, Stage};
+use super::Fault;
+use super::fixture::{Deployment, Fixture};
 
 /// A primary, two replicas and three sentinels.
-pub(crate) fn watched() -> Place {
-    Place::Sentinels(Sentinels::start())
+pub(super) fn watched() -> Deployment {
+    Deployment::Sentinels(Sentinels::start())
 }
 
 /// The same; the primary writes only while a replica listens.
-pub(crate) fn watched_careful() -> Place {
-    Place::Sentinels(Sentinels::builder().min_replicas_to_write(1).start())
+pub(super) fn watched_careful() -> Deployment {
+    Deployment::Sentinels(Sentinels::builder().min_replicas_to_write(1).start())
 }
 
 /// As [`watched`]; not all workers know the same sentinels.
-pub(crate) fn parted() -> Place {
-    Place::Parted(Sentinels::start())
+pub(super) fn parted() -> Deployment {
+    Deployment::Parted(Sentinels::start())
 }
 
 /// As [`watched_careful`]; not all workers know the same sentinels.
-pub(crate) fn parted_careful() -> Place {
-    Place::Parted(Sentinels::builder().min_replicas_to_write(1).start())
+pub(super) fn parted_careful() -> Deployment {
+    Deployment::Parted(Sentinels::builder().min_replicas_to_write(1).start())
 }
 
 /// Three primaries, each with a replica.
-pub(crate) fn cluster() -> Place {
-    Place::Cluster(Cluster::start())
+pub(super) fn cluster() -> Deployment {
+    Deployment::Cluster(Cluster::start())
 }
 
 /// Three primaries without replicas.
-pub(crate) fn cluster_of_primaries() -> Place {
-    Place::Cluster(Cluster::builder().replicas(0).start())
+pub(super) fn cluster_of_primaries() -> Deployment {
+    Deployment::Cluster(Cluster::builder().replicas(0).start())
 }
 
 /// Kills the primary; it comes back as a replica when another has taken over.
-pub(crate) fn sentinel_kill(stage: &mut Stage) -> Fault {
-    let set = stage.sentinels();
+pub(super) fn sentinel_kill(fixture: &mut Fixture) -> Fault {
+    let set = fixture.sentinels();
     let old = set.primary();
     let over = now();
     set.servers()[old].kill();
@@ -53,9 +54,9 @@ pub(crate) fn sentinel_kill(stage: &mut Stage) -> Fault {
 }
 
 /// Freezes the primary; it goes on, taking itself for the primary still, when another has taken over.
-pub(crate) fn sentinel_pause(stage: &mut Stage) -> Fault {
-    let more = stage.millis(0..1000);
-    let set = stage.sentinels();
+pub(super) fn sentinel_pause(fixture: &mut Fixture) -> Fault {
+    let more = fixture.millis(0..1000);
+    let set = fixture.sentinels();
     let old = set.primary();
     let over = now();
     set.servers()[old].pause();
@@ -67,8 +68,8 @@ pub(crate) fn sentinel_pause(stage: &mut Stage) -> Fault {
 }
 
 /// Has the sentinels replace a primary that is well.
-pub(crate) fn sentinel_failover(stage: &mut Stage) -> Fault {
-    let set = stage.sentinels();
+pub(super) fn sentinel_failover(fixture: &mut Fixture) -> Fault {
+    let set = fixture.sentinels();
     let over = now();
     set.failover();
     set.wait_until_ok();
@@ -77,9 +78,9 @@ pub(crate) fn sentinel_failover(stage: &mut Stage) -> Fault {
 
 /// Parts the old primary, and those workers that only know a sentinel which is away, from all others: these go on
 /// with a new primary, those with the old one, until the two sides meet again.
-pub(crate) fn sentinel_split(stage: &mut Stage) -> Fault {
-    let apart = stage.millis(3000..6000);
-    let set = stage.sentinels();
+pub(super) fn sentinel_split(fixture: &mut Fixture) -> Fault {
+    let apart = fixture.millis(3000..6000);
+    let set = fixture.sentinels();
     let old = set.primary();
     let over = now();
     set.sentinels()[0].kill();
@@ -95,33 +96,33 @@ pub(crate) fn sentinel_split(stage: &mut Stage) -> Fault {
 }
 
 /// Kills the primary of the semaphore's slot; it comes back as a replica when that has taken over.
-pub(crate) fn cluster_kill(stage: &mut Stage) -> Fault {
-    let cluster = stage.cluster();
-    let old = cluster.primary_of(Stage::slot());
+pub(super) fn cluster_kill(fixture: &mut Fixture) -> Fault {
+    let cluster = fixture.cluster();
+    let old = cluster.primary_of(Fixture::hash_slot());
     let over = now();
     cluster.nodes()[old].kill();
-    cluster.wait_for_new_primary(Stage::slot(), old);
+    cluster.wait_for_new_primary(Fixture::hash_slot(), old);
     cluster.nodes()[old].restart();
     cluster.wait_until_ok();
     Fault { over, effects: 1 }
 }
 
 /// Has the replica of the semaphore's slot take over from a primary that is well.
-pub(crate) fn cluster_failover(stage: &mut Stage) -> Fault {
-    let cluster = stage.cluster();
+pub(super) fn cluster_failover(fixture: &mut Fixture) -> Fault {
+    let cluster = fixture.cluster();
     let over = now();
-    cluster.failover(cluster.primary_of(Stage::slot()));
+    cluster.failover(cluster.primary_of(Fixture::hash_slot()));
     cluster.wait_until_ok();
     Fault { over, effects: 1 }
 }
 
 /// Moves the semaphore's slot to another node, key by key.
-pub(crate) fn cluster_migrate(stage: &mut Stage) -> Fault {
-    let (step, pause) = (stage.random.usize(1..3), stage.millis(0..150));
-    let others = stage.random.usize(1..stage.cluster().nodes().len());
-    let cluster = stage.cluster();
-    let from = cluster.primary_of(Stage::slot());
-    let migration = cluster.begin_migration(Stage::slot(), (from + others) % cluster.nodes().len());
+pub(super) fn cluster_migrate(fixture: &mut Fixture) -> Fault {
+    let (step, pause) = (fixture.random.usize(1..3), fixture.millis(0..150));
+    let others = fixture.random.usize(1..fixture.cluster().nodes().len());
+    let cluster = fixture.cluster();
+    let from = cluster.primary_of(Fixture::hash_slot());
+    let migration = cluster.begin_migration(Fixture::hash_slot(), (from + others) % cluster.nodes().len());
     let mut moved = 0;
     // The semaphore has five keys: it is in two places for a while.
     while moved < 5 && migration.move_keys(step) > 0 {

@@ -6,55 +6,57 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use permits_testkit::history::now;
-use permits_testkit::{Connection, Resp, Server};
+use crate::history::now;
+use crate::{Connection, Resp, Server};
 
-use super::stage::{Fault, LEASE, Stage};
-use super::worker::SEMAPHORE;
+use super::Fault;
+use super::fixture::{Fixture, LEASE};
+use crate::worker::SEMAPHORE;
 
 /// Kills up to three workers (SIGKILL), mostly those that hold. Others take their places.
-pub(crate) fn client_kill(stage: &mut Stage) -> Fault {
+pub(super) fn client_kill(fixture: &mut Fixture) -> Fault {
     let over = now();
-    let victims = stage.victims(3);
+    let victims = fixture.victims(3);
     for victim in &victims {
-        stage.crew.replace(*victim, &stage.place.url(*victim));
+        fixture.replace(*victim);
     }
     Fault { over, effects: victims.len() }
 }
 
 /// Freezes up to three workers for longer than the lease. Their units are to move on before they do.
-pub(crate) fn client_pause(stage: &mut Stage) -> Fault {
+pub(super) fn client_pause(fixture: &mut Fixture) -> Fault {
     let over = now();
-    let victims = stage.victims(3);
+    let victims = fixture.victims(3);
     for victim in &victims {
-        stage.crew.pause(*victim);
+        fixture.workers[*victim].pause();
     }
-    sleep(LEASE + stage.millis(200..1500));
+    sleep(LEASE + fixture.millis(200..1500));
     for victim in &victims {
-        stage.crew.resume(*victim);
+        fixture.workers[*victim].resume();
     }
     Fault { over, effects: victims.len() }
 }
 
 /// Has up to three workers fork, mostly those that hold. The children use what they inherited, and clients of their own.
-pub(crate) fn client_fork(stage: &mut Stage) -> Fault {
-    let victims = stage.victims(3);
+pub(super) fn client_fork(fixture: &mut Fixture) -> Fault {
+    let victims = fixture.victims(3);
     for victim in &victims {
-        stage.crew.fork(*victim);
+        fixture.fork(*victim);
     }
     Fault::over_now(victims.len())
 }
 
 /// Throws replies away, and cuts the connection: the request has been carried out.
-pub(crate) fn reply_lost(stage: &mut Stage) -> Fault {
-    let swallowed = |stage: &Stage| stage.proxies().iter().map(|proxy| proxy.swallowed()).sum::<usize>();
-    let before = swallowed(stage);
-    for victim in stage.victims(5) {
-        if stage.random.bool() {
-            stage.proxies()[victim].swallow_next_reply_then_cut();
+pub(super) fn reply_lost(fixture: &mut Fixture) -> Fault {
+    let swallowed =
+        |fixture: &Fixture| fixture.proxies().iter().map(|proxy| proxy.swallowed()).sum::<usize>();
+    let before = swallowed(fixture);
+    for victim in fixture.victims(5) {
+        if fixture.random.bool() {
+            fixture.proxies()[victim].swallow_next_reply_then_cut();
         } else {
-            let pause = stage.millis(20..400);
-            let proxy = &stage.proxies()[victim];
+            let pause = fixture.millis(20..400);
+            let proxy = &fixture.proxies()[victim];
             proxy.swallow_replies(true);
             sleep(pause);
             proxy.cut();
@@ -62,34 +64,34 @@ pub(crate) fn reply_lost(stage: &mut Stage) -> Fault {
         }
     }
     // Orders that are armed are carried out by what comes next.
-    sleep(stage.millis(50..300));
-    Fault::over_now(swallowed(stage) - before)
+    sleep(fixture.millis(50..300));
+    Fault::over_now(swallowed(fixture) - before)
 }
 
 /// Holds all replies to half of the workers back for longer than the lease.
-pub(crate) fn reply_late(stage: &mut Stage) -> Fault {
-    let victims = stage.victims(5);
-    let delay = LEASE + stage.millis(100..1000);
+pub(super) fn reply_late(fixture: &mut Fixture) -> Fault {
+    let victims = fixture.victims(5);
+    let delay = LEASE + fixture.millis(100..1000);
     for victim in &victims {
-        stage.proxies()[*victim].delay_replies(delay);
+        fixture.proxies()[*victim].delay_replies(delay);
     }
-    sleep(delay + stage.millis(100..1500));
+    sleep(delay + fixture.millis(100..1500));
     for victim in &victims {
-        stage.proxies()[*victim].delay_replies(Duration::ZERO);
+        fixture.proxies()[*victim].delay_replies(Duration::ZERO);
     }
     Fault::over_now(victims.len())
 }
 
 /// Passes nothing on to or from some workers, or all; then lets what came pass, or cuts.
-pub(crate) fn partition(stage: &mut Stage) -> Fault {
-    let victims = stage.victims(stage.proxies().len());
+pub(super) fn partition(fixture: &mut Fixture) -> Fault {
+    let victims = fixture.victims(fixture.proxies().len());
     for victim in &victims {
-        stage.proxies()[*victim].stall(true);
+        fixture.proxies()[*victim].stall(true);
     }
-    sleep(stage.millis(300..4000));
-    let cuts = stage.random.bool();
+    sleep(fixture.millis(300..4000));
+    let cuts = fixture.random.bool();
     for victim in &victims {
-        let proxy = &stage.proxies()[*victim];
+        let proxy = &fixture.proxies()[*victim];
         if cuts {
             proxy.cut();
         }
@@ -99,74 +101,74 @@ pub(crate) fn partition(stage: &mut Stage) -> Fault {
 }
 
 /// Kills the connections by which waiters are woken, a few times.
-pub(crate) fn wakeup_cut(stage: &mut Stage) -> Fault {
+pub(super) fn wakeup_cut(fixture: &mut Fixture) -> Fault {
     let mut killed = 0;
-    for _ in 0..stage.random.u32(1..5) {
-        killed += stage.server().command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int();
-        sleep(stage.millis(20..200));
+    for _ in 0..fixture.random.u32(1..5) {
+        killed += fixture.server().command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int();
+        sleep(fixture.millis(20..200));
     }
     Fault::over_now(usize::try_from(killed).expect("a count"))
 }
 
 /// Freezes the server for longer than the lease.
-pub(crate) fn server_pause(stage: &mut Stage) -> Fault {
-    stage.server().pause();
-    sleep(LEASE + stage.millis(200..1500));
-    stage.server().resume();
+pub(super) fn server_pause(fixture: &mut Fixture) -> Fault {
+    fixture.server().pause();
+    sleep(LEASE + fixture.millis(200..1500));
+    fixture.server().resume();
     Fault::over_now(1)
 }
 
 /// Kills the server and starts it again, mostly soon, sometimes after the leases have ended.
-pub(crate) fn restart(stage: &mut Stage) -> Fault {
-    stage.server().kill();
-    sleep(down(stage));
-    stage.server().restart();
+pub(super) fn restart(fixture: &mut Fixture) -> Fault {
+    fixture.server().kill();
+    sleep(down(fixture));
+    fixture.server().restart();
     Fault::over_now(1)
 }
 
 /// The same, and what was on disk is gone.
-pub(crate) fn restart_emptied(stage: &mut Stage) -> Fault {
-    stage.server().kill();
-    sleep(down(stage));
-    let files = stage.server().dir().join("appendonlydir");
+pub(super) fn restart_emptied(fixture: &mut Fixture) -> Fault {
+    fixture.server().kill();
+    sleep(down(fixture));
+    let files = fixture.server().dir().join("appendonlydir");
     fs::remove_dir_all(&files).expect("the server kept an append-only file");
-    stage.server().restart();
+    fixture.server().restart();
     Fault::over_now(1)
 }
 
 /// For how long a server is down.
-fn down(stage: &mut Stage) -> Duration {
-    if stage.random.u32(0..4) == 0 { LEASE + stage.millis(100..1000) } else { stage.millis(0..700) }
+fn down(fixture: &mut Fixture) -> Duration {
+    if fixture.random.u32(0..4) == 0 { LEASE + fixture.millis(100..1000) } else { fixture.millis(0..700) }
 }
 
 /// Has the server forget everything.
-pub(crate) fn flushall(stage: &mut Stage) -> Fault {
-    stage.server().command(&["FLUSHALL"]);
+pub(super) fn flushall(fixture: &mut Fixture) -> Fault {
+    fixture.server().command(&["FLUSHALL"]);
     Fault::over_now(1)
 }
 
 /// Deletes some of the semaphore's keys, one after the other in a moment, as eviction does.
-pub(crate) fn keys_vanish(stage: &mut Stage) -> Fault {
-    let keys = stage.server().command(&["KEYS", &format!("*{{{SEMAPHORE}}}*")]);
+pub(super) fn keys_vanish(fixture: &mut Fixture) -> Fault {
+    let keys = fixture.server().command(&["KEYS", &format!("*{{{SEMAPHORE}}}*")]);
     let mut keys: Vec<String> = keys.array().iter().map(|key| key.text().to_owned()).collect();
-    stage.random.shuffle(&mut keys);
-    keys.truncate(stage.random.usize(1..=keys.len().max(1)));
+    fixture.random.shuffle(&mut keys);
+    keys.truncate(fixture.random.usize(1..=keys.len().max(1)));
     let mut deleted = 0;
     for key in &keys {
-        deleted += stage.server().command(&["DEL", key]).int();
-        sleep(stage.millis(0..5));
+        deleted += fixture.server().command(&["DEL", key]).int();
+        sleep(fixture.millis(0..5));
     }
     Fault::over_now(usize::try_from(deleted).expect("a count"))
 }
 
 /// Has the server forget the scripts, a few times.
-pub(crate) fn script_flush(stage: &mut Stage) -> Fault {
-    let before = missed(stage.server());
-    for _ in 0..stage.random.u32(1..20) {
-        stage.server().command(&["SCRIPT", "FLUSH"]);
-        sleep(stage.millis(1..50));
+pub(super) fn script_flush(fixture: &mut Fixture) -> Fault {
+    let before = missed(fixture.server());
+    for _ in 0..fixture.random.u32(1..20) {
+        fixture.server().command(&["SCRIPT", "FLUSH"]);
+        sleep(fixture.millis(1..50));
     }
-    Fault::over_now(missed(stage.server()) - before)
+    Fault::over_now(missed(fixture.server()) - before)
 }
 
 /// How often a script was asked for that the server did not know.
@@ -177,10 +179,10 @@ fn missed(server: &Server) -> usize {
 }
 
 /// Fills the server's memory, which is bounded then, and frees it.
-pub(crate) fn oom(stage: &mut Stage) -> Fault {
-    let mut connection = stage.server().connect().expect("the server is up");
+pub(super) fn oom(fixture: &mut Fixture) -> Fault {
+    let mut connection = fixture.server().connect().expect("the server is up");
     let used: u64 =
-        stage.server().info("used_memory").and_then(|used| used.parse().ok()).expect("it is told");
+        fixture.server().info("used_memory").and_then(|used| used.parse().ok()).expect("it is told");
     set(&mut connection, "maxmemory-policy", "noeviction");
     set(&mut connection, "maxmemory", &(used + (1 << 20)).to_string());
     let mut fill = |name: &str, size: usize| {
@@ -195,7 +197,7 @@ pub(crate) fn oom(stage: &mut Stage) -> Fault {
         count
     };
     let filled = [("big", fill("big", 50_000)), ("small", fill("small", 500))];
-    sleep(stage.millis(500..3000));
+    sleep(fixture.millis(500..3000));
     for (name, count) in filled {
         for number in 0..count {
             connection.call(&["DEL", &format!("fill:{name}{number}")]).expect("the server is up");
@@ -211,7 +213,7 @@ fn set(connection: &mut Connection, setting: &str, value: &str) {
 }
 
 /// One of all of these that lose no keys and fork no client.
-pub(crate) fn mixed(stage: &mut Stage) -> Fault {
+pub(super) fn mixed(fixture: &mut Fixture) -> Fault {
     let faults = [
         client_kill,
         client_pause,
@@ -225,5 +227,5 @@ pub(crate) fn mixed(stage: &mut Stage) -> Fault {
         script_flush,
         oom,
     ];
-    faults[stage.random.usize(..faults.len())](stage)
+    faults[fixture.random.usize(..faults.len())](fixture)
 }

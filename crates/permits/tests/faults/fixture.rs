@@ -1,4 +1,4 @@
-//! What every test stands on: a server, a crew of workers, and what they told.
+//! The fixture of every test: a server, the record of its commands, and a pool of workers.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -6,56 +6,64 @@ use std::time::Duration;
 use permits::Recovery;
 use permits::protocol::{AcquireOutcome, Answers};
 use permits_testkit::history::{Recorder, Violation, replay};
+use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
 use permits_testkit::{Connection, Resp, Server, wait};
 
-use crate::crew::Crew;
-pub(crate) use crate::crew::{LIMIT, Worker, micros, random};
 use crate::packed;
-use crate::worker::SEMAPHORE;
 
-/// A server, what it did, and the crew that uses it.
-pub(crate) struct Stage {
+/// The maximum of the queue: a number that occurs nowhere else, by which a request to acquire is recognized.
+pub(crate) const MAX_WAITERS: u32 = 98_765;
+
+/// A server, the record of its commands, and the workers that use it.
+pub(crate) struct Fixture {
     // Dropped before the server that it listens to.
     recorder: Recorder,
     pub(crate) server: Server,
-    crew: Crew,
+    pool: WorkerPool,
     is_forgetful: bool,
 }
 
-impl Deref for Stage {
-    type Target = Crew;
+impl Deref for Fixture {
+    type Target = WorkerPool;
 
-    fn deref(&self) -> &Crew {
-        &self.crew
+    fn deref(&self) -> &WorkerPool {
+        &self.pool
     }
 }
 
-impl Stage {
-    pub(crate) fn new(limit: usize, lease: Duration) -> Self {
+impl Fixture {
+    pub(crate) fn new(limit: u32, lease: Duration) -> Self {
         Self::on(Server::start(), limit, lease)
     }
 
-    pub(crate) fn on(server: Server, limit: usize, lease: Duration) -> Self {
+    pub(crate) fn on(server: Server, limit: u32, lease: Duration) -> Self {
         let recorder = Recorder::listen(&server);
-        Self { recorder, server, crew: Crew::new(limit, lease), is_forgetful: false }
+        let settings = WorkerSettings {
+            url: server.url(),
+            max_waiters: Some(MAX_WAITERS),
+            recorded: true,
+            ..WorkerSettings::new(limit, lease)
+        };
+        let pool = WorkerPool::new(|| test_command("worker_process"), settings);
+        Self { recorder, server, pool, is_forgetful: false }
     }
 
-    /// The store is going to lose what it knows, which nothing else may be taken for.
+    /// Expects the store to lose its state. Otherwise a loss fails the test.
     pub(crate) fn forgetful(mut self) -> Self {
         self.is_forgetful = true;
         self
     }
 
-    /// Has the workers be so cautious after a restart. The default counts a server that has just been started
-    /// as restarted too: the first permit then comes after a third of the lease.
+    /// Sets the recovery window of the workers. By default a server that has just been started counts as restarted,
+    /// and grants its first permit after a third of the lease.
     pub(crate) fn recovery(mut self, recovery: Recovery) -> Self {
-        self.crew.recovery = recovery;
+        self.pool.settings.recovery = recovery;
         self
     }
 
     /// A worker, connected.
     pub(crate) fn worker(&self, label: &str) -> Worker {
-        self.worker_at(label, &self.server.url(), self.lease)
+        self.start_connected(label, &self.server.url(), self.settings.lease)
     }
 
     /// A field of the state; 0 without one.
@@ -63,17 +71,17 @@ impl Stage {
         packed::field(&self.server.command(&packed::reading_state(&key("state"))), field).unwrap_or(0)
     }
 
-    /// How many wait, by the server's word.
+    /// The waiters, by the server.
     pub(crate) fn waiting(&self) -> usize {
         count(&self.server.command(&["ZCARD", &key("queue")]))
     }
 
-    /// How many hold or wait, by the server's word.
+    /// The holders and waiters, by the server.
     pub(crate) fn entries(&self) -> usize {
         count(&self.server.command(&["HLEN", &key("entries")]))
     }
 
-    /// The holders that wait, in order.
+    /// The holders in the queue, in order.
     pub(crate) fn queue(&self) -> Vec<String> {
         let reply = self.server.command(&["ZRANGE", &key("queue"), "0", "-1"]);
         reply.array().iter().map(|holder| holder.text().to_owned()).collect()
@@ -81,12 +89,11 @@ impl Stage {
 
     #[track_caller]
     pub(crate) fn await_waiting(&self, waiting: usize) {
-        let there = wait::until(LIMIT, || self.waiting() == waiting);
+        let there = wait::until(TIMEOUT, || self.waiting() == waiting);
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// P10: nothing is held, nobody waits, all slots are free. And all that the server did to come there is what the
-    /// model does.
+    /// P10: the semaphore is idle, and all its slots are free. The model, given the same commands, does the same.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let left = || {
@@ -95,14 +102,14 @@ impl Stage {
             let [held, slots_made] = ["held", "slots_made"].map(|field| self.state(field));
             (held, slots_made, self.waiting(), self.entries(), leases, free)
         };
-        let at_rest = wait::until(LIMIT, || left() == (0, 0, 0, 0, 0, 0));
+        let at_rest = wait::until(TIMEOUT, || left() == (0, 0, 0, 0, 0, 0));
         let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
         assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
         self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
     }
 
-    /// The tokens in the answers to acquisitions, as the server gave them.
-    pub(crate) fn tokens_told(&self) -> Vec<u64> {
+    /// The tokens in the server's answers to requests.
+    pub(crate) fn granted_tokens(&self) -> Vec<u64> {
         let answers = self.recorder.records().into_iter().filter_map(|record| match record.reply.answers {
             Answers::Acquire(answers) => Some(answers),
             _ => None,
@@ -114,7 +121,7 @@ impl Stage {
         answers.flatten().filter_map(token).collect()
     }
 
-    /// Replays what the server did, and compares it with what the workers saw.
+    /// Replays the commands of the server, and compares the result with the workers' history.
     fn replay(&self) -> Result<(), Violation> {
         let replayed = replay(&self.recorder.records())?;
         eprintln!("{} commands, {} events replayed", replayed.commands, replayed.events);
@@ -132,7 +139,7 @@ fn count(reply: &Resp) -> usize {
     usize::try_from(reply.int()).expect("a count is not negative")
 }
 
-/// Listens to every command that a server carries out, also within scripts; administration is not shown.
+/// A listener to every command that a server executes, those within scripts included, and administration excepted.
 pub(crate) struct Monitor {
     connection: Connection,
 }
@@ -144,7 +151,7 @@ impl Monitor {
         Self { connection }
     }
 
-    /// What it heard until now, a line a command, in the order of the server.
+    /// The commands so far, a line each, in the order of the server.
     pub(crate) fn stop(mut self, server: &Server) -> Vec<String> {
         server.command(&["ECHO", "the end of the monitor"]);
         let mut lines = Vec::new();
@@ -165,11 +172,4 @@ pub(crate) fn calls(server: &Server, command: &str) -> u64 {
     let count =
         reply.text().lines().find_map(|line| line.strip_prefix(&field)?.split(',').next()?.parse().ok());
     count.unwrap_or(0)
-}
-
-/// The errors with this code so far, by `INFO errorstats`.
-pub(crate) fn errors(server: &Server, code: &str) -> u64 {
-    let reply = server.command(&["INFO", "errorstats"]);
-    let field = format!("errorstat_{code}:count=");
-    reply.text().lines().find_map(|line| line.strip_prefix(&field)?.parse().ok()).unwrap_or(0)
 }

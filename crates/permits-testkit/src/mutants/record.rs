@@ -1,13 +1,14 @@
-//! Every way to change what one command answered and told. None of them is neutral: no model gives two answers.
+//! Mutants of a record: every way to change the reply and the events of one command. The model gives one answer alone,
+//! so a replay has to find each of them.
 
+use crate::history::Record;
 use permits::protocol::{
     AcquireOutcome, Answers, Event, EventKind, Grant, Holder, Inspection, Label, LimitOutcome, Refusal,
     ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
-use permits_testkit::history::Record;
 
-/// The record with each field of its reply and of its messages changed, one at a time; with the name of the change.
-pub(crate) fn mutations(record: &Record) -> Vec<(String, Record)> {
+/// The record with each field of its reply and of its events changed, one at a time; with the name of the change.
+pub fn mutants(record: &Record) -> Vec<(String, Record)> {
     let mut all = Vec::new();
     for (what, reply) in replies(&record.reply) {
         all.push((what, Record { reply, ..record.clone() }));
@@ -62,7 +63,7 @@ fn answers(answers: &Answers) -> Vec<Answers> {
     }
 }
 
-/// Each one changed in each way, the last one left out, and two that are not the same exchanged.
+/// The list with each item changed in each way, without its last item, and with its first two exchanged if they differ.
 fn each<T: Clone + PartialEq>(all: &[T], change: impl Fn(&T) -> Vec<T>) -> Vec<Vec<T>> {
     let mut lists = Vec::new();
     for (index, one) in all.iter().enumerate() {
@@ -157,7 +158,7 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
     ];
     let holders = each(&seen.holders, |holder| {
         let mut all = vec![holder.clone(); 4];
-        all[0].holder = stranger();
+        all[0].holder = other_holder();
         all[1].weight += 1;
         all[2].lease_remaining_ms += 1;
         all[3].label = other_label(&holder.label);
@@ -168,7 +169,7 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
     });
     let waiters = each(&seen.waiters, |waiter| {
         let mut all = vec![waiter.clone(); 4];
-        all[0].holder = stranger();
+        all[0].holder = other_holder();
         all[1].weight += 1;
         all[2].ticket += 1;
         all[3].label = other_label(&waiter.label);
@@ -181,27 +182,27 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
 
 fn events(record: &Record) -> Vec<(String, Vec<Event>)> {
     let mut all = vec![];
-    // A grant to a request that nobody knows.
+    // A grant to an unknown request.
     let mut invented = record.events.clone();
     invented.push(Event {
         session: record.command.session.clone(),
         semaphore: record.command.semaphore.clone(),
-        holder: stranger(),
+        holder: other_holder(),
         request: unknown(),
         kind: EventKind::Granted(Grant { token: record.now_us, slot: 0 }),
     });
-    all.push(("a message more".to_owned(), invented));
+    all.push(("one event more".to_owned(), invented));
     for index in 0..record.events.len() {
         let mut fewer = record.events.clone();
         fewer.remove(index);
-        all.push(("a message less".to_owned(), fewer));
+        all.push(("one event less".to_owned(), fewer));
         let mut twice = record.events.clone();
         twice.insert(index, twice[index].clone());
-        all.push(("a message twice".to_owned(), twice));
+        all.push(("an event twice".to_owned(), twice));
         for changed in event(&record.events[index]) {
             let mut events = record.events.clone();
             events[index] = changed;
-            all.push((format!("the message {:?}", events[index]), events));
+            all.push((format!("the event {:?}", events[index]), events));
         }
     }
     all
@@ -209,26 +210,26 @@ fn events(record: &Record) -> Vec<(String, Vec<Event>)> {
 
 fn event(event: &Event) -> Vec<Event> {
     let mut all = vec![event.clone(); 3];
-    all[0].holder = stranger();
+    all[0].holder = other_holder();
     all[1].request = unknown();
     all[2].session = SessionId::new("unknown").expect("it is valid");
-    let news = match &event.kind {
+    let kinds = match &event.kind {
         EventKind::Granted(grant) => {
-            let mut news: Vec<EventKind> = grants(*grant).map(EventKind::Granted).into();
-            news.push(EventKind::Refused);
-            news
+            let mut kinds: Vec<EventKind> = grants(*grant).map(EventKind::Granted).into();
+            kinds.push(EventKind::Refused);
+            kinds
         }
         EventKind::Revoked(reason) => {
             vec![EventKind::Refused, EventKind::Revoked(format!("{reason}!").into())]
         }
         EventKind::Refused => vec![EventKind::Revoked("why".into())],
     };
-    all.extend(news.into_iter().map(|news| Event { kind: news, ..event.clone() }));
+    all.extend(kinds.into_iter().map(|kind| Event { kind, ..event.clone() }));
     all
 }
 
-fn stranger() -> Holder {
-    Holder::new("a stranger").expect("it is valid")
+fn other_holder() -> Holder {
+    Holder::new("another").expect("it is valid")
 }
 
 fn unknown() -> RequestId {

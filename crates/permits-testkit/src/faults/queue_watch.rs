@@ -1,7 +1,7 @@
-//! Who stands in line, seen from outside, so that overtaking is found (P6).
+//! The queue, observed from outside, so that overtaking is found (P6).
 //!
-//! Whoever was seen in line before another asked has to be granted first. One that is seen with two tickets has left
-//! the line in between and come back: nothing is said of it then.
+//! A request that was seen in the queue before another was sent has to be granted first. A request that is seen with two
+//! tickets has left the queue in between and come back; it is left out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,30 +9,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use permits_testkit::history::{ClientEvent, ClientRecord, now};
-use permits_testkit::{Resp, Server};
+use super::fixture::key;
+use crate::history::{ClientEvent, ClientRecord, now};
+use crate::worker::parse_holder;
+use crate::{Resp, Server};
 
-use super::stage::key;
-use super::worker;
-
-/// How often the line is looked at.
+/// The time between two polls.
 const INTERVAL: Duration = Duration::from_millis(40);
 
-/// Looks at the line until told to stop.
-pub(crate) struct Watch {
+/// A thread that polls the queue.
+pub(super) struct QueueWatch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<HashMap<String, Seen>>,
 }
 
-/// When somebody was first seen in line, with which ticket; `None` if there were two.
+/// The time at which a holder was first seen in the queue, and its ticket; `None` if it had two.
 struct Seen {
     at: u64,
     ticket: Option<String>,
 }
 
-impl Watch {
-    /// Begins to look at the line of a server that does not restart.
-    pub(crate) fn start(server: &Server) -> Self {
+impl QueueWatch {
+    /// Begins to poll the queue of a server that does not restart.
+    pub(super) fn start(server: &Server) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut connection = server.connect().expect("the server is up");
         let stopping = stop.clone();
@@ -40,9 +39,9 @@ impl Watch {
             let mut seen: HashMap<String, Seen> = HashMap::new();
             while !stopping.load(Ordering::Relaxed) {
                 let reply = connection.call(&["ZRANGE", &key("queue"), "0", "-1", "WITHSCORES"]);
-                let Ok(Resp::Array(line)) = reply else { break };
+                let Ok(Resp::Array(queue)) = reply else { break };
                 let at = now();
-                let (pairs, _) = line.as_chunks::<2>();
+                let (pairs, _) = queue.as_chunks::<2>();
                 for [holder, ticket] in pairs {
                     let ticket = ticket.text();
                     let fresh = || Seen { at, ticket: Some(ticket.to_owned()) };
@@ -56,14 +55,14 @@ impl Watch {
         Self { stop, thread }
     }
 
-    /// What was seen.
-    pub(crate) fn stop(self) -> Vec<(usize, ClientRecord)> {
+    /// Ends the thread. Returns the requests that were seen.
+    pub(super) fn stop(self) -> Vec<(usize, ClientRecord)> {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.join().expect("it does not panic");
         let once = seen.into_iter().filter(|(_, seen)| seen.ticket.is_some());
         once.filter_map(|(holder, Seen { at, .. })| {
-            let (number, tag) = worker::of_holder(&holder)?;
-            Some((number, ClientRecord { at, tag, event: ClientEvent::Enqueued }))
+            let (number, tag) = parse_holder(&holder)?;
+            Some((number, ClientRecord { at, tag: tag.to_owned(), event: ClientEvent::Enqueued }))
         })
         .collect()
     }

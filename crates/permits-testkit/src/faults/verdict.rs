@@ -1,59 +1,63 @@
-//! The judgement on a cell, when all is over: from what the workers told, by one clock, and from what the fenced
-//! resource took.
+//! The verdict on a cell: of the workers' history, by one clock, and of the writes that the fenced resource accepted.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use permits_testkit::FencedResource;
-use permits_testkit::history::{ClientEvent, Granted, History, client_checks};
+use super::{Fault, Promise};
+use crate::FencedResource;
+use crate::history::{ClientEvent, Granted, History, client_checks};
+use crate::worker::parse_holder;
 
-use super::rows::Promise;
-use super::stage::Fault;
-use super::worker;
-
-/// What a cell has shown.
+/// The results of a cell.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    pub(crate) operations: usize,
-    pub(crate) grants: usize,
-    pub(crate) lost: usize,
-    pub(crate) failed: usize,
-    pub(crate) faults: usize,
-    pub(crate) violations: Vec<String>,
-    pub(crate) excess: Excess,
-    /// Writes that came too late and were refused.
-    pub(crate) refused: usize,
+pub struct Verdict {
+    /// Requests and releases.
+    pub operations: usize,
+    /// Grants.
+    pub grants: usize,
+    /// Permits that were lost.
+    pub lost: usize,
+    /// Operations that failed.
+    pub failed: usize,
+    /// Faults that were injected.
+    pub faults: usize,
+    /// The violations of what the row promises.
+    pub violations: Vec<String>,
+    /// The units held above the limit.
+    pub excess: Excess,
+    /// Stale writes that the fenced resource refused.
+    pub refused: usize,
     /// The longest time from a fault to the next grant.
-    pub(crate) recovery: Option<Duration>,
-    /// From the end of the last fault until everybody had a permit.
-    pub(crate) served: Option<Duration>,
+    pub recovery: Option<Duration>,
+    /// The time from the end of the last fault until every worker had a permit.
+    pub served: Option<Duration>,
 }
 
-/// How far, and for how long, more was held than the limit.
+/// By how much, and for how long, more than the limit was held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Excess {
+pub struct Excess {
     /// The most units above the limit.
-    pub(crate) units: u64,
+    pub units: u64,
     /// The longest time without a break.
-    pub(crate) longest: Duration,
-    /// All times together.
-    pub(crate) total: Duration,
-    /// How many times.
-    pub(crate) times: usize,
+    pub longest: Duration,
+    /// The sum of all times.
+    pub total: Duration,
+    /// The number of times.
+    pub times: usize,
 }
 
 impl Verdict {
-    /// Judges what was told, in the order of time.
-    pub(crate) fn judge(history: &History, promise: Promise, limit: u32, faults: &[Fault]) -> Self {
+    /// Verifies a history in the order of time.
+    pub(super) fn of(history: &History, promise: Promise, limit: u32, faults: &[Fault]) -> Self {
         let grants = history.grants();
         let count = |like: fn(&ClientEvent) -> bool| {
-            history.events.iter().filter(|(_, event)| like(&event.event)).count()
+            history.events.iter().filter(|(_, record)| like(&record.event)).count()
         };
         let mut verdict = Self {
-            operations: count(|what| matches!(what, ClientEvent::Asked { .. } | ClientEvent::Releasing)),
+            operations: count(|event| matches!(event, ClientEvent::Asked { .. } | ClientEvent::Releasing)),
             grants: grants.len(),
-            lost: count(|what| matches!(what, ClientEvent::Lost(_))),
-            failed: history.events.iter().filter(|(_, event)| has_failed(&event.event)).count(),
+            lost: count(|event| matches!(event, ClientEvent::Lost(_))),
+            failed: count(|event| matches!(event, ClientEvent::Failed(_))),
             faults: faults.len(),
             excess: excess(&grants, limit),
             recovery: faults.iter().filter_map(|fault| recovery(&grants, fault)).max(),
@@ -69,18 +73,18 @@ impl Verdict {
             checks.extend([
                 client_checks::check_bound(&grants, limit),
                 client_checks::check_slots(&grants, limit),
+                client_checks::check_writes(history),
             ]);
         }
         if promise.order {
             checks.push(client_checks::check_queue_order(&grants));
         }
         for check in checks {
-            verdict.hold(check.map_err(|violation| violation.to_string()));
+            verdict.note(check.map_err(|violation| violation.to_string()));
         }
-        if promise.success
-            && let Some((number, event)) = history.events.iter().find(|(_, event)| has_failed(&event.event))
-        {
-            verdict.violations.push(format!("failed: worker {number}: {event}"));
+        let mut failures = history.events.iter().filter(|(_, it)| matches!(it.event, ClientEvent::Failed(_)));
+        if let (true, Some((number, record))) = (promise.success, failures.next()) {
+            verdict.violations.push(format!("failed: worker {number}: {record}"));
         }
         if faults.iter().all(|fault| fault.effects == 0) {
             verdict.violations.push("coverage: no fault had any effect".to_owned());
@@ -88,14 +92,14 @@ impl Verdict {
         verdict
     }
 
-    /// Notes what is wrong, if anything.
-    pub(crate) fn hold(&mut self, judgement: Result<(), String>) {
-        self.violations.extend(judgement.err());
+    /// Notes a violation.
+    pub(super) fn note(&mut self, result: Result<(), String>) {
+        self.violations.extend(result.err());
     }
 
-    /// Judges what the fenced resource took and refused. Nothing that was stale may have been taken: nothing by a
-    /// holder after another one, that acquired the same slot later, had written.
-    pub(crate) fn judge_writes(&mut self, resource: &FencedResource, history: &History, rejected: &[String]) {
+    /// Verifies the writes that the fenced resource accepted. None may be stale: no holder writes after a later holder
+    /// of the same slot has written.
+    pub(super) fn check_writes(&mut self, resource: &FencedResource, history: &History) {
         self.refused = resource.refused().len();
         let grants = history.grants();
         let acquired: HashMap<(usize, &str), u64> =
@@ -103,41 +107,33 @@ impl Verdict {
         let mut newest: HashMap<u32, (u64, String)> = HashMap::new();
         for write in resource.writes() {
             let holder = write.data.split(' ').next().unwrap_or_default();
-            let Some((number, tag)) = worker::of_holder(holder) else { continue };
-            // A worker may be killed between its write and its word.
-            let Some(&at) = acquired.get(&(number, tag.as_str())) else { continue };
+            let Some(key) = parse_holder(holder) else { continue };
+            // A worker may be killed between its write and its report.
+            let Some(&at) = acquired.get(&key) else { continue };
             let newest = newest.entry(write.slot).or_insert_with(|| (at, holder.to_owned()));
             if at < newest.0 {
-                self.violations.push(format!("fence: took {write:?} after a write by {}", newest.1));
+                self.violations.push(format!("fence: accepted {write:?} after a write by {}", newest.1));
                 return;
             }
             *newest = (at, holder.to_owned());
         }
-        if let Some(rejected) = rejected.first() {
-            self.violations.push(format!("fence: refused {rejected}, who held"));
-        }
     }
 }
 
-/// Whether an acquisition failed that nobody gave up.
-fn has_failed(what: &ClientEvent) -> bool {
-    matches!(what, ClientEvent::Failed(why) if !why.starts_with("not now"))
-}
-
-/// From a fault to the next grant.
+/// The time from a fault to the next grant.
 fn recovery(grants: &[Granted], fault: &Fault) -> Option<Duration> {
     let later = grants.iter().map(|granted| granted.acquired).filter(|acquired| *acquired > fault.over);
     later.min().map(|acquired| Duration::from_micros(acquired - fault.over))
 }
 
-/// How far, and for how long, these were more than the limit.
+/// The excess of these grants.
 fn excess(grants: &[Granted], limit: u32) -> Excess {
     let mut edges: Vec<(u64, i64)> = Vec::new();
     for granted in grants.iter().filter(|granted| granted.acquired < granted.end()) {
         let weight = i64::from(granted.weight);
         edges.extend([(granted.acquired, weight), (granted.end(), -weight)]);
     }
-    // At the same microsecond ends come first: nobody holds at the end any more.
+    // At the same microsecond ends come first, because an interval does not contain its end.
     edges.sort_unstable();
     let (mut held, mut since, mut excess) = (0, None, Excess::default());
     for (at, change) in edges {
@@ -199,23 +195,23 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_write_that_was_taken_is_found() {
+    fn a_stale_write_that_was_accepted_is_found() {
         let mut history = History::default();
-        for (tag, at, token) in [("0.1", 10, 5), ("0.2", 20, 4)] {
+        for (tag, at, token) in [("loop0.1", 10, 5), ("loop0.2", 20, 4)] {
             history.note_at(at, 1, tag, ClientEvent::Asked { weight: 1 });
             history.note_at(at + 1, 1, tag, ClientEvent::Acquired { token, slot: 0, until: 100 });
         }
-        let judged = |tags: &[(&str, u64)]| {
+        let violations = |tags: &[(&str, u64)]| {
             let resource = FencedResource::new();
             for (tag, token) in tags {
-                resource.write(0, *token, &format!("w1.{tag} held")).expect("it rises");
+                resource.write(0, *token, &format!("worker.1.{tag} held")).expect("it rises");
             }
             let mut verdict = Verdict::default();
-            verdict.judge_writes(&resource, &history, &[]);
+            verdict.check_writes(&resource, &history);
             verdict.violations.len()
         };
-        assert_eq!(judged(&[("0.1", 5)]), 0);
-        // The later grant has the lower token: then the resource cannot know.
-        assert_eq!(judged(&[("0.2", 4), ("0.1", 5)]), 1);
+        assert_eq!(violations(&[("loop0.1", 5)]), 0);
+        // The later grant has the lower token, which the resource cannot know.
+        assert_eq!(violations(&[("loop0.2", 4), ("loop0.1", 5)]), 1);
     }
 }
