@@ -3,7 +3,6 @@
 //!
 //! The recipes are implemented as published, to be looked at and measured; nothing here is meant to be used.
 
-pub mod experiments;
 pub mod recipes;
 pub mod stats;
 

@@ -5,13 +5,11 @@
 
 mod compare;
 mod core_bench;
-mod driver;
 mod faults;
 mod local_bench;
 mod meter;
 mod raw;
 mod regression;
-mod report;
 mod soak;
 mod startup;
 
@@ -24,7 +22,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["core"] => core_bench::run(),
-        ["recipes"] => report::run(),
+        ["recipes"] => permits_lab::recipes::report::run(),
         ["compare", options @ ..] => compare::run(options),
         ["regression"] => regression::run(false),
         ["regression", "--store"] => regression::run(true),
@@ -38,7 +36,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         // The other process of a measurement between two.
-        ["driver", kind, url, lease_ms] => driver::run(kind, url, lease_ms),
+        ["driver", kind, url, lease_ms] => compare::driver::run(kind, url, lease_ms),
         ["peer", "turns", url, turns] => local_bench::peer_turns(url, turns),
         ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),

@@ -10,10 +10,67 @@ use std::{fmt, thread};
 use crate::proxy::Proxy;
 use crate::resp::Resp;
 use crate::server::Server;
+use crate::server::launch::{ServerBuilder, quoted};
 
 /// How long to sleep between two looks. One look takes a connection to each member, and what is waited for takes
 /// them from tenths of a second on.
 const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The options that clusters and sets of sentinels share.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) directives: Vec<(String, String)>,
+    pub(crate) append_only: bool,
+    pub(crate) proxied: bool,
+    pub(crate) password: Option<String>,
+}
+
+impl Options {
+    /// Configures one of the servers that hold data.
+    pub(crate) fn apply(&self, mut server: ServerBuilder) -> ServerBuilder {
+        if self.append_only {
+            server = server.append_only();
+        }
+        if let Some(password) = &self.password {
+            server = server.password(password).arg("masterauth", &quoted(password));
+        }
+        self.directives.iter().fold(server, |server, (key, value)| server.arg(key, value))
+    }
+}
+
+/// The methods of a builder that set its [`Options`].
+macro_rules! deployment_options {
+    () => {
+        /// Adds a directive to the configuration of every server that holds data, as
+        /// [`ServerBuilder::arg`](crate::ServerBuilder::arg) does for one.
+        pub fn arg(mut self, key: &str, value: &str) -> Self {
+            self.options.directives.push((key.to_owned(), value.to_owned()));
+            self
+        }
+
+        /// Keeps the data of every server in an append-only file.
+        pub fn append_only(mut self) -> Self {
+            self.options.append_only = true;
+            self
+        }
+
+        /// Requires `password` of every client of the servers that hold data, the other servers included.
+        pub fn password(mut self, password: &str) -> Self {
+            self.options.password = Some(password.to_owned());
+            self
+        }
+
+        /// Puts a [`Proxy`](crate::Proxy) before every server that holds data. The server announces the proxy's address.
+        ///
+        /// Clients, replicas, sentinels and migrations then pass through the proxy; the bus of a cluster does not. With
+        /// [`Proxy::stall`](crate::Proxy::stall) a primary can be cut off and continue.
+        pub fn proxied(mut self) -> Self {
+            self.options.proxied = true;
+            self
+        }
+    };
+}
+pub(crate) use deployment_options;
 
 /// Servers, each with a proxy before it if that was asked for.
 #[derive(Debug)]

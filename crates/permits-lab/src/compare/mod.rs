@@ -5,6 +5,7 @@
 //! line protocol, so this runner cannot favour one.
 
 mod aims;
+pub(crate) mod driver;
 mod events;
 mod page;
 mod plots;

@@ -1,31 +1,31 @@
 //! `permits` behind the trait of the recipes, through its public API alone.
 //!
-//! The clock of a role has nothing to apply to: no time of a client is ever sent.
+//! The clock of a role has no effect, because `permits` sends no time of a client.
 
 use permits::{AcquireError, Recovery};
 
 use super::{Client, Doing, Semaphore};
 use crate::Failure;
 
-/// Connects without a recovery window. It is there for restarts, and would have a server that was started for the
-/// experiment grant nothing for its first second.
+/// Connects without a recovery window: with one, a server that was started for the experiment would grant nothing for
+/// its first second.
 pub(super) async fn connect(semaphore: &Semaphore, url: &str) -> Result<permits::Client, Failure> {
     let client = permits::Client::builder(url).lease(semaphore.lease).recovery(Recovery::Off);
     Ok(client.connect().await?)
 }
 
-pub(super) struct Ours {
+pub(super) struct PermitsClient {
     semaphore: permits::Semaphore,
     permit: Option<permits::Permit>,
 }
 
-impl Ours {
+impl PermitsClient {
     pub(super) fn new(client: &permits::Client, semaphore: &Semaphore) -> Self {
         Self { semaphore: client.semaphore(&semaphore.name, semaphore.limit), permit: None }
     }
 }
 
-impl Client for Ours {
+impl Client for PermitsClient {
     fn try_acquire(&mut self) -> Doing<'_, bool> {
         Box::pin(async move {
             match self.semaphore.try_acquire().await {

@@ -1,4 +1,4 @@
-//! What goes wrong where many servers belong together: failovers, and slots that move.
+//! Faults of deployments of many servers: failovers, and hash slots that move.
 //!
 //! Each fault ends when all servers are back and agree, so that the next one finds a whole deployment.
 
@@ -16,7 +16,7 @@ pub(super) fn watched() -> Deployment {
     Deployment::Sentinels(Sentinels::start())
 }
 
-/// The same; the primary writes only while a replica listens.
+/// The same; the primary accepts writes only while a replica is connected.
 pub(super) fn watched_careful() -> Deployment {
     Deployment::Sentinels(Sentinels::builder().min_replicas_to_write(1).start())
 }
@@ -53,7 +53,7 @@ pub(super) fn sentinel_kill(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Freezes the primary; it goes on, taking itself for the primary still, when another has taken over.
+/// Freezes the primary, and lets it continue as a primary when another has taken over.
 pub(super) fn sentinel_pause(fixture: &mut Fixture) -> Fault {
     let more = fixture.millis(0..1000);
     let set = fixture.sentinels();
@@ -67,7 +67,7 @@ pub(super) fn sentinel_pause(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Has the sentinels replace a primary that is well.
+/// Has the sentinels replace a healthy primary.
 pub(super) fn sentinel_failover(fixture: &mut Fixture) -> Fault {
     let set = fixture.sentinels();
     let over = now();
@@ -76,15 +76,15 @@ pub(super) fn sentinel_failover(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Parts the old primary, and those workers that only know a sentinel which is away, from all others: these go on
-/// with a new primary, those with the old one, until the two sides meet again.
+/// Parts the old primary, and the workers that know only a stopped sentinel, from all others. One side continues with the
+/// old primary, the other with a new one, until the two sides meet again.
 pub(super) fn sentinel_split(fixture: &mut Fixture) -> Fault {
     let apart = fixture.millis(3000..6000);
     let set = fixture.sentinels();
     let old = set.primary();
     let over = now();
     set.sentinels()[0].kill();
-    // The others cannot tell the old primary that it is a replica now, as if they could not reach it.
+    // The other sentinels cannot make the old primary a replica, as if they could not reach it.
     let server = &set.servers()[old];
     server.command(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]);
     set.failover();
@@ -95,7 +95,7 @@ pub(super) fn sentinel_split(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Kills the primary of the semaphore's slot; it comes back as a replica when that has taken over.
+/// Kills the primary of the semaphore's hash slot; it comes back as a replica when its replica has taken over.
 pub(super) fn cluster_kill(fixture: &mut Fixture) -> Fault {
     let cluster = fixture.cluster();
     let old = cluster.primary_of(Fixture::hash_slot());
@@ -107,7 +107,7 @@ pub(super) fn cluster_kill(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Has the replica of the semaphore's slot take over from a primary that is well.
+/// Has the replica of the semaphore's hash slot take over from a healthy primary.
 pub(super) fn cluster_failover(fixture: &mut Fixture) -> Fault {
     let cluster = fixture.cluster();
     let over = now();
@@ -116,7 +116,7 @@ pub(super) fn cluster_failover(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Moves the semaphore's slot to another node, key by key.
+/// Moves the semaphore's hash slot to another node, key by key.
 pub(super) fn cluster_migrate(fixture: &mut Fixture) -> Fault {
     let (step, pause) = (fixture.random.usize(1..3), fixture.millis(0..150));
     let others = fixture.random.usize(1..fixture.cluster().nodes().len());
@@ -124,7 +124,7 @@ pub(super) fn cluster_migrate(fixture: &mut Fixture) -> Fault {
     let from = cluster.primary_of(Fixture::hash_slot());
     let migration = cluster.begin_migration(Fixture::hash_slot(), (from + others) % cluster.nodes().len());
     let mut moved = 0;
-    // The semaphore has five keys: it is in two places for a while.
+    // The semaphore has five keys, and is on two nodes for a while.
     while moved < 5 && migration.move_keys(step) > 0 {
         moved += step;
         sleep(pause.max(Duration::from_millis(1)));

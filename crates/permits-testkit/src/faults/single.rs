@@ -1,6 +1,6 @@
-//! What goes wrong with clients, with the network, and with a single server.
+//! Faults of clients, of the network, and of a single server.
 //!
-//! Each is one fault, begun and ended: when it returns, all is as before, but for its traces.
+//! Each function injects a fault and ends it before it returns.
 
 use std::fs;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use super::Fault;
 use super::fixture::{Fixture, LEASE};
 use crate::worker::SEMAPHORE;
 
-/// Kills up to three workers (SIGKILL), mostly those that hold. Others take their places.
+/// Kills up to three workers (SIGKILL), mostly those that hold, and starts others in their place.
 pub(super) fn client_kill(fixture: &mut Fixture) -> Fault {
     let over = now();
     let victims = fixture.victims(3);
@@ -37,7 +37,7 @@ pub(super) fn client_pause(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: victims.len() }
 }
 
-/// Has up to three workers fork, mostly those that hold. The children use what they inherited, and clients of their own.
+/// Has up to three workers fork, mostly those that hold. The children try the inherited client, and use one of their own.
 pub(super) fn client_fork(fixture: &mut Fixture) -> Fault {
     let victims = fixture.victims(3);
     for victim in &victims {
@@ -46,7 +46,7 @@ pub(super) fn client_fork(fixture: &mut Fixture) -> Fault {
     Fault::over_now(victims.len())
 }
 
-/// Throws replies away, and cuts the connection: the request has been carried out.
+/// Throws replies away, and cuts the connection: the server has executed the request.
 pub(super) fn reply_lost(fixture: &mut Fixture) -> Fault {
     let swallowed =
         |fixture: &Fixture| fixture.proxies().iter().map(|proxy| proxy.swallowed()).sum::<usize>();
@@ -63,7 +63,7 @@ pub(super) fn reply_lost(fixture: &mut Fixture) -> Fault {
             proxy.swallow_replies(false);
         }
     }
-    // Orders that are armed are carried out by what comes next.
+    // The next replies trigger the orders that are armed.
     sleep(fixture.millis(50..300));
     Fault::over_now(swallowed(fixture) - before)
 }
@@ -82,20 +82,26 @@ pub(super) fn reply_late(fixture: &mut Fixture) -> Fault {
     Fault::over_now(victims.len())
 }
 
-/// Passes nothing on to or from some workers, or all; then lets what came pass, or cuts.
+/// Passes nothing on to or from some workers, or all. Then lets the delayed bytes pass, or cuts the connections, or cuts
+/// them and refuses new ones for a moment.
 pub(super) fn partition(fixture: &mut Fixture) -> Fault {
     let victims = fixture.victims(fixture.proxies().len());
     for victim in &victims {
         fixture.proxies()[*victim].stall(true);
     }
     sleep(fixture.millis(300..4000));
-    let cuts = fixture.random.bool();
+    let (end, refused) = (fixture.random.u32(0..3), fixture.millis(0..150));
     for victim in &victims {
         let proxy = &fixture.proxies()[*victim];
-        if cuts {
+        proxy.refuse(end == 2);
+        if end > 0 {
             proxy.cut();
         }
         proxy.stall(false);
+    }
+    sleep(refused);
+    for victim in &victims {
+        fixture.proxies()[*victim].refuse(false);
     }
     Fault::over_now(victims.len())
 }
@@ -126,7 +132,7 @@ pub(super) fn restart(fixture: &mut Fixture) -> Fault {
     Fault::over_now(1)
 }
 
-/// The same, and what was on disk is gone.
+/// The same, with an empty disk at the restart.
 pub(super) fn restart_emptied(fixture: &mut Fixture) -> Fault {
     fixture.server().kill();
     sleep(down(fixture));
@@ -136,7 +142,7 @@ pub(super) fn restart_emptied(fixture: &mut Fixture) -> Fault {
     Fault::over_now(1)
 }
 
-/// For how long a server is down.
+/// The time for which a server is down.
 fn down(fixture: &mut Fixture) -> Duration {
     if fixture.random.u32(0..4) == 0 { LEASE + fixture.millis(100..1000) } else { fixture.millis(0..700) }
 }
@@ -171,7 +177,7 @@ pub(super) fn script_flush(fixture: &mut Fixture) -> Fault {
     Fault::over_now(missed(fixture.server()) - before)
 }
 
-/// How often a script was asked for that the server did not know.
+/// The number of calls of a script that the server did not know.
 fn missed(server: &Server) -> usize {
     let reply = server.command(&["INFO", "errorstats"]);
     let count = reply.text().lines().find_map(|line| line.strip_prefix("errorstat_NOSCRIPT:count="));
@@ -188,7 +194,7 @@ pub(super) fn oom(fixture: &mut Fixture) -> Fault {
     let mut fill = |name: &str, size: usize| {
         let value = "x".repeat(size);
         let mut count = 0;
-        // Until it is refused, and not for ever.
+        // Until the server refuses, and at most 1000 times.
         while count < 1000
             && matches!(connection.call(&["SET", &format!("fill:{name}{count}"), &value]), Ok(Resp::Text(_)))
         {
@@ -212,7 +218,7 @@ fn set(connection: &mut Connection, setting: &str, value: &str) {
     assert_eq!(reply, Resp::Text("OK".to_owned()), "{setting}");
 }
 
-/// One of all of these that lose no keys and fork no client.
+/// Any of these faults that loses no keys and forks no client.
 pub(super) fn mixed(fixture: &mut Fixture) -> Fault {
     let faults = [
         client_kill,

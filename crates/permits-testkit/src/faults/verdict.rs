@@ -86,6 +86,13 @@ impl Verdict {
         if let (true, Some((number, record))) = (promise.success, failures.next()) {
             verdict.violations.push(format!("failed: worker {number}: {record}"));
         }
+        let is_loss = |event: &ClientEvent| {
+            matches!(event, ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Released(Err(_)))
+        };
+        let mut losses = history.events.iter().filter(|(_, it)| is_loss(&it.event));
+        if let (true, Some((number, record))) = (promise.order, losses.next()) {
+            verdict.violations.push(format!("lost: worker {number}: {record}"));
+        }
         if faults.iter().all(|fault| fault.effects == 0) {
             verdict.violations.push("coverage: no fault had any effect".to_owned());
         }

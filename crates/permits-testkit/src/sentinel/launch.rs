@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{SERVICE, Sentinels};
-use crate::group::{self, Group};
+use crate::group::{self, Group, Options, deployment_options};
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
@@ -26,10 +26,7 @@ pub struct SentinelsBuilder {
     down_after: Duration,
     failover_timeout: Duration,
     min_replicas_to_write: usize,
-    directives: Vec<(String, String)>,
-    append_only: bool,
-    proxied: bool,
-    password: Option<String>,
+    options: Options,
     sentinel_password: Option<String>,
 }
 
@@ -42,10 +39,7 @@ impl SentinelsBuilder {
             down_after: Duration::from_secs(1),
             failover_timeout: Duration::from_secs(3),
             min_replicas_to_write: 0,
-            directives: Vec::new(),
-            append_only: false,
-            proxied: false,
-            password: None,
+            options: Options::default(),
             sentinel_password: None,
         }
     }
@@ -90,39 +84,13 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Adds a directive to the configuration of the primary and the replicas, as [`ServerBuilder::arg`] does
-    /// for one.
-    pub fn arg(mut self, key: &str, value: &str) -> Self {
-        self.directives.push((key.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Keeps the data of the primary and the replicas in append-only files.
-    pub fn append_only(mut self) -> Self {
-        self.append_only = true;
-        self
-    }
-
-    /// Demands `password` of every client of the primary and the replicas, the sentinels included.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
     /// Demands `password` of every client of the sentinels, and of the sentinels among themselves.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_password = Some(password.to_owned());
         self
     }
 
-    /// Puts a [`Proxy`](crate::Proxy) before the primary and each replica, at whose address all others reach it: clients,
-    /// sentinels and replicas.
-    ///
-    /// With [`Proxy::stall`](crate::Proxy::stall) a primary can be parted from the rest and go on.
-    pub fn proxied(mut self) -> Self {
-        self.proxied = true;
-        self
-    }
+    deployment_options!();
 
     /// Starts everything; returns once every replica has its first copy and every sentinel knows all servers
     /// and all the other sentinels.
@@ -135,10 +103,10 @@ impl SentinelsBuilder {
         assert!(self.sentinels > 0, "a set of sentinels needs a sentinel");
         let servers: Vec<Server> = (0..=self.replicas).map(|_| self.server().start()).collect();
         let mut set = Sentinels {
-            group: Group::new(servers, self.proxied),
+            group: Group::new(servers, self.options.proxied),
             sentinels: Vec::new(),
             min_replicas_to_write: self.min_replicas_to_write,
-            password: self.password.clone(),
+            password: self.options.password.clone(),
             sentinel_password: self.sentinel_password.clone(),
         };
         set.attach_replicas();
@@ -151,16 +119,10 @@ impl SentinelsBuilder {
     }
 
     fn server(&self) -> ServerBuilder {
-        let mut server = ServerBuilder::new()
+        let server = ServerBuilder::new()
             .arg("min-replicas-to-write", &self.min_replicas_to_write.to_string())
             .arg("min-replicas-max-lag", MAX_LAG);
-        if self.append_only {
-            server = server.append_only();
-        }
-        if let Some(password) = &self.password {
-            server = server.password(password).arg("masterauth", &quoted(password));
-        }
-        self.directives.iter().fold(server, |server, (key, value)| server.arg(key, value))
+        self.options.apply(server)
     }
 
     fn sentinel(&self, primary: SocketAddr) -> ServerBuilder {
@@ -174,7 +136,7 @@ impl SentinelsBuilder {
             format!("down-after-milliseconds {SERVICE} {}", self.down_after.as_millis()),
             format!("failover-timeout {SERVICE} {}", self.failover_timeout.as_millis()),
         ];
-        if let Some(password) = &self.password {
+        if let Some(password) = &self.options.password {
             lines.push(format!("auth-pass {SERVICE} {}", quoted(password)));
         }
         lines.iter().fold(sentinel, |sentinel, line| sentinel.arg("sentinel", line))

@@ -1,17 +1,25 @@
-//! The seven published recipes, each as published, and `permits` beside them behind the same small trait.
+//! The seven published recipes for semaphores on Redis, and `permits` beside them behind the same small trait.
 //!
-//! A recipe is one file, whose header says where it is right and where it breaks; what it takes from the client,
-//! such as the clock, comes through its `Session`, so that an experiment can set it wrong. The commands are the
-//! recipes'. Where a recipe leaves something open, it is filled in so that the recipe does well, and the header
-//! says so.
+//! - **Measures**: correctness under forced faults (wrong clocks, interleavings, crashes, lost replies), fairness, the
+//!   requests of a herd of waiters, and the cost of a cycle ([`experiments`]).
+//! - **Run**: `scripts/bench recipes`, which takes 4 minutes. `cargo test -p permits-lab --test recipes` asserts the
+//!   forced outcomes.
+//!
+//! - **Result**: [`report`] writes the tables and plots of `docs/recipes.md`.
+//!
+//! A recipe is one file, whose header says where it is right and where it breaks. Its clock and connection come
+//! through its `Session`, so that an experiment can control them. The commands are the recipes'. Where a recipe leaves
+//! something open, it is filled in to the recipe's advantage, and the header says so.
 
 mod counter;
+pub mod experiments;
 mod fair_zset;
 mod host_slots;
 mod list;
 mod locked_fair_zset;
 mod lua_fair_zset;
 mod permits;
+pub mod report;
 mod session;
 mod time_zset;
 
@@ -204,7 +212,7 @@ impl Process {
         let user = USERS.fetch_add(1, Relaxed);
         let semaphore = self.semaphore.clone();
         let session = match &self.place {
-            Place::Permits(client) => return Ok(Box::new(permits::Ours::new(client, &semaphore))),
+            Place::Permits(client) => return Ok(Box::new(permits::PermitsClient::new(client, &semaphore))),
             Place::Recipe(session) => Session::clone(session),
         };
         Ok(match semaphore.kind {

@@ -1,26 +1,26 @@
 //! Two clients and one place: every order in which their requests can reach the server.
 //!
-//! Each client stands at a [`Gate`] before each request, and a schedule says whose turn it is. All schedules are
-//! tried, so what is found is not luck, and what is not found is not there. `permits` asks once: there are two orders,
-//! and a proxy makes them.
+//! Each client stops at a [`Gate`] before each request, and a schedule says which client is next. All schedules are
+//! tried, so an outcome does not depend on luck. `permits` sends one request: there are two orders, and a proxy makes
+//! them.
 
 use std::time::Duration;
 
 use permits_testkit::Proxy;
 use tokio::task::JoinHandle;
 
-use super::{SHORT_LEASE, Stage};
+use super::{Fixture, SHORT_LEASE};
 use crate::Failure;
 use crate::recipes::{Gate, Kind, Role, Semaphore, Turns};
 
-/// What came of all schedules.
+/// The outcome of all schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Race {
-    /// How many there are.
+    /// The number of schedules.
     pub schedules: u32,
-    /// In how many both got in.
+    /// The schedules in which both clients were admitted.
     pub both: u32,
-    /// In how many neither got in.
+    /// The schedules in which neither was admitted.
     pub neither: u32,
 }
 
@@ -36,22 +36,22 @@ impl Race {
 ///
 /// # Errors
 /// If one of them fails.
-pub async fn two_for_one_place(stage: &Stage, kind: Kind) -> Result<Race, Failure> {
+pub async fn two_for_one_place(fixture: &Fixture, kind: Kind) -> Result<Race, Failure> {
     if kind == Kind::Permits {
-        return two_behind_proxies(stage).await;
+        return two_behind_proxies(fixture).await;
     }
     let mut race = Race::default();
     let mut open = vec![Vec::new()];
     while let Some(prefix) = open.pop() {
-        let (admitted, branches) = play(stage, &single(stage, kind), &prefix).await?;
+        let (admitted, branches) = play(fixture, &single(fixture, kind), &prefix).await?;
         race.note(admitted);
         open.extend(branches);
     }
     Ok(race)
 }
 
-fn single(stage: &Stage, kind: Kind) -> Semaphore {
-    let mut semaphore = stage.semaphore(kind);
+fn single(fixture: &Fixture, kind: Kind) -> Semaphore {
+    let mut semaphore = fixture.semaphore(kind);
     semaphore.limit = 1;
     // Each attempt is a step; ten would make a thousand schedules that differ in nothing.
     semaphore.lock_attempts = 2;
@@ -66,12 +66,12 @@ struct Runner {
 }
 
 impl Runner {
-    async fn start(stage: &Stage, semaphore: &Semaphore) -> Result<Self, Failure> {
+    async fn start(fixture: &Fixture, semaphore: &Semaphore) -> Result<Self, Failure> {
         let (gate, turns) = Gate::new(true);
-        let mut user = stage.user(semaphore, Role { gate: Some(gate), ..Role::default() }).await?;
+        let mut user = fixture.user(semaphore, Role { gate: Some(gate), ..Role::default() }).await?;
         let task = tokio::spawn(async move { user.try_acquire().await });
         let mut runner = Self { turns, task, arrived: false };
-        // The first to come looks at its clock first.
+        // The first to come reads its clock first.
         runner.arrived = runner.turns.arrived().await;
         Ok(runner)
     }
@@ -82,14 +82,14 @@ impl Runner {
     }
 }
 
-/// Plays one schedule: as the prefix says, then the first that can. Returns who got in, and the schedules that branch
-/// off behind the prefix.
+/// Runs one schedule: as the prefix says, then the first client that can go. Returns the clients that were admitted,
+/// and the schedules that branch off behind the prefix.
 async fn play(
-    stage: &Stage,
+    fixture: &Fixture,
     semaphore: &Semaphore,
     prefix: &[usize],
 ) -> Result<([bool; 2], Vec<Vec<usize>>), Failure> {
-    let mut runners = [Runner::start(stage, semaphore).await?, Runner::start(stage, semaphore).await?];
+    let mut runners = [Runner::start(fixture, semaphore).await?, Runner::start(fixture, semaphore).await?];
     let (mut played, mut branches) = (Vec::new(), Vec::new());
     while runners.iter().any(|runner| runner.arrived) {
         let first = usize::from(!runners[0].arrived);
@@ -104,18 +104,18 @@ async fn play(
     Ok(([one.task.await??, other.task.await??], branches))
 }
 
-async fn two_behind_proxies(stage: &Stage) -> Result<Race, Failure> {
+async fn two_behind_proxies(fixture: &Fixture) -> Result<Race, Failure> {
     let mut race = Race::default();
     for first in [0, 1] {
-        let semaphore = single(stage, Kind::Permits);
-        let proxies = [Proxy::start(stage.server.address()), Proxy::start(stage.server.address())];
+        let semaphore = single(fixture, Kind::Permits);
+        let proxies = [Proxy::start(fixture.server.address()), Proxy::start(fixture.server.address())];
         let mut tries = Vec::new();
         for proxy in &proxies {
-            let mut user = stage.user_behind(proxy, &semaphore).await?;
+            let mut user = fixture.user_behind(proxy, &semaphore).await?;
             proxy.stall(true);
             tries.push(tokio::spawn(async move {
                 let admitted = user.try_acquire().await?;
-                // Returned, and not dropped: it is not to be given back yet.
+                // Returned, and not dropped, because a drop may release.
                 Ok::<_, Failure>((admitted, user))
             }));
         }
@@ -129,23 +129,23 @@ async fn two_behind_proxies(stage: &Stage) -> Result<Race, Failure> {
     Ok(race)
 }
 
-/// Recipe 4 with a client that is held up between its two transactions for longer than the lock lasts. Says whether
-/// both got in.
+/// Recipe 4 with a client that is held up between its two transactions for longer than the lock lasts. Returns whether
+/// both were admitted.
 ///
 /// # Errors
 /// If a client fails.
-pub async fn stalled_in_the_lock(stage: &Stage) -> Result<bool, Failure> {
-    let mut semaphore = single(stage, Kind::LockedFairZset);
+pub async fn stalled_in_the_lock(fixture: &Fixture) -> Result<bool, Failure> {
+    let mut semaphore = single(fixture, Kind::LockedFairZset);
     semaphore.lease = SHORT_LEASE;
-    let mut stalled = Runner::start(stage, &semaphore).await?;
+    let mut stalled = Runner::start(fixture, &semaphore).await?;
     stalled.step().await; // It has the lock,
     stalled.step().await; // and has drawn its number.
     let lock = format!("{}:lock", semaphore.name);
     let expired = permits_testkit::wait::until(Duration::from_secs(10), || {
-        stage.server.command(&["EXISTS", &lock]).int() == 0
+        fixture.server.command(&["EXISTS", &lock]).int() == 0
     });
     assert!(expired, "a lock has an expiry");
-    let mut other = stage.user(&semaphore, Role::default()).await?;
+    let mut other = fixture.user(&semaphore, Role::default()).await?;
     let other = other.try_acquire().await?;
     while stalled.arrived {
         stalled.step().await;

@@ -9,9 +9,9 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use permits_lab::Failure;
-use permits_lab::experiments::LIMIT;
-use permits_lab::recipes::Kind;
+use crate::Failure;
+use crate::recipes::Kind;
+use crate::recipes::experiments::LIMIT;
 
 use super::figures::{Cost, HERDS, Herds, WORKLOADS};
 

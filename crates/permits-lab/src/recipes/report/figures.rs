@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use permits_lab::Failure;
-use permits_lab::experiments::Stage;
-use permits_lab::experiments::cost::{self, Crowd, Cycle};
-use permits_lab::experiments::herd::{self, Herd};
-use permits_lab::recipes::Kind;
+use crate::Failure;
+use crate::recipes::Kind;
+use crate::recipes::experiments::Fixture;
+use crate::recipes::experiments::cost::{self, Crowd, Cycle};
+use crate::recipes::experiments::herd::{self, Herd};
 
 /// How many wait.
 pub(super) const HERDS: [usize; 3] = [10, 100, 1000];
@@ -27,7 +27,7 @@ pub(super) async fn herds() -> Result<Herds, Failure> {
         eprintln!("herd of {kind}");
         let mut row = Vec::new();
         for waiters in HERDS {
-            row.push(herd::waiters(&Stage::start(), kind, waiters, 6 * DURING).await?);
+            row.push(herd::waiters(&Fixture::start(), kind, waiters, 6 * DURING).await?);
         }
         herds.push(row);
     }
@@ -85,7 +85,7 @@ pub(super) async fn cost() -> Result<Cost, Failure> {
     let mut cycles = Vec::new();
     for round in 0..ROUNDS {
         for (row, kind) in Kind::ALL.into_iter().enumerate() {
-            let cycle = cost::alone(&Stage::start(), kind, 2000).await?;
+            let cycle = cost::alone(&Fixture::start(), kind, 2000).await?;
             if round == 0 {
                 cycles.push(cycle);
             }
@@ -100,10 +100,10 @@ pub(super) async fn cost() -> Result<Cost, Failure> {
         let mut best = [0.0_f64; Kind::ALL.len()];
         for _ in 0..ROUNDS {
             for (best, kind) in best.iter_mut().zip(Kind::ALL) {
-                let stage = Stage::start();
+                let fixture = Fixture::start();
                 let rate = match workload.work {
-                    Work::Cycles(crowd) => cost::throughput(&stage, kind, crowd, DURING).await?,
-                    Work::Refusals => cost::refusals(&stage, kind, DURING).await?,
+                    Work::Cycles(crowd) => cost::throughput(&fixture, kind, crowd, DURING).await?,
+                    Work::Refusals => cost::refusals(&fixture, kind, DURING).await?,
                 };
                 *best = best.max(rate);
             }

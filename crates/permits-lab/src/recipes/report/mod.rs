@@ -13,21 +13,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use permits_lab::Failure;
-use permits_lab::experiments::clocks::{mixed_leases, over_admission};
-use permits_lab::experiments::crash::{self, Fate};
-use permits_lab::experiments::initialise::{Cleared, Crowd, cleared, crowd, first_client_dies};
-use permits_lab::experiments::order::{LINE, Order};
-use permits_lab::experiments::race::{Race, stalled_in_the_lock, two_for_one_place};
-use permits_lab::experiments::{Capacity, LIMIT, NEVER, SHORT_LEASE, Stage, lost, on_each, order};
-use permits_lab::recipes::Kind;
+use crate::Failure;
+use crate::recipes::Kind;
+use crate::recipes::experiments::clocks::{mixed_leases, over_admission};
+use crate::recipes::experiments::crash::{self, Fate};
+use crate::recipes::experiments::initialise::{Cleared, Crowd, cleared, crowd, first_client_dies};
+use crate::recipes::experiments::order::{LINE, Order};
+use crate::recipes::experiments::race::{Race, stalled_in_the_lock, two_for_one_place};
+use crate::recipes::experiments::{Capacity, Fixture, LIMIT, NEVER, SHORT_LEASE, lost, on_each, order};
 
 use self::figures::{Cost, HERDS, Herds};
 
 /// The skews of the table, in milliseconds, and what they are called.
 const SKEWS: [(i64, &str); 3] = [(10, "10 ms"), (1000, "1 s"), (60_000, "1 min")];
 
-pub(crate) fn run() -> Result<(), Failure> {
+/// Runs all experiments, and writes the results into `docs/recipes.md`.
+///
+/// # Errors
+///
+/// If a server or a recipe fails, or the document lacks a marker.
+pub fn run() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let (outcomes, skews, herds, cost) = runtime.block_on(async {
@@ -94,31 +99,38 @@ struct Outcomes {
 
 impl Outcomes {
     async fn collect() -> Result<Self, Failure> {
-        let skewed =
-            |skew_ms| on_each(move |stage, kind| async move { over_admission(&stage, kind, skew_ms).await });
+        let skewed = |skew_ms| {
+            on_each(move |fixture, kind| async move { over_admission(&fixture, kind, skew_ms).await })
+        };
         Ok(Self {
             skews: [skewed(SKEWS[0].0).await?, skewed(SKEWS[1].0).await?, skewed(SKEWS[2].0).await?],
-            mixed: on_each(|stage, kind| async move { mixed_leases(&stage, kind).await }).await?,
-            races: on_each(|stage, kind| async move { two_for_one_place(&stage, kind).await }).await?,
-            stalled: stalled_in_the_lock(&Stage::start()).await?,
-            holder: on_each(|stage, kind| async move { crash::holder(&stage, kind).await }).await?,
-            left_alone: on_each(|stage, kind| async move { crash::holder_left_alone(&stage, kind).await })
-                .await?,
-            waiter_dies: on_each(|stage, kind| async move { crash::waiter(&stage, kind, Fate::Dies).await })
-                .await?,
-            waiter_vanishes: on_each(|stage, kind| async move {
-                crash::waiter(&stage, kind, Fate::Vanishes).await
+            mixed: on_each(|fixture, kind| async move { mixed_leases(&fixture, kind).await }).await?,
+            races: on_each(|fixture, kind| async move { two_for_one_place(&fixture, kind).await }).await?,
+            stalled: stalled_in_the_lock(&Fixture::start()).await?,
+            holder: on_each(|fixture, kind| async move { crash::holder(&fixture, kind).await }).await?,
+            left_alone: on_each(
+                |fixture, kind| async move { crash::holder_left_alone(&fixture, kind).await },
+            )
+            .await?,
+            waiter_dies: on_each(
+                |fixture, kind| async move { crash::waiter(&fixture, kind, Fate::Dies).await },
+            )
+            .await?,
+            waiter_vanishes: on_each(|fixture, kind| async move {
+                crash::waiter(&fixture, kind, Fate::Vanishes).await
             })
             .await?,
-            long_work: on_each(|stage, kind| async move { crash::long_work(&stage, kind).await }).await?,
-            crowds: on_each(|stage, kind| async move { crowd(&stage, kind).await }).await?,
-            first_dies: on_each(|stage, kind| async move { first_client_dies(&stage, kind).await }).await?,
-            cleared: on_each(|stage, kind| async move { cleared(&stage, kind).await }).await?,
-            release: on_each(|stage, kind| async move { lost::release(&stage, kind).await }).await?,
-            acquisition: on_each(|stage, kind| async move { lost::acquisition(&stage, kind).await }).await?,
-            newcomer: on_each(|stage, kind| async move { order::newcomer_overtakes(&stage, kind).await })
+            long_work: on_each(|fixture, kind| async move { crash::long_work(&fixture, kind).await }).await?,
+            crowds: on_each(|fixture, kind| async move { crowd(&fixture, kind).await }).await?,
+            first_dies: on_each(|fixture, kind| async move { first_client_dies(&fixture, kind).await })
                 .await?,
-            lines: on_each(|stage, kind| async move { order::line(&stage, kind).await }).await?,
+            cleared: on_each(|fixture, kind| async move { cleared(&fixture, kind).await }).await?,
+            release: on_each(|fixture, kind| async move { lost::release(&fixture, kind).await }).await?,
+            acquisition: on_each(|fixture, kind| async move { lost::acquisition(&fixture, kind).await })
+                .await?,
+            newcomer: on_each(|fixture, kind| async move { order::newcomer_overtakes(&fixture, kind).await })
+                .await?,
+            lines: on_each(|fixture, kind| async move { order::line(&fixture, kind).await }).await?,
         })
     }
 }
@@ -129,7 +141,8 @@ async fn skew_curve() -> Result<Vec<(i64, Vec<u32>)>, Failure> {
     for power in 0..=20 {
         let skew_ms = 1 << power;
         let extra =
-            on_each(move |stage, kind| async move { over_admission(&stage, kind, skew_ms).await }).await?;
+            on_each(move |fixture, kind| async move { over_admission(&fixture, kind, skew_ms).await })
+                .await?;
         curve.push((skew_ms, extra));
     }
     Ok(curve)

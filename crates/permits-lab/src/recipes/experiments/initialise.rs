@@ -5,19 +5,19 @@ use std::sync::Arc;
 use permits_testkit::Proxy;
 use tokio::sync::Barrier;
 
-use super::{Capacity, LIMIT, SHORT_LEASE, Stage, admitted};
+use super::{Capacity, Fixture, LIMIT, SHORT_LEASE, admitted};
 use crate::Failure;
 use crate::recipes::{Gate, Kind, Process, Role};
 
-/// How many come at once.
+/// The clients that come at once.
 const CROWD: u32 = 50;
 
-/// What a crowd found that came to a new semaphore at once.
+/// The outcome for clients that come to a new semaphore at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowd {
-    /// How many got in.
+    /// The clients that were admitted.
     pub admitted: u32,
-    /// What there was room for when all had released.
+    /// The room when all had released.
     pub afterwards: Capacity,
 }
 
@@ -25,12 +25,12 @@ pub struct Crowd {
 ///
 /// # Errors
 /// If one of them fails.
-pub async fn crowd(stage: &Stage, kind: Kind) -> Result<Crowd, Failure> {
-    let semaphore = stage.semaphore(kind);
+pub async fn crowd(fixture: &Fixture, kind: Kind) -> Result<Crowd, Failure> {
+    let semaphore = fixture.semaphore(kind);
     let mut coming = tokio::task::JoinSet::new();
     let start = Arc::new(Barrier::new(CROWD as usize));
     for _ in 0..CROWD {
-        let mut user = stage.user(&semaphore, Role::default()).await?;
+        let mut user = fixture.user(&semaphore, Role::default()).await?;
         let start = start.clone();
         coming.spawn(async move {
             start.wait().await;
@@ -46,18 +46,18 @@ pub async fn crowd(stage: &Stage, kind: Kind) -> Result<Crowd, Failure> {
     for (_, user) in &mut users {
         user.release().await?;
     }
-    Ok(Crowd { admitted, afterwards: stage.capacity(&semaphore).await? })
+    Ok(Crowd { admitted, afterwards: fixture.capacity(&semaphore).await? })
 }
 
-/// What there is room for, two leases later, when the very first client has died after its first request.
+/// The room two leases after the very first client has died after its first request.
 ///
 /// # Errors
 /// If a client fails.
-pub async fn first_client_dies(stage: &Stage, kind: Kind) -> Result<u32, Failure> {
-    let mut semaphore = stage.semaphore(kind);
+pub async fn first_client_dies(fixture: &Fixture, kind: Kind) -> Result<u32, Failure> {
+    let mut semaphore = fixture.semaphore(kind);
     semaphore.lease = SHORT_LEASE;
     let (gate, mut turns) = Gate::new(true);
-    let proxy = Proxy::start(stage.server.address());
+    let proxy = Proxy::start(fixture.server.address());
     let role = Role { gate: Some(gate), ..Role::default() };
     let mut user = Process::start(&semaphore, &proxy.url(), role).await?.client().await?;
     let task = tokio::spawn(async move {
@@ -65,12 +65,12 @@ pub async fn first_client_dies(stage: &Stage, kind: Kind) -> Result<u32, Failure
         Ok::<_, Failure>(user)
     });
     let died = if kind == Kind::Permits {
-        // It has no gate, and but one request.
+        // A client of `permits` has no gate, and a single request.
         Some(task.await??)
     } else {
         turns.arrived().await;
         turns.give();
-        // It stands before its second request, or there was none.
+        // The client stands before its second request, or there was none.
         tokio::select! {
             _ = turns.arrived() => None,
             ended = task => Some(ended??),
@@ -78,34 +78,34 @@ pub async fn first_client_dies(stage: &Stage, kind: Kind) -> Result<u32, Failure
     };
     proxy.refuse(true);
     tokio::time::sleep(2 * SHORT_LEASE).await;
-    let capacity = stage.capacity(&semaphore).await?;
+    let capacity = fixture.capacity(&semaphore).await?;
     drop(died);
     Ok(capacity.admitted)
 }
 
-/// What came of a semaphore that was cleared in mid-use.
+/// The outcome for a semaphore that was cleared in mid-use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleared {
-    /// How many got in beside the holders.
+    /// The clients that were admitted beside the holders.
     pub beside: u32,
-    /// What there was room for when all had released.
+    /// The room when all had released.
     pub afterwards: Capacity,
 }
 
-/// All keys go while all places are held; others come; then all release.
+/// All keys vanish while all places are held; other clients come; then all release.
 ///
 /// # Errors
 /// If a client fails.
-pub async fn cleared(stage: &Stage, kind: Kind) -> Result<Cleared, Failure> {
-    let semaphore = stage.semaphore(kind);
-    let mut holders = stage.users(&semaphore, LIMIT).await?;
+pub async fn cleared(fixture: &Fixture, kind: Kind) -> Result<Cleared, Failure> {
+    let semaphore = fixture.semaphore(kind);
+    let mut holders = fixture.users(&semaphore, LIMIT).await?;
     admitted(&mut holders).await?;
-    stage.clear(&semaphore);
-    let mut others = stage.users(&semaphore, 2 * LIMIT).await?;
+    fixture.clear(&semaphore);
+    let mut others = fixture.users(&semaphore, 2 * LIMIT).await?;
     let beside = admitted(&mut others).await?;
     for user in holders.iter_mut().chain(&mut others) {
-        // One that was lost says so, and has nothing to give back.
+        // A client whose permit was lost says so, and has nothing to release.
         let _ = user.release().await;
     }
-    Ok(Cleared { beside, afterwards: stage.capacity(&semaphore).await? })
+    Ok(Cleared { beside, afterwards: fixture.capacity(&semaphore).await? })
 }

@@ -1,8 +1,8 @@
-//! Experiments that are made on each recipe and on `permits` alike: one file a question.
+//! Experiments that are run on each recipe and on `permits` alike, one file a question.
 //!
-//! What can be forced is forced: clocks are set by hand, interleavings are made request by request, connections are
-//! cut by a proxy. Then the outcome is a fact about the recipe and the same each time, and the tests assert it. The
-//! files `herd` and `cost` measure instead, and are for comparing within one run.
+//! Clocks are set by hand, interleavings are made request by request, connections are cut by a proxy. So an outcome is
+//! a fact about the recipe and the same each time, and the tests assert it. The files `herd` and `cost` measure
+//! instead, and their figures are for comparing within one run.
 
 pub mod clocks;
 pub mod cost;
@@ -23,36 +23,36 @@ use permits_testkit::{Proxy, Server};
 use crate::Failure;
 use crate::recipes::{Client, Kind, Process, Role, Semaphore, Time};
 
-/// How many at once, where nothing else is said: the recipes' own default.
+/// The limit, where an experiment gives no other: the recipes' own default.
 pub const LIMIT: u32 = 5;
 
 /// The lease in experiments that wait for its end.
 pub const SHORT_LEASE: Duration = Duration::from_secs(1);
 
-/// After so long without a change, there will be none.
+/// A change that has not come after this time does not come.
 pub const NEVER: Duration = Duration::from_secs(3);
 
-/// A server, and semaphores on it that don't meet.
+/// A server, and semaphores on it that share no keys.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Fixture {
     /// The server.
     pub server: Server,
     semaphores: AtomicU64,
 }
 
-impl Default for Stage {
+impl Default for Fixture {
     fn default() -> Self {
         Self::start()
     }
 }
 
-impl Stage {
+impl Fixture {
     /// Starts a server.
     pub fn start() -> Self {
         Self { server: Server::start(), semaphores: AtomicU64::new(0) }
     }
 
-    /// A semaphore that nobody has used, with the published lease.
+    /// An unused semaphore, with the published lease.
     pub fn semaphore(&self, kind: Kind) -> Semaphore {
         let number = self.semaphores.fetch_add(1, SeqCst);
         Semaphore {
@@ -75,7 +75,7 @@ impl Stage {
         Process::start(semaphore, &self.server.url(), role).await?.client().await
     }
 
-    /// A user in a process of its own, who reaches the server through a proxy.
+    /// A user in a process of its own, which reaches the server through a proxy.
     ///
     /// # Errors
     /// If it cannot connect.
@@ -87,7 +87,7 @@ impl Stage {
         Process::start(semaphore, &proxy.url(), Role::default()).await?.client().await
     }
 
-    /// So many users, in a process each.
+    /// `count` users, in a process each.
     ///
     /// # Errors
     /// If one cannot connect.
@@ -99,7 +99,8 @@ impl Stage {
         Ok(users)
     }
 
-    /// How many of so many strangers get in now, and how many different numbers they have.
+    /// The number of new users, of three times the limit, that are admitted now, and the number of different numbers
+    /// that they have.
     ///
     /// # Errors
     /// If one of them fails.
@@ -131,17 +132,17 @@ impl Stage {
     }
 }
 
-/// Makes an experiment on every recipe, side by side, each with a server of its own; the outcomes in the order of
-/// [`Kind::ALL`].
+/// Runs an experiment on every recipe, side by side, each with a server of its own. Returns the outcomes in the order
+/// of [`Kind::ALL`].
 ///
 /// # Errors
-/// That of the first that fails.
-pub async fn on_each<T, F>(experiment: impl Fn(Stage, Kind) -> F) -> Result<Vec<T>, Failure>
+/// The error of the first that fails.
+pub async fn on_each<T, F>(experiment: impl Fn(Fixture, Kind) -> F) -> Result<Vec<T>, Failure>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Failure>> + Send + 'static,
 {
-    let running = Kind::ALL.map(|kind| tokio::spawn(experiment(Stage::start(), kind)));
+    let running = Kind::ALL.map(|kind| tokio::spawn(experiment(Fixture::start(), kind)));
     let mut outcomes = Vec::new();
     for (kind, outcome) in Kind::ALL.into_iter().zip(running) {
         outcomes.push(outcome.await?.map_err(|error| format!("{kind}: {error}"))?);
@@ -149,16 +150,16 @@ where
     Ok(outcomes)
 }
 
-/// What a semaphore has room for.
+/// The room of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many got in.
+    /// The users that were admitted.
     pub admitted: u32,
-    /// How many different numbers they had, where they have numbers.
+    /// The different numbers that they had, where the recipe has numbers.
     pub slots: u32,
 }
 
-/// Lets all of them try, one after the other; how many got in.
+/// Lets all of them try, one after the other. Returns the number that was admitted.
 async fn admitted(users: &mut [Box<dyn Client>]) -> Result<u32, Failure> {
     let mut admitted = 0;
     for user in users {

@@ -1,22 +1,22 @@
-//! What it costs that many wait: requests, the server's time, and how many are served meanwhile.
+//! The cost of many waiters: requests, the server's time, and the grants meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use super::Stage;
+use super::Fixture;
 use super::cost::{requests, server_cpu};
 use crate::Failure;
 use crate::recipes::{Kind, Process, Role};
 
-/// How many processes the waiters are in.
+/// The processes of the waiters.
 const PROCESSES: usize = 10;
 
-/// How many at once, and how long each holds.
+/// The limit, and the time for which each holds.
 const LIMIT: u32 = 4;
 const HELD: Duration = Duration::from_millis(1);
 
-/// What was measured.
+/// The figures of a herd.
 #[derive(Clone, Copy, Debug)]
 pub struct Herd {
     /// Requests to the server for each grant; infinitely many if there was none. A script, a transaction, a blocking
@@ -28,17 +28,22 @@ pub struct Herd {
     pub grants_per_second: f64,
 }
 
-/// So many, in ten processes, take turns for four places for as long as given, and ask again every 10 ms where the
-/// recipe knows no waiting.
+/// `waiters` clients in ten processes take turns for four places for `during`, and retry every 10 ms where the recipe
+/// has no waiting.
 ///
 /// # Errors
 /// If a client fails.
-pub async fn waiters(stage: &Stage, kind: Kind, waiters: usize, during: Duration) -> Result<Herd, Failure> {
-    let mut semaphore = stage.semaphore(kind);
+pub async fn waiters(
+    fixture: &Fixture,
+    kind: Kind,
+    waiters: usize,
+    during: Duration,
+) -> Result<Herd, Failure> {
+    let mut semaphore = fixture.semaphore(kind);
     (semaphore.limit, semaphore.lease) = (LIMIT, Duration::from_secs(10));
     let mut processes = Vec::new();
     for _ in 0..PROCESSES {
-        processes.push(Process::start(&semaphore, &stage.server.url(), Role::default()).await?);
+        processes.push(Process::start(&semaphore, &fixture.server.url(), Role::default()).await?);
     }
     let grants = Arc::new(AtomicU64::new(0));
     let mut running = tokio::task::JoinSet::new();
@@ -54,20 +59,20 @@ pub async fn waiters(stage: &Stage, kind: Kind, waiters: usize, during: Duration
             }
         });
     }
-    // Until all have come.
+    // Until all have tried.
     tokio::time::sleep(during / 4).await;
-    let look = || (grants.load(SeqCst), requests(stage, &semaphore), server_cpu(stage), Instant::now());
+    let look = || (grants.load(SeqCst), requests(fixture, &semaphore), server_cpu(fixture), Instant::now());
     let before = look();
     tokio::time::sleep(during).await;
     let after = look();
     running.abort_all();
     while let Some(ended) = running.join_next().await {
-        // They go round until they are stopped; one that ends by itself has failed.
+        // They run until they are stopped; one that ends by itself has failed.
         if let Ok(Err::<(), Failure>(error)) = ended {
             return Err(error);
         }
     }
-    // None at all is a result, too: then a grant costs infinitely much.
+    // No grant is a result, too: then a grant costs infinitely much.
     let granted = (after.0 - before.0) as f64;
     Ok(Herd {
         requests_per_grant: (after.1 - before.1) as f64 / granted,

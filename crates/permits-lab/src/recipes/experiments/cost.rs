@@ -1,19 +1,19 @@
-//! What a cycle of acquiring and releasing costs, and how many there are in a second.
+//! The cost of a cycle of acquiring and releasing, and the cycles in a second.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use super::{LIMIT, Stage};
+use super::{Fixture, LIMIT};
 use crate::Failure;
 use crate::recipes::{Client, Kind, Process, Role, Semaphore};
 use crate::stats::micros;
 
 /// Requests so far: of a recipe those that its clients counted, of `permits` the scripts that the server ran.
-pub(super) fn requests(stage: &Stage, semaphore: &Semaphore) -> u64 {
+pub(super) fn requests(fixture: &Fixture, semaphore: &Semaphore) -> u64 {
     if semaphore.kind != Kind::Permits {
         return semaphore.requests.load(SeqCst);
     }
-    let stats = stage.server.command(&["INFO", "commandstats"]);
+    let stats = fixture.server.command(&["INFO", "commandstats"]);
     let calls = |line: &str| {
         let line = line.strip_prefix("cmdstat_evalsha:").or_else(|| line.strip_prefix("cmdstat_eval:"))?;
         line.strip_prefix("calls=")?.split(',').next()?.parse::<u64>().ok()
@@ -22,32 +22,32 @@ pub(super) fn requests(stage: &Stage, semaphore: &Semaphore) -> u64 {
 }
 
 /// The server's processor time so far, in seconds.
-pub(super) fn server_cpu(stage: &Stage) -> f64 {
-    let field = |name| stage.server.info(name).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
+pub(super) fn server_cpu(fixture: &Fixture) -> f64 {
+    let field = |name| fixture.server.info(name).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
     field("used_cpu_user") + field("used_cpu_sys")
 }
 
-/// What one client's cycle takes.
+/// The cost of one client's cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct Cycle {
     /// Round trips.
     pub round_trips: f64,
-    /// Microseconds until it is through.
+    /// Microseconds from start to end.
     pub us: f64,
     /// The server's processor time, in microseconds.
     pub server_us: f64,
 }
 
-/// So many cycles by one client, one after the other, with nobody else there.
+/// `count` cycles by one client, one after the other, without other clients.
 ///
 /// # Errors
 /// If the client fails.
-pub async fn alone(stage: &Stage, kind: Kind, cycles: u32) -> Result<Cycle, Failure> {
-    let semaphore = stage.semaphore(kind);
-    let user = stage.user(&semaphore, Role::default()).await?;
-    // As a task among the runtime's others: outside of it each answer would come from another thread.
+pub async fn alone(fixture: &Fixture, kind: Kind, cycles: u32) -> Result<Cycle, Failure> {
+    let semaphore = fixture.semaphore(kind);
+    let user = fixture.user(&semaphore, Role::default()).await?;
+    // As a task among the runtime's others: outside of it each reply would come from another thread.
     let user = tokio::spawn(go_round(user, cycles / 10)).await??;
-    let look = || (requests(stage, &semaphore), server_cpu(stage), Instant::now());
+    let look = || (requests(fixture, &semaphore), server_cpu(fixture), Instant::now());
     let before = look();
     tokio::spawn(go_round(user, cycles)).await??;
     let us = micros(before.2.elapsed());
@@ -68,31 +68,36 @@ async fn go_round(mut user: Box<dyn Client>, cycles: u32) -> Result<Box<dyn Clie
     Ok(user)
 }
 
-/// A crowd that goes round.
+/// Clients that acquire and release in a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Crowd {
-    /// In how many processes, that is, connections.
+    /// Processes, that is, connections.
     pub processes: u32,
-    /// How many tasks in each.
+    /// Tasks in each process.
     pub tasks: u32,
-    /// How many at once.
+    /// The limit.
     pub limit: u32,
-    /// How long to wait before asking again, where the recipe knows no waiting.
+    /// The time before a retry, where the recipe has no waiting.
     pub poll: Duration,
 }
 
-/// Cycles a second of a crowd, counted for as long as given.
+/// Cycles a second of a crowd, counted for `during`.
 ///
 /// # Errors
 /// If a client fails.
-pub async fn throughput(stage: &Stage, kind: Kind, crowd: Crowd, during: Duration) -> Result<f64, Failure> {
-    let mut semaphore = stage.semaphore(kind);
+pub async fn throughput(
+    fixture: &Fixture,
+    kind: Kind,
+    crowd: Crowd,
+    during: Duration,
+) -> Result<f64, Failure> {
+    let mut semaphore = fixture.semaphore(kind);
     (semaphore.limit, semaphore.poll) = (crowd.limit, crowd.poll);
     semaphore.lease = Duration::from_secs(10);
     let mut running = tokio::task::JoinSet::new();
     let mut users = Vec::new();
     for _ in 0..crowd.processes {
-        let process = Process::start(&semaphore, &stage.server.url(), Role::default()).await?;
+        let process = Process::start(&semaphore, &fixture.server.url(), Role::default()).await?;
         for _ in 0..crowd.tasks {
             users.push(process.client().await?);
         }
@@ -116,16 +121,16 @@ pub async fn throughput(stage: &Stage, kind: Kind, crowd: Crowd, during: Duratio
     Ok(f64::from(cycles) / began.elapsed().as_secs_f64())
 }
 
-/// Refusals a second: all places are held, and 64 tasks of one process ask in vain.
+/// Refusals a second: all places are held, and 64 tasks of one process try.
 ///
 /// # Errors
 /// If a client fails.
-pub async fn refusals(stage: &Stage, kind: Kind, during: Duration) -> Result<f64, Failure> {
+pub async fn refusals(fixture: &Fixture, kind: Kind, during: Duration) -> Result<f64, Failure> {
     const TASKS: u32 = 64;
-    let semaphore = stage.semaphore(kind);
-    let mut holders = stage.users(&semaphore, LIMIT).await?;
+    let semaphore = fixture.semaphore(kind);
+    let mut holders = fixture.users(&semaphore, LIMIT).await?;
     super::admitted(&mut holders).await?;
-    let process = Process::start(&semaphore, &stage.server.url(), Role::default()).await?;
+    let process = Process::start(&semaphore, &fixture.server.url(), Role::default()).await?;
     let mut running = tokio::task::JoinSet::new();
     let began = Instant::now();
     for _ in 0..TASKS {
