@@ -1,26 +1,26 @@
-//! `permits-lab regression`: has anything become clearly worse than it was?
+//! `permits-lab regression`: compares figures with stored ones.
 //!
-//! It measures permits and the floors as the comparison does, a little, and compares figures that say the same on
-//! any machine with stored ones: counts of what the server is asked to do, bytes, and ratios of two times of one run.
-//! Counts hardly vary, so they may rise by little. Ratios of processor times vary more, as work is batched by how
-//! fast it comes, and ratios of waiting times most, with whatever else the machine does: they may rise to twice and
-//! three times. Better than stored is never wrong; `regression --store` keeps it, and is for a quiet machine.
+//! It measures `permits` and the floors as the comparison does, in less time, and takes the figures that are the same
+//! on any machine: counts of the server's commands, bytes, and ratios of two times of one run. Counts hardly vary, so
+//! they may rise by little. Ratios of processor times vary more, because batches depend on how fast requests come, and
+//! ratios of waiting times most, with the load of the machine: they may rise to twice and three times. Figures that
+//! are better than stored are accepted; `regression --store` stores them, and is for a quiet machine.
 
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::compare::{Bench, Results, Scale, measure, own};
 
-/// Where the figures are kept.
+/// The file with the stored figures.
 const STORED: &str = "crates/permits-lab/regression.json";
 
-/// By how much a count may rise, a ratio of processor times, and a ratio of waiting times.
+/// The factors by which a count, a ratio of processor times, and a ratio of waiting times may rise.
 const COUNT: f64 = 1.15;
 const WORK: f64 = 2.0;
 const WAIT: f64 = 3.0;
 
 pub(crate) fn run(store: bool) -> Result<(), Failure> {
-    // More often than the comparison's quick form, as the medians are to be trusted.
+    // More rounds than in the comparison's quick form, because the medians are compared.
     let mut bench = Bench::new(Scale { rounds: 3, seconds: 1.0, idle: 6.0, ..Scale::QUICK })?;
     measure(&mut bench, &own())?;
     let figures = figures(&bench.results)?;
@@ -43,7 +43,7 @@ pub(crate) fn run(store: bool) -> Result<(), Failure> {
     if worse.is_empty() { Ok(()) } else { Err(format!("worse than it was: {}", worse.join("; ")).into()) }
 }
 
-/// One that should not grow.
+/// A figure that should not grow.
 struct Figure {
     name: &'static str,
     value: f64,

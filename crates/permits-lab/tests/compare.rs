@@ -1,5 +1,5 @@
-//! The comparison bench measures every figure that its page and the guard show, of permits and of the floors: the
-//! bench is run by hand and rarely, and would rot unseen.
+//! The comparison measures every figure that its page and the regression check show, for `permits` and for the floors.
+//! The comparison itself is run by hand and rarely, and would rot unnoticed.
 
 use std::process::Command;
 

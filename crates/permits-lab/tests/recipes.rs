@@ -1,7 +1,7 @@
-//! The recipes do what they say in the quiet case, and break where their headers say that they break.
+//! The recipes work in the quiet case, and break where their headers say that they break.
 //!
-//! Each failure that docs/recipes.md tells of is asserted here, so that its tables cannot rot; and so is that
-//! `permits` does not have it. The figures that are measured, such as speed, are not.
+//! Each failure that docs/recipes.md names is asserted here, so that its tables cannot rot, and so is that `permits`
+//! does not have it. Measured figures, such as speed, are not.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use permits_lab::recipes::experiments::race::{stalled_in_the_lock, two_for_one_p
 use permits_lab::recipes::experiments::{Capacity, Fixture, LIMIT, lost, on_each, order};
 use permits_lab::recipes::{Kind, Role};
 
-/// Compares the outcomes with what is expected of each, in the order of [`Kind::ALL`].
+/// Compares the outcomes with those expected, in the order of [`Kind::ALL`].
 #[track_caller]
 fn assert_each<T: PartialEq + Debug>(outcomes: Outcomes<T>, expected: [T; 8]) {
     let outcomes = outcomes.expect("every experiment can be made");
@@ -158,8 +158,8 @@ async fn fifty_at_once_never_make_more_places() {
         on_each(|fixture, kind| async move { crowd(&fixture, kind).await }).await.expect("they come");
     for (kind, crowd) in Kind::ALL.into_iter().zip(crowds) {
         assert_eq!(crowd.afterwards.admitted, LIMIT, "{kind}: {crowd:?}");
-        // Those that are not sure to fill all places at once are the subject of a table, not of a test. The two
-        // that two can get past are asserted above; they may do it here, too.
+        // Recipes that may fill fewer places at once are the subject of a table, not of a test. The two that two
+        // clients can pass are asserted above; they may be passed here, too.
         if !matches!(kind, Kind::TimeZset | Kind::FairZset) {
             assert!(crowd.admitted <= LIMIT, "{kind}: {crowd:?}");
         }
@@ -180,7 +180,7 @@ async fn a_semaphore_cleared_in_mid_use_admits_as_many_again_and_some_keep_it() 
     let outcomes =
         on_each(|fixture, kind| async move { cleared(&fixture, kind).await }).await.expect("cleared");
     for (kind, outcome) in Kind::ALL.into_iter().zip(&outcomes) {
-        assert_eq!(outcome.beside, LIMIT, "{kind}: nothing tells the holders from nobody");
+        assert_eq!(outcome.beside, LIMIT, "{kind}: nothing shows that there are holders");
     }
     let afterwards = Ok(outcomes.into_iter().map(|outcome| outcome.afterwards).collect());
     let (plain, numbered) = (room(LIMIT, 0), room(LIMIT, LIMIT));
@@ -206,7 +206,7 @@ async fn a_release_that_is_sent_twice_makes_a_place_or_a_number_too_many() {
 async fn an_acquisition_that_is_sent_twice_loses_a_place_of_those_without_owners() {
     let room_left =
         on_each(|fixture, kind| async move { Ok(lost::acquisition(&fixture, kind).await?.admitted) });
-    // A host that lost a reply is known to hold, once.
+    // A host that lost a reply is refused once, because it holds.
     assert_each(room_left.await, [0, LIMIT, LIMIT, LIMIT, LIMIT, 0, LIMIT - 1, LIMIT]);
 }
 

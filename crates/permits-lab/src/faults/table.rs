@@ -1,4 +1,4 @@
-//! The results, as a table in Markdown.
+//! The results as a table in Markdown.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -89,8 +89,8 @@ impl LuaFairZset {
         let task = tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    told = &mut stopped => {
-                        if told.is_ok() {
+                    stop = &mut stopped => {
+                        if stop.is_ok() {
                             session.send::<()>(&removal(&owner, &time, &id)).await?;
                         }
                         return Ok(());

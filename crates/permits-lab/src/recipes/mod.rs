@@ -4,7 +4,6 @@
 //!   requests of a herd of waiters, and the cost of a cycle ([`experiments`]).
 //! - **Run**: `scripts/bench recipes`, which takes 4 minutes. `cargo test -p permits-lab --test recipes` asserts the
 //!   forced outcomes.
-//!
 //! - **Result**: [`report`] writes the tables and plots of `docs/recipes.md`.
 //!
 //! A recipe is one file, whose header says where it is right and where it breaks. Its clock and connection come
@@ -35,15 +34,15 @@ pub use self::session::{Gate, Time, Turns};
 use self::session::{Clock, Session};
 use crate::Failure;
 
-/// What a client does, to be awaited.
+/// A step of a client, to be awaited.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// One user of a semaphore, who has at most one permit at a time. Dropped while it has one, it has crashed.
+/// One user of a semaphore, with at most one permit at a time. A user that is dropped with a permit has crashed.
 pub trait Client: Send {
-    /// Asks once; says whether it got a permit.
+    /// Tries once. Returns whether it has a permit.
     fn try_acquire(&mut self) -> Doing<'_, bool>;
 
-    /// Waits for a permit. A recipe that knows no waiting has its users ask again and again.
+    /// Waits for a permit. The users of a recipe without waiting retry.
     fn acquire(&mut self) -> Doing<'_, ()> {
         Box::pin(async move {
             while !self.try_acquire().await? {
@@ -53,10 +52,10 @@ pub trait Client: Send {
         })
     }
 
-    /// Gives the permit back.
+    /// Releases the permit.
     fn release(&mut self) -> Doing<'_, ()>;
 
-    /// Extends the permit; says whether it was still there. `None` if the recipe knows no such thing.
+    /// Extends the permit. Returns whether it was still there; `None` if the recipe has no renewal.
     fn refresh(&mut self) -> Doing<'_, Option<bool>> {
         Box::pin(async { Ok(None) })
     }
@@ -66,13 +65,13 @@ pub trait Client: Send {
         None
     }
 
-    /// How long to wait before asking again.
+    /// The time before a retry.
     fn poll(&self) -> Duration {
         Duration::from_millis(10)
     }
 }
 
-/// Which recipe.
+/// The recipes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A list of tokens.
@@ -89,7 +88,7 @@ pub enum Kind {
     Counter,
     /// A hash of hosts and a list of numbers.
     HostSlots,
-    /// What this project made of them.
+    /// This project.
     Permits,
 }
 
@@ -106,7 +105,7 @@ impl Kind {
         Self::Permits,
     ];
 
-    /// How long a permit of this recipe stands, as published; of those that say nothing of it, 10 s.
+    /// The lease of a permit, as published; 10 s where the recipe gives none.
     pub fn published_lease(self) -> Duration {
         match self {
             Self::LuaFairZset => Duration::from_secs(120),
@@ -115,7 +114,7 @@ impl Kind {
         }
     }
 
-    /// Whether waiting is part of the recipe.
+    /// Whether the recipe has waiters.
     pub fn waits(self) -> bool {
         matches!(self, Self::List | Self::LuaFairZset | Self::Permits)
     }
@@ -143,17 +142,17 @@ pub struct Semaphore {
     pub kind: Kind,
     /// The first part of its keys.
     pub name: String,
-    /// How many at once.
+    /// The limit.
     pub limit: u32,
-    /// How long a permit stands without renewal. All other times of a recipe are in proportion to it.
+    /// The lease of a permit. All other times of a recipe are in proportion to it.
     pub lease: Duration,
-    /// What the clients' clocks show, before they are set wrong.
+    /// The time of the clients' clocks, before they are set wrong.
     pub time: Time,
-    /// How long users wait before asking again, where the recipe knows no waiting.
+    /// The time before a retry, where the recipe has no waiting.
     pub poll: Duration,
-    /// How often in a row who finds a recipe's lock taken tries to get it.
+    /// The attempts in a row to get a recipe's lock.
     pub lock_attempts: u32,
-    /// How many requests its users have sent: one command, one transaction or one script each.
+    /// The requests that its users have sent: one command, one transaction or one script each.
     pub requests: Arc<AtomicU64>,
 }
 
@@ -163,18 +162,18 @@ impl Semaphore {
     }
 }
 
-/// How one process is different from others.
+/// The differences of one process from others.
 #[derive(Clone, Debug, Default)]
 pub struct Role {
     /// By how much its clock is ahead, in milliseconds.
     pub ahead_ms: i64,
     /// The lease it asks for, if it is another.
     pub lease: Option<Duration>,
-    /// What stops its requests.
+    /// The gate that stops its requests.
     pub gate: Option<Gate>,
 }
 
-/// A process with users of a semaphore, who share a connection. Those who block have one each beside it.
+/// A process with users of a semaphore, which share a connection. A user that blocks has another one for that.
 pub struct Process {
     semaphore: Semaphore,
     place: Place,

@@ -1,8 +1,9 @@
-//! `permits-lab driver KIND URL [LEASE_MS]`: the side of a system that is compared, as in `peers/`.
+//! `permits-lab driver KIND URL [LEASE_MS]`: a system of the comparison, as a process with the line protocol of
+//! `peers/`.
 //!
-//! The protocol is the same for all, so that the runner need not know what it talks to: a command is a line of
-//! words on standard input, its answer one JSON object in a line on standard output. `peers/README.md` lists the
-//! commands. Here are the loops that the drivers written in Rust share.
+//! The protocol is the same for all systems: a command is a line of words on standard input, its answer one JSON
+//! object in a line on standard output. `peers/README.md` lists the commands. This file has the loops that the drivers
+//! written in Rust share.
 
 mod permits;
 mod raw;
@@ -18,7 +19,7 @@ use crate::stats::{micros, percentile};
 
 /// Serves one kind until standard input ends.
 pub(crate) fn run(kind: &str, url: &str, lease_ms: &str) -> Result<(), Failure> {
-    // What `#[tokio::main]` would be on two processors.
+    // A runtime as `#[tokio::main]` makes it on two processors.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let lease_ms: u64 = lease_ms.parse()?;
     runtime.block_on(async {
@@ -27,8 +28,8 @@ pub(crate) fn run(kind: &str, url: &str, lease_ms: &str) -> Result<(), Failure> 
             "permits-dropped" => permits::serve(url, Duration::from_millis(lease_ms), true).await,
             "noop" => raw::serve(url, NO_OP).await,
             "incr" => raw::serve(url, INCREMENT).await,
-            // Main hands every request to a thread of the runtime. A task of its own often shares a thread with the
-            // task of the connection, which spares that, and gives a lower floor.
+            // The main task hands every request to a thread of the runtime. A spawned task often shares a thread with
+            // the task of the connection, which saves the hand-over and gives a lower floor.
             "noop-worker" => {
                 let url = url.to_owned();
                 tokio::spawn(async move { raw::serve(&url, NO_OP).await }).await?
@@ -51,8 +52,8 @@ fn answer(value: &Value) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Runs `one` over and over in so many tasks for so long, and says how many times, and how long one took. A single
-/// task is that of the caller: main, as in a program that does one thing.
+/// Runs `one` in a loop in `tasks` tasks for `seconds`. Returns the number of runs, and the time of each. A single
+/// task is the caller's: main, as in a program that does one thing.
 async fn cycles<F, Fut>(tasks: usize, seconds: f64, one: F) -> Result<Value, Failure>
 where
     F: Fn() -> Fut + Clone + Send + 'static,
@@ -101,7 +102,7 @@ fn summary(mut taken: Vec<f64>, elapsed: Duration) -> Value {
     })
 }
 
-/// Waits for so long, as exactly as the system can: the timer of the runtime has steps of a millisecond.
+/// Waits for `duration`, as exactly as the system can: the timer of the runtime has steps of a millisecond.
 async fn pause(length: Duration) {
     if !length.is_zero() {
         // Fails only when the runtime ends.

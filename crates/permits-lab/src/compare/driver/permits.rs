@@ -12,7 +12,7 @@ use super::{answer, cycles, next_command, pause, summary};
 use crate::Failure;
 use crate::stats::{micros, shared_clock_us};
 
-/// What the commands work on.
+/// The client, and the permits and tasks of its commands.
 struct Driver {
     url: String,
     /// Zero: the default of the library.
@@ -86,7 +86,7 @@ impl Driver {
         }
     }
 
-    /// From nothing to the first permit.
+    /// Connects, and takes a first permit.
     async fn start(&self, name: &str, limit: u32) -> Result<Value, Failure> {
         let began = Instant::now();
         let client = connect(&self.url, self.lease).await?;
@@ -109,7 +109,7 @@ impl Driver {
         Ok(summary(taken, began.elapsed()))
     }
 
-    /// Takes so many permits and keeps them.
+    /// Takes `count` permits and keeps them.
     async fn hold_all(&mut self, name: &str, count: u32) -> Result<Value, Failure> {
         let semaphore = self.client.semaphore(name, count);
         let mut asking = JoinSet::new();
@@ -123,7 +123,7 @@ impl Driver {
         Ok(json!({ "held": self.held.len() }))
     }
 
-    /// So many tasks that stand in one line, again and again.
+    /// Starts `count` tasks that wait in one queue, again and again.
     fn queue(&mut self, name: &str, count: usize) -> Result<Value, Failure> {
         for _ in 0..count {
             let semaphore = self.client.semaphore(name, 1);
@@ -149,7 +149,7 @@ async fn cycle(semaphore: Semaphore, drops: bool) -> Result<(), Failure> {
     Ok(permit.release().await?)
 }
 
-/// Tasks that take, hold and give back, and note when, with the token: it tells the order of the grants.
+/// Tasks that acquire, hold and release, and note the times with the token, which gives the order of the grants.
 async fn contend(
     semaphore: &Semaphore,
     tasks: usize,

@@ -31,18 +31,18 @@ pub(super) async fn serve(url: &str, script: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a cycle cannot go below: one script to acquire, one to release.
+/// The lower bound of a cycle: one script to acquire, one to release.
 async fn twice(mut raw: Raw) -> Result<(), Failure> {
     raw.call().await?;
     raw.call().await
 }
 
-/// One of two that pass a message back and forth: who has it keeps it for a while, then publishes it.
+/// One of two that pass a message back and forth: the process that has it keeps it for a while, then publishes it.
 async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Value, Failure> {
     let client = client(url)?;
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut wakeups = client.get_async_pubsub().await?;
-    // The first to come sits left, and waits until somebody sits right.
+    // The first to come sits left, and waits until the other sits right.
     let seat: u64 = redis::cmd("INCR").arg(format!("{name}:seat")).query_async(&mut connection).await?;
     let seats = [format!("{name}:left"), format!("{name}:right")];
     let (mine, other) = if seat % 2 == 1 { (&seats[0], &seats[1]) } else { (&seats[1], &seats[0]) };
@@ -55,7 +55,7 @@ async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Val
     let mut events = Vec::new();
     let mut asked = shared_clock_us();
     loop {
-        // The other has ended when nothing comes any more.
+        // Silence means that the other has ended.
         let timeout = Duration::from_secs(1);
         let Ok(Some(_)) = tokio::time::timeout(timeout, messages.next()).await else { break };
         let got = shared_clock_us();
@@ -71,7 +71,7 @@ async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Val
     Ok(json!({ "events": events }))
 }
 
-/// To how many it went.
+/// The number of its receivers.
 async fn publish(connection: &mut MultiplexedConnection, channel: &str) -> Result<u64, Failure> {
     Ok(redis::cmd("PUBLISH").arg(channel).arg("x").query_async(connection).await?)
 }

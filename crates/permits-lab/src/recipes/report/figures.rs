@@ -1,4 +1,4 @@
-//! The figures that are measured, recipe by recipe in turn, so that what else the machine does meets all of them.
+//! The figures that are measured, recipe by recipe in turn, so that other load on the machine meets all of them.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::recipes::experiments::Fixture;
 use crate::recipes::experiments::cost::{self, Crowd, Cycle};
 use crate::recipes::experiments::herd::{self, Herd};
 
-/// How many wait.
+/// The numbers of waiters.
 pub(super) const HERDS: [usize; 3] = [10, 100, 1000];
 
 /// For each recipe, each of [`HERDS`].
 pub(super) type Herds = Vec<Vec<Herd>>;
 
-/// How often each measurement is repeated. The best is kept: what else the machine does only ever takes away, and it
-/// takes more from those that use several threads.
+/// The repetitions of each measurement. The best is kept, because other load only takes away, and takes more from
+/// recipes that use several threads.
 const ROUNDS: usize = 9;
 
-/// How long one is.
+/// The time of one measurement.
 const DURING: Duration = Duration::from_millis(250);
 
 pub(super) async fn herds() -> Result<Herds, Failure> {
@@ -34,11 +34,11 @@ pub(super) async fn herds() -> Result<Herds, Failure> {
     Ok(herds)
 }
 
-/// Something to do as often as possible.
+/// A cycle or a refusal, as often as possible.
 #[derive(Clone, Copy)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
-    /// The same in short, for a plot.
+    /// A shorter name, for a plot.
     pub(super) label: &'static str,
     work: Work,
 }
@@ -58,20 +58,20 @@ const fn cycles(
     Workload { name, label, work: Work::Cycles(Crowd { processes, tasks, limit, poll }) }
 }
 
-/// All that is tried.
+/// All workloads.
 pub(super) const WORKLOADS: [Workload; 6] = [
     cycles(["one task", "one task"], [1, 1, 5], 10),
     cycles(["64 tasks, room for all", "64 tasks"], [1, 64, 64], 10),
     cycles(["16 processes, room for all", "16 processes"], [16, 1, 16], 10),
     Workload { name: "64 tasks, all refused", label: "refused", work: Work::Refusals },
-    cycles(["64 tasks for 4, asking every 10 ms", "64 for 4"], [1, 64, 4], 10),
-    cycles(["64 tasks for 4, asking without a pause", "64 for 4, no pause"], [1, 64, 4], 0),
+    cycles(["64 tasks for 4, trying every 10 ms", "64 for 4"], [1, 64, 4], 10),
+    cycles(["64 tasks for 4, trying without a pause", "64 for 4, no pause"], [1, 64, 4], 0),
 ];
 
-/// The place of the workload that stands for speed in the summary.
+/// The index of the workload that stands for speed in the summary.
 pub(super) const MANY: usize = 1;
 
-/// What it costs, and how fast it is, in the order of [`Kind::ALL`].
+/// Cost and speed, in the order of [`Kind::ALL`].
 pub(super) struct Cost {
     pub(super) cycles: Vec<Cycle>,
     /// Against `permits`: above 1 the recipe is faster.

@@ -1,9 +1,8 @@
-//! `permits-lab recipes`: makes every experiment on every recipe, prints what came of it, and writes it into
+//! `permits-lab recipes`: runs every experiment on every recipe, prints the outcomes, and writes them into
 //! docs/recipes.md, with plots.
 //!
-//! The document is written by hand but for the parts between `<!-- measured: NAME -->` and `<!-- end -->`, which are
-//! replaced. Outcomes that are forced are the same each time; figures that are measured are for comparing within
-//! the run.
+//! The document is written by hand, except the parts between `<!-- measured: NAME -->` and `<!-- end -->`, which are
+//! replaced. Forced outcomes are the same each time; measured figures are for comparing within the run.
 
 mod figures;
 mod plots;
@@ -24,7 +23,7 @@ use crate::recipes::experiments::{Capacity, Fixture, LIMIT, NEVER, SHORT_LEASE, 
 
 use self::figures::{Cost, HERDS, Herds};
 
-/// The skews of the table, in milliseconds, and what they are called.
+/// The skews of the table, in milliseconds, and their names.
 const SKEWS: [(i64, &str); 3] = [(10, "10 ms"), (1000, "1 s"), (60_000, "1 min")];
 
 /// Runs all experiments, and writes the results into `docs/recipes.md`.
@@ -77,7 +76,7 @@ fn filled(document: &str, name: &str, text: &str) -> Result<String, Failure> {
     Ok(format!("{before}{begin}\n{text}\n<!-- end -->{after}"))
 }
 
-/// What came of the experiments, in the order of [`Kind::ALL`].
+/// The outcomes of the experiments, in the order of [`Kind::ALL`].
 struct Outcomes {
     skews: [Vec<u32>; 3],
     mixed: Vec<u32>,
@@ -135,7 +134,7 @@ impl Outcomes {
     }
 }
 
-/// How many get in beyond the limit, for skews from a millisecond to a good quarter of an hour.
+/// The number admitted beyond the limit, for skews from a millisecond to 17 minutes.
 async fn skew_curve() -> Result<Vec<(i64, Vec<u32>)>, Failure> {
     let mut curve = Vec::new();
     for power in 0..=20 {
@@ -162,7 +161,7 @@ fn number(count: impl ToString) -> String {
     count.to_string()
 }
 
-/// Bold where more than the limit got in.
+/// Bold where more than the limit were admitted.
 fn extra(count: u32) -> String {
     if count == 0 { "0".into() } else { format!("**{count}**") }
 }
@@ -218,10 +217,10 @@ fn claims(outcomes: &Outcomes, cost: &Cost) -> String {
 
 fn initialisation(outcomes: &Outcomes) -> String {
     let columns = [
-        "of 50 at once got in",
+        "admitted of 50 at once",
         "room then",
         "room after the first died",
-        "beside the holders when cleared",
+        "admitted beside the holders when cleared",
         "room then",
     ];
     table(&columns, |row, _| {
@@ -243,12 +242,12 @@ fn clocks(outcomes: &Outcomes) -> String {
 }
 
 fn race(outcomes: &Outcomes) -> String {
-    let columns = ["schedules", "both got in", "neither", "held up inside for longer than the lock"];
+    let columns = ["schedules", "both admitted", "neither", "held up inside for longer than the lock"];
     table(&columns, |row, kind| {
         let race = outcomes.races[row];
         let stalled = match (kind, outcomes.stalled) {
-            (Kind::LockedFairZset, true) => "**both got in**",
-            (Kind::LockedFairZset, false) => "one got in",
+            (Kind::LockedFairZset, true) => "**both admitted**",
+            (Kind::LockedFairZset, false) => "one admitted",
             _ => "",
         };
         vec![number(race.schedules), extra(race.both), extra(race.neither), stalled.into()]
@@ -258,10 +257,10 @@ fn race(outcomes: &Outcomes) -> String {
 fn crashes(outcomes: &Outcomes) -> String {
     let columns = [
         "holder crashed: a waiter has the place after",
-        "nobody asked for two leases: room",
-        "waiter's process dies: the next has the place",
-        "waiter's machine vanishes",
-        "work for two leases: others let in",
+        "room after two leases without a request",
+        "waiter's process dies: the next waiter has the place after",
+        "waiter's machine vanishes: the same",
+        "work for two leases: others admitted",
     ];
     table(&columns, |row, _| {
         let left_alone = outcomes.left_alone[row];
@@ -284,7 +283,7 @@ fn lost_replies(outcomes: &Outcomes) -> String {
 
 fn orders(outcomes: &Outcomes) -> String {
     let inversions = format!("inversions, of {} pairs", LINE * (LINE - 1) / 2);
-    let newcomers = format!("newcomers that got in first, of {LINE}");
+    let newcomers = format!("newcomers that were admitted first, of {LINE}");
     table(&["a faster newcomer", &inversions, &newcomers], |row, _| {
         let overtakes = if outcomes.newcomer[row] { "**overtakes**" } else { "is refused" };
         let line = outcomes.lines[row];
@@ -307,13 +306,13 @@ fn herd(herds: &Herds) -> String {
     })
 }
 
-/// With so many decimals.
+/// With this many decimals.
 fn each(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "**no grant**".into() }
 }
 
 fn cycle(cost: &Cost) -> String {
-    table(&["round trips", "server µs", "µs in all"], |row, _| {
+    table(&["round trips", "server µs", "µs from start to end"], |row, _| {
         let cycle = cost.cycles[row];
         vec![
             format!("{:.1}", cycle.round_trips),

@@ -18,7 +18,7 @@ use super::figures::{Cost, HERDS, Herds, WORKLOADS};
 const SIZE: (u32, u32) = (760, 400);
 const FONT: &str = "sans-serif";
 
-/// One for each recipe; ours is the darkest, and drawn thicker.
+/// A colour for each recipe; that of `permits` is the darkest, and drawn thicker.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(230, 159, 0),
     RGBColor(204, 51, 17),
@@ -39,7 +39,7 @@ fn area(path: &Path) -> Result<Area<'_>, Failure> {
     Ok(area)
 }
 
-/// How many get in beyond the limit, by how far clocks are apart.
+/// Plots the number admitted beyond the limit over the skew of the clocks.
 pub(super) fn skews(path: &Path, curve: &[(i64, Vec<u32>)]) -> Result<(), Failure> {
     let line = |row: usize| {
         // Lines that lie on one another are moved apart by a little.
@@ -51,14 +51,14 @@ pub(super) fn skews(path: &Path, curve: &[(i64, Vec<u32>)]) -> Result<(), Failur
     draw(path, title, "seconds apart", (1e-3..1e3, Scale::Linear(-0.3..f64::from(LIMIT) + 0.5)), &lines)
 }
 
-/// What of a herd is shown.
+/// The figure of a herd that is plotted.
 #[derive(Clone, Copy)]
 pub(super) enum Herding {
     Requests,
     Grants,
 }
 
-/// What many waiters cost.
+/// Plots the cost of many waiters.
 pub(super) fn herds(path: &Path, herds: &Herds, what: Herding) -> Result<(), Failure> {
     let lines: Lines = herds
         .iter()
@@ -137,7 +137,7 @@ fn legend(area: &Area<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How fast each is against ours, by workload.
+/// Plots the speed relative to `permits`, by workload.
 pub(super) fn speed(path: &Path, cost: &Cost) -> Result<(), Failure> {
     let area = area(path)?;
     let highest = cost.ratios.iter().flatten().fold(1.5_f64, |high, ratio| high.max(*ratio));
