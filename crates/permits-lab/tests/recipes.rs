@@ -31,7 +31,7 @@ fn room(admitted: u32, slots: u32) -> Capacity {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_the_quiet_each_admits_up_to_its_limit_and_takes_back_what_is_released() {
+async fn in_the_quiet_each_admits_up_to_its_limit_and_takes_back_a_released_place() {
     let quiet = on_each(|fixture, kind| async move {
         let semaphore = fixture.semaphore(kind);
         let mut users = fixture.users(&semaphore, LIMIT + 1).await?;
@@ -54,7 +54,7 @@ async fn in_the_quiet_each_admits_up_to_its_limit_and_takes_back_what_is_release
 }
 
 #[tokio::test]
-async fn one_who_waits_gets_what_is_released() {
+async fn a_waiter_gets_a_released_place() {
     let waited = on_each(|fixture, kind| async move {
         let mut semaphore = fixture.semaphore(kind);
         semaphore.limit = 1;
@@ -72,7 +72,7 @@ async fn one_who_waits_gets_what_is_released() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_is_told_to_those_who_refresh() {
+async fn a_holder_that_refreshes_learns_that_its_lease_is_over() {
     let fixture = Fixture::start();
     for kind in [Kind::FairZset, Kind::LockedFairZset] {
         let mut semaphore = fixture.semaphore(kind);
@@ -211,7 +211,7 @@ async fn an_acquisition_that_is_sent_twice_loses_a_place_of_those_without_owners
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn newcomers_overtake_where_nobody_stands_in_line_or_is_woken_to_try_again() {
+async fn newcomers_overtake_where_there_is_no_queue_or_waiters_retry() {
     let overtaken = on_each(|fixture, kind| async move { order::newcomer_overtakes(&fixture, kind).await });
     assert_each(overtaken.await, [false, true, true, true, true, true, true, false]);
 }

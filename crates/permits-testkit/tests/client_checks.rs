@@ -1,4 +1,4 @@
-//! The judge of what clients saw finds what is planted, and only that.
+//! The checks of the clients' events find every violation, and report no other.
 
 use permits_testkit::history::client_checks::{
     Granted, check_bound, check_order, check_queue_order, check_slots, check_tokens, most_at_once,
@@ -21,12 +21,12 @@ fn granted(token: u64, slot: u32, acquired: u64, until: u64) -> Granted {
     }
 }
 
-/// Which rule is violated.
-fn rule(judgement: Result<(), Violation>) -> &'static str {
-    judgement.expect_err("something is planted").rule
+/// The rule that is violated.
+fn rule(verdict: Result<(), Violation>) -> &'static str {
+    verdict.expect_err("the history has a violation").rule
 }
 
-/// Two clients share a unit, one after the other, and are closed: nothing is wrong.
+/// Two clients share a unit, one after the other, and are closed: a sound history.
 fn sound() -> History {
     let mut history = History::default();
     let mut note = |at, worker, what| history.note_at(at, worker, "a", what);
@@ -45,14 +45,14 @@ fn sound() -> History {
     history
 }
 
-/// What the judge says of the sound history with one event changed.
+/// The verdict on the sound history with one event changed.
 fn changed(number: usize, change: impl FnOnce(&mut ClientRecord)) -> &'static str {
     let mut history = sound();
     change(&mut history.events[number].1);
     rule(verify(&history, &Rules::limit(1)))
 }
 
-/// What the judge says of the sound history with one event more.
+/// The verdict on the sound history with one event more.
 fn added(at: u64, worker: usize, tag: &str, what: ClientEvent) -> &'static str {
     let mut history = sound();
     history.note_at(at, worker, tag, what);
@@ -76,16 +76,16 @@ fn one_unit_too_many_is_found() {
     assert_eq!(changed(2, |event| event.event = ClientEvent::Asked { weight: 2 }), "P2");
     let fine = [granted(1, 0, 10, 20), granted(2, 1, 15, 30), granted(3, 0, 20, 40)];
     assert_eq!(check_bound(&fine, 2), Ok(()));
-    let mut planted = fine.to_vec();
-    planted.push(granted(4, 1, 29, 50));
-    assert_eq!(rule(check_bound(&planted, 2)), "P2");
-    planted[1].releasing = Some(29);
-    assert_eq!(check_bound(&planted, 2), Ok(()));
-    planted.push(granted(5, 1, 35, 35));
-    assert_eq!(check_bound(&planted, 2), Ok(()), "never held by its own word");
-    planted[2].weight = 2;
-    assert_eq!(rule(check_bound(&planted, 2)), "P2");
-    assert_eq!(most_at_once(&planted).len(), 2);
+    let mut mutant = fine.to_vec();
+    mutant.push(granted(4, 1, 29, 50));
+    assert_eq!(rule(check_bound(&mutant, 2)), "P2");
+    mutant[1].releasing = Some(29);
+    assert_eq!(check_bound(&mutant, 2), Ok(()));
+    mutant.push(granted(5, 1, 35, 35));
+    assert_eq!(check_bound(&mutant, 2), Ok(()), "never held by its own report");
+    mutant[2].weight = 2;
+    assert_eq!(rule(check_bound(&mutant, 2)), "P2");
+    assert_eq!(most_at_once(&mutant).len(), 2);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn slots_shared_or_without_rising_tokens_are_found() {
     assert_eq!(check_slots(&fine, 2), Ok(()));
     assert_eq!(rule(check_slots(&fine, 1)), "slots");
     assert_eq!(rule(check_slots(&[granted(1, 0, 10, 20), granted(2, 0, 19, 30)], 2)), "slots");
-    // Asked for side by side, so only the slot tells.
+    // The requests overlap, so only the slot shows the violation.
     let mut sinks = [granted(2, 0, 10, 20), granted(1, 0, 25, 30)];
     sinks[1].asked = 9;
     assert_eq!(check_tokens(&sinks), Ok(()));
@@ -141,10 +141,10 @@ fn slots_shared_or_without_rising_tokens_are_found() {
 }
 
 #[test]
-fn who_overtakes_is_found() {
+fn an_overtaken_waiter_is_found() {
     let mut waiting = [granted(5, 0, 30, 40), granted(4, 0, 20, 25)];
     (waiting[0].asked, waiting[1].asked) = (10, 15);
-    assert_eq!(check_queue_order(&waiting), Ok(()), "nobody saw it in line");
+    assert_eq!(check_queue_order(&waiting), Ok(()), "not seen in the queue");
     waiting[0].enqueued = Some(14);
     assert_eq!(rule(check_queue_order(&waiting)), "P6");
     waiting[0].weight = 9;
@@ -173,12 +173,12 @@ fn work_behind_the_deadline_is_found() {
 }
 
 #[test]
-fn who_is_not_served_is_found() {
+fn a_request_left_open_is_found() {
     assert_eq!(added(2000, 1, "b", ClientEvent::Asked { weight: 1 }), "served");
     let mut history = sound();
     history.note_at(2000, 3, "a", ClientEvent::Asked { weight: 1 });
     assert_eq!(verify(&history, &Rules::limit(1)), Ok(()), "who was killed is not");
-    // A permit that was never given back, and a loss that nobody was told of.
+    // A permit without a release, and a loss without a signal.
     for number in [7, 9] {
         let mut history = sound();
         history.events.remove(number);
@@ -197,11 +197,11 @@ fn a_history_that_makes_no_sense_is_found() {
         (ClientEvent::Failed("why".to_owned()), "never-asked"),
         (ClientEvent::Enqueued, "never-asked"),
     ] {
-        assert_eq!(added(2000, 1, tag, what.clone()), "sequence", "{what:?}");
+        assert_eq!(added(2000, 1, tag, what.clone()), "form", "{what:?}");
     }
 }
 
-/// What clients went by must be what the store knew.
+/// The grants of clients must be those of the store.
 #[test]
 fn a_grant_that_the_store_did_not_make_and_a_deadline_beyond_its_own_are_found() {
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use permits_testkit::{ChildGuard, Server, wait};
 
-/// More than anything here should take.
+/// The time limit of all waits.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn shell(script: &str) -> ChildGuard {
@@ -33,7 +33,7 @@ fn a_paused_child_is_silent_until_resumed() {
     let lines = child.lines();
     assert_eq!(lines.next_line(LIMIT).as_deref(), Some("1"));
     child.pause();
-    // What it printed before is bounded by the pipe and the channel, so this comes to an end.
+    // The pipe and the channel bound its earlier output, so this loop ends.
     while lines.next_line(Duration::from_millis(50)).is_some() {}
     assert!(child.is_running());
     child.resume();
@@ -74,7 +74,7 @@ fn dropping_the_guard_ends_a_paused_child() {
     child.pause();
     assert_eq!(lines.next_line(Duration::from_millis(5)), None);
     drop(child);
-    // The pipe is closed by the end of its only writer; the limit is far beyond what that takes.
+    // The end of its only writer closes the pipe, long before the limit.
     let start = std::time::Instant::now();
     assert_eq!(lines.next_line(LIMIT), None);
     assert!(start.elapsed() < LIMIT, "the pipe is still open");
@@ -86,7 +86,7 @@ fn a_child_outlives_the_thread_that_started_it() {
     command.args(["-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = thread::spawn(move || ChildGuard::spawn(&mut command)).join().expect("it starts a child");
     assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("ready"));
-    assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "nobody has killed it");
+    assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "the child was not killed");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_child_inherits_no_setting_of_permits_but_those_it_is_given() {
     assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("unset given 1"));
 }
 
-/// Set for a copy of this test program that has inherited something.
+/// Set for a copy of this test program with an inherited setting.
 const INHERITING: &str = "PERMITS_TEST_INHERITING";
 
 /// Set for a copy of this test program that is to be killed.

@@ -1,5 +1,5 @@
-//! What real servers did to real clients, recorded over faults, and agreed to by both judges. And then spoilt: every
-//! change is found.
+//! The record of real servers and real clients, over faults, passes both kinds of checks. Every change of the record
+//! is found.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,15 +13,15 @@ use permits_testkit::mutants::record;
 use permits_testkit::{Connection, Server, random, wait};
 use tokio::time::sleep;
 
-/// More than anything here should take on a busy machine.
+/// The time limit of all waits, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const CLIENTS: usize = 4;
 
-/// How often each client does something, from one fault to the next.
+/// The turns of each client from one fault to the next.
 const TURNS: usize = 30;
 
-/// Clients of one server in this process, and what they saw.
+/// Clients of one server in this process, and their history.
 struct Fixture {
     recorder: Recorder,
     server: Server,
@@ -49,7 +49,7 @@ impl Fixture {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).note(number, tag, what);
     }
 
-    /// All clients take their turns, and in the middle of it something happens.
+    /// All clients take their turns, and the fault happens in the middle.
     async fn turns(&self, administered: bool, fault: impl FnOnce(&Server)) {
         let begun = self.turns.load(Ordering::Relaxed);
         let turns = (0..CLIENTS).map(|number| self.turns_of(number, administered));
@@ -92,7 +92,7 @@ impl Fixture {
         for _ in 0..random.u32(0..4) {
             sleep(Duration::from_millis(random.u64(0..6))).await;
             if random.u8(0..6) == 0 {
-                // Not now, or not any more: either way the next look tells.
+                // The outcome shows at the next step.
                 let _ = permit.renew().await;
             }
             if !self.step(number, tag, &permit) {
@@ -112,7 +112,7 @@ impl Fixture {
         is_held
     }
 
-    /// What operators do. Whether it is done is not the question here.
+    /// Commands of an operator, which may fail.
     async fn administer(&self, number: usize, random: &mut fastrand::Rng) {
         let semaphore = self.clients[number].open("shared");
         match random.u8(0..7) {
@@ -128,7 +128,7 @@ impl Fixture {
         }
     }
 
-    /// Lets the limit be declared again, and nobody hold or wait.
+    /// Lets the limit be declared again, and closes all clients.
     async fn end(&mut self) {
         let semaphore = self.clients[0].semaphore("shared", 3);
         semaphore.unpin().await.expect("the server is up");
@@ -161,7 +161,7 @@ fn restart(server: &Server) {
     server.restart();
 }
 
-/// A server that loses nothing that it has answered.
+/// A server that keeps everything that it has answered.
 fn keeping() -> Server {
     Server::builder().append_only().arg("appendfsync", "always").start()
 }
@@ -170,12 +170,12 @@ fn flush_scripts(server: &Server) {
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]).text(), "OK");
 }
 
-fn explained<T>(judgement: Result<T, Violation>) -> T {
-    judgement.unwrap_or_else(|violation| panic!("{violation}"))
+fn explained<T>(verdict: Result<T, Violation>) -> T {
+    verdict.unwrap_or_else(|violation| panic!("{violation}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_of_a_server_that_keeps_what_it_knows_are_judged_from_both_sides() {
+async fn the_record_of_a_server_that_keeps_its_state_passes_both_checks() {
     let mut scene = Fixture::new(keeping()).await;
     scene.turns(false, flush_scripts).await;
     scene.turns(false, restart).await;
@@ -192,7 +192,7 @@ async fn clients_of_a_server_that_keeps_what_it_knows_are_judged_from_both_sides
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_did_over_every_loss_is_replayed_and_every_change_of_it_is_found() {
+async fn a_record_over_losses_is_replayed_and_every_change_of_it_is_found() {
     let mut scene = Fixture::new(Server::start()).await;
     scene.turns(true, flush_scripts).await;
     scene.turns(true, |server| assert_eq!(server.command(&["FLUSHALL"]).text(), "OK")).await;
@@ -203,11 +203,11 @@ async fn what_a_server_did_over_every_loss_is_replayed_and_every_change_of_it_is
     explained(replayed.check_at_rest());
     let lost = |restarted| replayed.losses.iter().filter(|loss| loss.restarted == restarted).count();
     assert_eq!((lost(false), lost(true), replayed.losses.len()), (1, 1, 2), "{:?}", replayed.losses);
-    spoil(&records, &replayed, &mut fastrand::Rng::with_seed(scene.seed));
+    change_each(&records, &replayed, &mut fastrand::Rng::with_seed(scene.seed));
 }
 
 /// Changes one thing at a time, and demands that each is found.
-fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
+fn change_each(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
     const CHANGES: usize = 300;
     let mut found = 0;
     let mut tried = 0;
@@ -217,7 +217,7 @@ fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
         let is_followed = sequence > 0 && records[number + 1].reply.sequence == sequence + 1;
         let mut spoilt = records[..number + 2].to_vec();
         let what = match random.u8(0..10) {
-            // Where nothing follows in the same state, nobody can miss it.
+            // Without a successor in the same state, the change has no effect.
             0..3 if !is_followed => continue,
             0 => {
                 spoilt.remove(number);
@@ -264,9 +264,9 @@ fn listening(admin: &mut Connection) -> String {
     id.expect("it was found")
 }
 
-/// Its connection is killed, with what was on its way; it returns some time later.
+/// The connection of the recorder is killed, with the messages on it; it returns some time later.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_while_nobody_listens_is_recorded() {
+async fn commands_without_a_listener_are_recorded() {
     const ROUNDS: usize = 50;
     let scene = Fixture::new(Server::start()).await;
     let mut admin = scene.server.connect().expect("it is up");
@@ -283,9 +283,10 @@ async fn what_happens_while_nobody_listens_is_recorded() {
     assert_eq!(replayed.commands, 1 + 2 * ROUNDS);
 }
 
-/// It answers before it tells: in half of the rounds the last record is not on its way yet when the server dies.
+/// A server answers before it publishes: in half of the rounds the last record is not published yet when the server
+/// dies.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_server_did_not_come_to_tell_is_heard_when_it_is_back() {
+async fn records_that_a_killed_server_did_not_publish_are_read_when_it_is_back() {
     const ROUNDS: usize = 20;
     let scene = Fixture::new(keeping()).await;
     let semaphore = scene.clients[0].open("shared");
@@ -300,7 +301,7 @@ async fn what_a_killed_server_did_not_come_to_tell_is_heard_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_down_has_told_all() {
+async fn a_server_that_is_down_has_published_all() {
     let scene = Fixture::new(Server::start()).await;
     let semaphore = scene.clients[0].open("shared");
     for _ in 0..100 {
@@ -311,9 +312,9 @@ async fn a_server_that_is_down_has_told_all() {
     assert_eq!(scene.recorder.records().len(), 100);
 }
 
-/// A replica's listeners hear what the primary's do: one of them is enough, and both are no more.
+/// A replica's listeners receive the primary's messages: one of the two is enough, and both are no more.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_two_recorders_heard_is_one_history() {
+async fn two_recorders_make_one_history() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     let is_linked = || replica.info("master_link_status").as_deref() == Some("up");

@@ -1,4 +1,4 @@
-//! The replay agrees to what the model did, and finds whatever is planted.
+//! The replay agrees with the model, and finds every violation.
 
 #[path = "histories/story.rs"]
 mod story;
@@ -14,12 +14,12 @@ use permits_testkit::random::{cases, rng};
 
 use story::{Story, holder, id, random};
 
-/// Which rule is violated.
-fn rule<T: std::fmt::Debug>(judgement: Result<T, Violation>) -> &'static str {
-    judgement.expect_err("something is planted").rule
+/// The rule that is violated.
+fn rule<T: std::fmt::Debug>(verdict: Result<T, Violation>) -> &'static str {
+    verdict.expect_err("the history has a violation").rule
 }
 
-/// A and B hold, C and D wait; C is called, and all leave.
+/// A and B hold, C and D wait; C is granted, and all leave.
 fn sound() -> Story {
     let mut story = full();
     story.release("a");
@@ -37,7 +37,7 @@ fn full() -> Story {
     story
 }
 
-/// What the replay says if the last answer of this story had been another one.
+/// The verdict on this story with another last answer.
 fn answered(mut story: Story, answers: Answers) -> &'static str {
     assert!(replay(&story.records).is_ok(), "it is sound before it is spoilt");
     let last = story.records.last_mut().expect("there is one");
@@ -97,7 +97,7 @@ fn one_unit_too_many_is_found() {
 #[test]
 fn a_newcomer_that_overtakes_is_found() {
     let mut story = full();
-    // One unit is free for a moment: the line's head is heavy.
+    // One unit is free for a moment, because the head of the queue is heavy.
     story.send(story::set_limit(3));
     story.send(story::acquire("heavy", "heavy", 2, true));
     story.release("a");
@@ -107,7 +107,7 @@ fn a_newcomer_that_overtakes_is_found() {
 }
 
 #[test]
-fn a_grant_to_somebody_else_than_the_head_is_found() {
+fn a_grant_to_another_than_the_head_is_found() {
     let mut story = full();
     story.release("a");
     let called = &mut story.records[4].events[0];
@@ -120,7 +120,7 @@ fn a_grant_to_somebody_else_than_the_head_is_found() {
 fn a_grant_to_an_unknown_request_is_found() {
     let mut story = full();
     story.release("a");
-    story.records[4].events[0].request = id("nobody");
+    story.records[4].events[0].request = id("unknown");
     assert_eq!(rule(replay(&story.records)), "events");
 }
 
@@ -133,7 +133,8 @@ fn a_token_that_repeats_is_found() {
     assert_eq!(answered(story, Answers::Acquire(vec![AcquireOutcome::Granted(repeated)])), "reply");
 }
 
-/// The model cannot know what it has forgotten; the history does. A server's clock that was set back, say.
+/// The model cannot know tokens that it has forgotten; the history does. For example with a server's clock that was
+/// set back.
 #[test]
 fn a_token_that_sinks_with_the_state_is_found() {
     for back_us in [0, 60_000_000] {
@@ -183,14 +184,15 @@ fn capacity_that_is_lost_at_the_end_is_found() {
     assert_eq!(rule(replayed.check_at_rest()), "P10");
 }
 
-/// With this one gone or told elsewhere, is there something to see? Not where nothing was left, or nothing follows.
+/// Returns whether the record has an effect that its absence or change shows: some state is left, and a record
+/// follows.
 fn is_followed(records: &[Record], number: usize) -> bool {
     let sequence = records[number].reply.sequence;
     let next = records.get(number + 1).map_or(0, |next| next.reply.sequence);
     sequence > 0 && next == sequence + 1
 }
 
-/// What is found in a random history, with all losses that it should have.
+/// Checks that every mutant is found in a random history, with all losses that it should have.
 fn found(records: &[Record], wanted: &Replayed) -> bool {
     replay(records).map_or(true, |replayed| replayed.losses != wanted.losses)
 }
@@ -216,7 +218,7 @@ fn records_that_are_missing_or_repeated_or_out_of_order_are_found() {
     assert!(tried > 100, "{tried} records could be tried");
 }
 
-/// The kinds of answers and messages there are, by their names.
+/// The kinds of answers and events, by their names.
 fn kinds(records: &[Record]) -> BTreeSet<String> {
     let first = |text: String| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
     let mut kinds = BTreeSet::new();
@@ -235,12 +237,12 @@ fn kinds(records: &[Record]) -> BTreeSet<String> {
             }
             other => drop(kinds.insert(first(format!("{other:?}")))),
         }
-        kinds.extend(events.iter().map(|event| format!("told {}", first(format!("{:?}", event.kind)))));
+        kinds.extend(events.iter().map(|event| format!("event {}", first(format!("{:?}", event.kind)))));
     }
     kinds
 }
 
-/// A waiter renews that is heavier than the limit has become: too rare for chance.
+/// A waiter renews that is heavier than the lowered limit: too rare for chance.
 fn too_heavy() -> Story {
     let mut story = Story::new();
     story.acquire("a");
@@ -250,7 +252,7 @@ fn too_heavy() -> Story {
     story
 }
 
-/// All there are, but two that [`Story`] does not come to: it always brings a limit, and requires none.
+/// All kinds but two that [`Story`] does not reach: it always brings a limit, and requires none.
 const KINDS: [&str; 24] = [
     "acquire Granted",
     "acquire Waiting",
@@ -272,9 +274,9 @@ const KINDS: [&str; 24] = [
     "Pause",
     "Revoke",
     "Inspect",
-    "told Granted",
-    "told Revoked",
-    "told Refused",
+    "event Granted",
+    "event Revoked",
+    "event Refused",
     "loss",
 ];
 
@@ -282,7 +284,7 @@ const KINDS: [&str; 24] = [
 fn every_field_of_every_reply_and_message_counts() {
     let mut random_numbers = rng();
     let (mut tried, mut seen) = (0, BTreeSet::new());
-    // What is rare does not come in every history.
+    // Rare kinds do not come in every history.
     let stories = (0..100).map(|_| random(&mut random_numbers, 60));
     for story in [too_heavy()].into_iter().chain(stories) {
         let wanted = replay(&story.records).expect("it is sound");
@@ -295,7 +297,7 @@ fn every_field_of_every_reply_and_message_counts() {
         }
         seen.extend(kinds);
         for number in 0..story.records.len() {
-            // Up to the next one: where the sequence of one was changed, the next tells.
+            // Up to the next record: after a changed sequence number, the next record shows it.
             let end = (number + 2).min(story.records.len());
             let mut wanted = wanted.clone();
             wanted.losses.retain(|loss| loss.record < end);
@@ -318,7 +320,7 @@ fn every_field_of_every_reply_and_message_counts() {
 }
 
 #[test]
-fn a_state_that_was_flushed_is_followed_and_told() {
+fn a_flushed_state_is_followed_and_reported() {
     let mut story = Story::new();
     let grant = grant_of(story.acquire("a"));
     story.state = None;
@@ -332,7 +334,7 @@ fn a_state_that_was_flushed_is_followed_and_told() {
 
 /// A restart from an older copy on disk, or a failover to a replica that lags.
 #[test]
-fn a_state_that_went_back_with_a_restart_is_followed_and_told() {
+fn a_state_that_went_back_with_a_restart_is_followed_and_reported() {
     let mut story = full();
     let before = story.state.clone();
     story.release("a");
@@ -369,7 +371,7 @@ fn an_idle_semaphore_that_expires_is_no_loss() {
 }
 
 #[test]
-fn semaphores_are_judged_apart() {
+fn semaphores_are_replayed_apart() {
     let (one, mut other) = (full(), sound());
     for record in &mut other.records {
         record.semaphore = "permits:{imports}:state".to_owned();

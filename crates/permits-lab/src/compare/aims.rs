@@ -20,7 +20,7 @@ pub(crate) enum Bound {
 }
 
 impl Aim {
-    /// Whether it is met; `None` if it was not measured.
+    /// Returns whether it is met; `None` if it was not measured.
     pub(crate) fn is_met(&self) -> Option<bool> {
         self.value.map(|value| match self.bound {
             Bound::AtMost(bound) => value <= bound,

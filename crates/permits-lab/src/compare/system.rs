@@ -79,7 +79,7 @@ impl System {
         self.command().err()
     }
 
-    /// Whether a workload applies to it: all do to a semaphore, few to a floor.
+    /// Returns whether a workload applies to it: all do to a semaphore, few to a floor.
     pub(crate) fn takes_part(&self, workload: &str) -> bool {
         match self.name {
             "noop" => matches!(workload, "A" | "D"),

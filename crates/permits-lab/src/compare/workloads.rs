@@ -73,7 +73,7 @@ pub(crate) struct Bench {
 /// The number of first permits, in a process that runs already.
 const STARTS: usize = 10;
 
-/// The calls that E counts as one: the design allows them for [`Scale::many`] permits in a renewal interval.
+/// The permits that the design renews by one call in a renewal interval.
 const PERMITS_A_CALL: f64 = 500.0;
 
 impl Bench {

@@ -114,7 +114,7 @@ impl Kind {
         }
     }
 
-    /// Whether the recipe has waiters.
+    /// Returns whether the recipe has waiters.
     pub fn waits(self) -> bool {
         matches!(self, Self::List | Self::LuaFairZset | Self::Permits)
     }

@@ -1,8 +1,8 @@
-//! How a cluster is formed.
+//! The forming of a cluster.
 //!
-//! The usual tool gives out the slots, lets one node meet all others, and leaves the rest to gossip, which takes
-//! seconds. Here every node meets every other, and all waiting is for a condition. What remains is the 2 seconds
-//! a primary waits after its start before it accepts anything, which no option shortens.
+//! The usual tool assigns the slots, lets one node meet all others, and leaves the rest to gossip, which takes
+//! seconds. Here every node meets every other, and each wait is for a condition. A primary waits 2 seconds after its
+//! start before it accepts anything, which no option shortens.
 
 use std::time::Duration;
 
@@ -31,23 +31,23 @@ impl ClusterBuilder {
         }
     }
 
-    /// How many primaries share the slots; 3 unless told otherwise, and at least 1.
+    /// The primaries that share the slots; 3 by default, and at least 1.
     ///
-    /// A failover is voted on by the primaries: with fewer than 3, none follows the death of one.
+    /// The primaries vote on a failover: with fewer than 3, none follows the death of one.
     pub fn primaries(mut self, primaries: usize) -> Self {
         self.primaries = primaries;
         self
     }
 
-    /// How many replicas each primary has; 1 unless told otherwise.
+    /// The replicas of each primary; 1 by default.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How long a node may be silent before the others hold it for dead; 1.5 s unless told otherwise.
+    /// The silence after which the others consider a node dead; 1.5 s by default.
     ///
-    /// A replica takes over about a second after that. Below 1 s, a busy machine alone brings failovers about.
+    /// A replica takes over about a second after that. Below 1 s, a busy machine alone causes failovers.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = node_timeout;
         self
@@ -83,8 +83,8 @@ impl ClusterBuilder {
         self.options.apply(ServerBuilder::node(self.node_timeout))
     }
 
-    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes that meet with equal ones
-    /// have to sort that out first.
+    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to resolve
+    /// that first.
     fn give_out_slots(&self, cluster: &Cluster) {
         for (index, node) in cluster.nodes().iter().enumerate() {
             group::order(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);

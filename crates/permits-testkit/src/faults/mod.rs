@@ -1,7 +1,7 @@
 //! The fault matrix: a row for each kind of fault, run against real servers with ten worker processes.
 //!
 //! A [`Cell`] is a row with a limit, for some time, with a store and workers of its own. Faults follow each other, and
-//! the workers report what they see. When the cell is over, its history is [verified](verdict::Verdict) from outside,
+//! the workers report their events. When the cell is over, its history is [verified](verdict::Verdict) from outside,
 //! by the one clock of this host, and the writes that the fenced resource accepted with it. The commands of a single
 //! server are replayed through the model, too. At the end nothing may be left behind.
 //!

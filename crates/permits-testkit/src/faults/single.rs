@@ -188,7 +188,7 @@ fn missed(server: &Server) -> usize {
 pub(super) fn oom(fixture: &mut Fixture) -> Fault {
     let mut connection = fixture.server().connect().expect("the server is up");
     let used: u64 =
-        fixture.server().info("used_memory").and_then(|used| used.parse().ok()).expect("it is told");
+        fixture.server().info("used_memory").and_then(|used| used.parse().ok()).expect("INFO has the field");
     set(&mut connection, "maxmemory-policy", "noeviction");
     set(&mut connection, "maxmemory", &(used + (1 << 20)).to_string());
     let mut fill = |name: &str, size: usize| {

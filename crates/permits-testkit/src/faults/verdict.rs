@@ -21,7 +21,7 @@ pub struct Verdict {
     pub failed: usize,
     /// Faults that were injected.
     pub faults: usize,
-    /// The violations of what the row promises.
+    /// The violations of the row's promises.
     pub violations: Vec<String>,
     /// The units held above the limit.
     pub excess: Excess,

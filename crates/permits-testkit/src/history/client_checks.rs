@@ -1,10 +1,10 @@
-//! What clients saw, and the judgement on it: from outside, by one clock.
+//! The checks of the clients' events: from outside, by one clock.
 //!
-//! For each permit M is the interval from the return of the acquisition to the first of: the release being
-//! called, the loss being signalled, the last deadline that the permit is known to have stated. So a holder
-//! that was killed or paused counts until its last word, and no longer.
+//! For each permit, M is the interval from the return of the acquisition to the first of: the call of the release, the
+//! signal of the loss, the last deadline that the permit has stated. So a holder that was killed or paused counts
+//! until its last report, and no longer.
 //!
-//! Nothing here depends on how fast the machine was. What was told late may hide a violation, and never makes one.
+//! No check depends on the speed of the machine. A late report may hide a violation, and never makes one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,30 +17,30 @@ use super::client_event::{ClientEvent, ClientRecord, now};
 pub struct Granted {
     /// The client's number.
     pub worker: usize,
-    /// Which acquisition of that client.
+    /// The acquisition, among those of its client.
     pub tag: String,
-    /// How many units.
+    /// Its weight.
     pub weight: u32,
     /// Its fencing token.
     pub token: u64,
     /// Its slot.
     pub slot: u32,
-    /// When it was asked for.
+    /// The time of the request.
     pub asked: u64,
-    /// When it was seen to stand in line, if it was.
+    /// The time at which it was seen in the queue, if it was.
     pub enqueued: Option<u64>,
-    /// When the acquisition returned.
+    /// The time at which the acquisition returned.
     pub acquired: u64,
-    /// The last deadline stated.
+    /// The last deadline that the permit stated.
     pub until: u64,
-    /// When the release was called, if it was.
+    /// The time at which the release was called, if it was.
     pub releasing: Option<u64>,
-    /// When the holder knew that it had lost it, if it has.
+    /// The time at which the holder learned of the loss, if it has.
     pub lost: Option<u64>,
 }
 
 impl Granted {
-    /// The end of M, in which it was held.
+    /// The end of M.
     pub fn end(&self) -> u64 {
         [Some(self.until), self.releasing, self.lost].into_iter().flatten().min().unwrap_or(self.until)
     }
@@ -50,31 +50,31 @@ impl Granted {
     }
 }
 
-/// Everything told, with the number of the client that told it (or that it was seen of), in the order of arrival.
+/// All records, each with the number of its client, in the order of arrival.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// Who, and what.
+    /// The number of the client, and the record.
     pub events: Vec<(usize, ClientRecord)>,
 }
 
 impl History {
-    /// Notes what happens to an acquisition of this client now.
+    /// Notes an event of an acquisition of this client that happens now.
     pub fn note(&mut self, worker: usize, tag: &str, what: ClientEvent) {
         self.note_at(now(), worker, tag, what);
     }
 
-    /// Notes what happened to an acquisition of this client then, by [`now`].
+    /// Notes an event of an acquisition of this client that happened `at`, by [`now`].
     pub fn note_at(&mut self, at: u64, worker: usize, tag: &str, what: ClientEvent) {
         self.events.push((worker, ClientRecord { at, tag: tag.to_owned(), event: what }));
     }
 
-    /// What this client told of this acquisition.
+    /// The records of this acquisition.
     pub fn of<'a>(&'a self, worker: usize, tag: &'a str) -> impl Iterator<Item = &'a ClientRecord> {
         let ours = move |(number, event): &&(usize, ClientRecord)| *number == worker && event.tag == tag;
         self.events.iter().filter(ours).map(|(_, event)| event)
     }
 
-    /// All grants, in the order in which they were asked for.
+    /// All grants, in the order of their requests.
     pub fn grants(&self) -> Vec<Granted> {
         let mut asked: BTreeMap<(usize, &str), (u64, u32)> = BTreeMap::new();
         let mut enqueued: BTreeMap<(usize, &str), u64> = BTreeMap::new();
@@ -123,7 +123,7 @@ impl History {
         grants
     }
 
-    /// The last events but the steps, to explain a failure.
+    /// The last records except steps, to explain a failure.
     pub fn tail(&self) -> String {
         let steps = |(_, event): &&(usize, ClientRecord)| !matches!(event.event, ClientEvent::Held { .. });
         let events: Vec<_> = self.events.iter().filter(steps).collect();
@@ -135,7 +135,7 @@ impl History {
     }
 }
 
-/// What a history is judged by.
+/// The rules for a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     limit: u32,
@@ -143,25 +143,25 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// As many units may be held at once; the highest limit, if it changed.
+    /// At most `limit` units may be held at once; the highest limit, if it changed.
     pub fn limit(limit: u32) -> Self {
         Self { limit, keeps_order: true }
     }
 
-    /// Who was seen in line may have lost its place since, and found another: a store that forgot the line, a
-    /// client that was away for longer than its lease.
+    /// Requests may lose their place in the queue and get another one, because the store forgets the queue or a client
+    /// is away for longer than its lease.
     #[must_use]
     pub fn order_may_break(self) -> Self {
         Self { keeps_order: false, ..self }
     }
 }
 
-/// Judges all that clients saw of one semaphore.
+/// Verifies the events of all clients of one semaphore.
 ///
 /// # Errors
 ///
-/// The first violation found: of P2, P3, P4, P6, of what slots are (`slots`), that everybody alive is served
-/// (`served`), or that the history makes sense (`told`).
+/// The first violation found: of P2, P3, P4, P6, of slots (`slots`), of a request or permit left open by a client that
+/// lives (`served`), or of the order of a client's own events (`form`).
 pub fn verify(history: &History, rules: &Rules) -> Result<(), Violation> {
     check_well_formed(history)?;
     let grants = history.grants();
@@ -175,11 +175,11 @@ pub fn verify(history: &History, rules: &Rules) -> Result<(), Violation> {
     check_served(history)
 }
 
-/// The history makes sense: who acquired has asked, and once; who holds or releases has acquired.
+/// Each client's events are in order: one request before each grant, and a grant before each step, loss and release.
 ///
 /// # Errors
 ///
-/// What does not.
+/// The first event that is out of order.
 pub fn check_well_formed(history: &History) -> Result<(), Violation> {
     let (mut asked, mut acquired) = (BTreeSet::new(), BTreeSet::new());
     for (worker, event) in &history.events {
@@ -194,14 +194,14 @@ pub fn check_well_formed(history: &History) -> Result<(), Violation> {
             | ClientEvent::Released(_) => acquired.contains(&key),
             ClientEvent::Failed(_) | ClientEvent::GaveUp(_) => asked.contains(&key),
             ClientEvent::Rejected => acquired.contains(&key),
-            // Somebody else's word, which may come before the client's own.
+            // An observer's record, which may come before the client's own.
             ClientEvent::Enqueued => {
                 history.of(*worker, &event.tag).any(|other| matches!(other.event, ClientEvent::Asked { .. }))
             }
             _ => true,
         };
         if !is_sound {
-            return Err(Violation::new("told", format!("client {worker} told out of turn: {event}")));
+            return Err(Violation::new("form", format!("client {worker}, out of order: {event}")));
         }
     }
     Ok(())
@@ -211,7 +211,7 @@ pub fn check_well_formed(history: &History) -> Result<(), Violation> {
 ///
 /// # Errors
 ///
-/// Those that were held at once.
+/// The permits that were held at once.
 pub fn check_bound(grants: &[Granted], limit: u32) -> Result<(), Violation> {
     let overlap = most_at_once(grants);
     let units = units(&overlap);
@@ -225,7 +225,7 @@ fn units(grants: &[Granted]) -> u64 {
     grants.iter().map(|granted| u64::from(granted.weight)).sum()
 }
 
-/// The permits of most units that were held at the same time.
+/// The permits with the most units that were held at the same time.
 pub fn most_at_once(grants: &[Granted]) -> Vec<Granted> {
     let mut edges: Vec<(u64, bool, usize)> = Vec::new();
     for (index, granted) in grants.iter().enumerate().filter(|(_, granted)| !granted.is_empty()) {
@@ -252,11 +252,11 @@ pub fn most_at_once(grants: &[Granted]) -> Vec<Granted> {
     most.into_iter().map(|index| grants[index].clone()).collect()
 }
 
-/// P3: a permit that says that it is held has not passed its deadline; and one that was lost stays so.
+/// P3: a permit that says that it is held has not passed its deadline; and a lost permit stays lost.
 ///
 /// # Errors
 ///
-/// What was said too late.
+/// The event that came too late.
 pub fn check_stops(history: &History) -> Result<(), Violation> {
     let mut lost = BTreeMap::new();
     for (worker, event) in &history.events {
@@ -279,7 +279,7 @@ pub fn check_stops(history: &History) -> Result<(), Violation> {
     Ok(())
 }
 
-/// P4: tokens are distinct, and whoever asked after another had its permit got a higher one.
+/// P4: tokens are distinct, and a request sent after another had its permit gets a higher one.
 ///
 /// # Errors
 ///
@@ -294,17 +294,17 @@ pub fn check_tokens(grants: &[Granted]) -> Result<(), Violation> {
         .map_err(|fell| Violation::new("P4", format!("a token that fell: {fell}")))
 }
 
-/// P6: whoever asked after another was seen in line was granted after that one, whatever they weigh.
+/// P6: a request sent after another was seen in the queue is granted after that one, whatever they weigh.
 ///
 /// # Errors
 ///
-/// Who was overtaken.
+/// The waiter that was overtaken.
 pub fn check_queue_order(grants: &[Granted]) -> Result<(), Violation> {
     check_rising(grants, |granted| granted.enqueued)
         .map_err(|overtaken| Violation::new("P6", format!("overtaken in line: {overtaken}")))
 }
 
-/// Whoever asked after the moment `known` of another has the higher token.
+/// A request sent after the moment `known` of another has the higher token.
 fn check_rising(grants: &[Granted], known: impl Fn(&Granted) -> Option<u64>) -> Result<(), String> {
     let mut earlier: Vec<(u64, &Granted)> =
         grants.iter().filter_map(|granted| Some((known(granted)?, granted))).collect();
@@ -324,12 +324,12 @@ fn check_rising(grants: &[Granted], known: impl Fn(&Granted) -> Option<u64>) -> 
     Ok(())
 }
 
-/// Slots are below the limit; no two permits have one at the same time; and in each the tokens rise, so that
-/// a resource which remembers the highest token it saw in a slot rejects nobody who holds.
+/// Slots are below the limit, no two permits have one at the same time, and in each the tokens rise. So a resource
+/// that remembers the highest token of each slot rejects no holder.
 ///
 /// # Errors
 ///
-/// Slots that are not so.
+/// The slots for which this does not hold.
 pub fn check_slots(grants: &[Granted], limit: u32) -> Result<(), Violation> {
     let violation = |what| Err(Violation::new("slots", what));
     let mut slots: BTreeMap<u32, Vec<&Granted>> = BTreeMap::new();
@@ -353,12 +353,12 @@ pub fn check_slots(grants: &[Granted], limit: u32) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Every client that was closed in the end, and so lived, was given an answer to all that it asked; and whatever it
-/// acquired it released, or knew to be lost.
+/// Every client that was closed, and so lived, has an answer to each of its requests, and released or lost each of its
+/// permits.
 ///
 /// # Errors
 ///
-/// What was left open.
+/// The request or permit that was left open.
 pub fn check_served(history: &History) -> Result<(), Violation> {
     let closed = |(worker, event): &(usize, ClientRecord)| {
         matches!(event.event, ClientEvent::Closed(_)).then_some(*worker)
@@ -386,11 +386,11 @@ pub fn check_served(history: &History) -> Result<(), Violation> {
     }
 }
 
-/// P6, for acquisitions that were enqueued one after the other: they are granted in that order.
+/// P6, for requests that were queued one after the other: they are granted in that order.
 ///
 /// # Errors
 ///
-/// Who was overtaken.
+/// The waiter that was overtaken.
 pub fn check_order(grants: &[Granted]) -> Result<(), Violation> {
     match grants.windows(2).find(|pair| pair[1].token < pair[0].token) {
         Some(pair) => {

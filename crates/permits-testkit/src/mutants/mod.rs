@@ -2,7 +2,7 @@
 //!
 //! - [`model`]: the model with a defect around it, each with the property that it breaks.
 //! - [`record`]: every way to change the record of one command.
-//! - [`Split`]: clients that do not share a semaphore, for the [fault matrix](crate::faults).
+//! - [`Split`]: clients that use two semaphores for one, for the [fault matrix](crate::faults).
 
 pub mod model;
 pub mod record;

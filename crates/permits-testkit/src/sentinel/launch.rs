@@ -1,8 +1,8 @@
-//! How a set of sentinels is formed.
+//! The forming of a set of sentinels.
 //!
-//! A sentinel learns of replicas from what the primary says, every 10 seconds and once at its start: so it is
-//! started when the primary has them all. It learns of other sentinels from what each says of itself every 2
-//! seconds: so each is told the same right away, in the same words.
+//! A sentinel learns of replicas from the primary's `INFO`, every 10 seconds and once at its start: so it is started
+//! when the primary has them all. It learns of other sentinels from their messages, every 2 seconds: so each is sent
+//! the same messages right away.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
 
-/// How many seconds a replica may be silent and still count for `min-replicas-to-write`.
+/// The seconds for which a replica may be silent and still count for `min-replicas-to-write`.
 const MAX_LAG: &str = "2";
 
 /// A primary with replicas and sentinels to be configured; made by [`Sentinels::builder`].
@@ -44,47 +44,45 @@ impl SentinelsBuilder {
         }
     }
 
-    /// How many sentinels watch; 3 unless told otherwise.
+    /// The sentinels; 3 by default.
     pub fn sentinels(mut self, sentinels: usize) -> Self {
         self.sentinels = sentinels;
         self
     }
 
-    /// How many replicas the primary has; 2 unless told otherwise.
+    /// The replicas of the primary; 2 by default.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How many sentinels must agree that the primary is down; 2 unless told otherwise.
+    /// The sentinels that must agree that the primary is down; 2 by default.
     pub fn quorum(mut self, quorum: usize) -> Self {
         self.quorum = quorum;
         self
     }
 
-    /// How long a server may be silent before a sentinel holds it for down; 1 s unless told otherwise.
+    /// The silence after which a sentinel considers a server down; 1 s by default.
     ///
-    /// A busy machine or disk may bring about a failover that nobody wanted; the shorter this is, the more often.
+    /// A busy machine or disk may cause an unwanted failover; the shorter this is, the more often.
     pub fn down_after(mut self, down_after: Duration) -> Self {
         self.down_after = down_after;
         self
     }
 
-    /// How long a failover may take before it is given up; 3 s unless told otherwise. After twice that, another
-    /// is tried.
+    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try another one.
     pub fn failover_timeout(mut self, failover_timeout: Duration) -> Self {
         self.failover_timeout = failover_timeout;
         self
     }
 
-    /// Lets a primary refuse writes unless so many replicas have been heard of within 2 seconds; 0 unless told
-    /// otherwise.
+    /// Lets a primary refuse writes unless this many replicas have been heard of within 2 seconds; 0 by default.
     pub fn min_replicas_to_write(mut self, replicas: usize) -> Self {
         self.min_replicas_to_write = replicas;
         self
     }
 
-    /// Demands `password` of every client of the sentinels, and of the sentinels among themselves.
+    /// Requires `password` of every client of the sentinels, and of the sentinels among themselves.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_password = Some(password.to_owned());
         self
@@ -144,7 +142,7 @@ impl SentinelsBuilder {
 }
 
 impl Sentinels {
-    /// Makes all servers but the first replicas of that, and waits until it counts them.
+    /// Makes all servers but the first replicas of the first, and waits until the first counts them.
     #[track_caller]
     fn attach_replicas(&self) {
         for (index, server) in self.servers().iter().enumerate() {
@@ -172,17 +170,17 @@ impl Sentinels {
         });
     }
 
-    /// Lets the sentinels look and talk more often: by default they look at a replica every 10 seconds, and after
-    /// a failover it takes two looks until they have the whole picture.
+    /// Shortens the periods of the sentinels: by default they poll a replica every 10 seconds, and after a failover
+    /// they need two polls.
     fn hurry(&self) {
         for sentinel in &self.sentinels {
-            // Before version 7 this cannot be set, and everything takes longer. Not shorter: a sentinel that does
-            // not hear of a failover within four times the second period undoes it.
+            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter, because a
+            // sentinel that does not hear of a failover within four times the second period undoes it.
             sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "1000"]);
         }
     }
 
-    /// Tells each sentinel of each other what that would say of itself.
+    /// Sends each sentinel the message of each other one.
     #[track_caller]
     fn introduce(&self) {
         let primary = self.group.announced(0);
@@ -194,7 +192,7 @@ impl Sentinels {
             for other in &self.sentinels {
                 if other.port() != sentinel.port() {
                     let reply = other.command(&["PUBLISH", "__sentinel__:hello", &hello]);
-                    assert_eq!(reply, Resp::Int(1), "the sentinel takes the greeting");
+                    assert_eq!(reply, Resp::Int(1), "the sentinel receives the message");
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Worker processes: clients of a semaphore that a test starts, commands, pauses and kills.
 //!
-//! A [`WorkerPool`] starts workers and collects what they report. A worker is the test's own executable, started again
+//! A [`WorkerPool`] starts workers and collects their records. A worker is the test's own executable, started again
 //! with [`run_if_started`] as its entry point. It reads one [`WorkerCommand`] a line from standard input and ends with
 //! it, so that no worker outlives its test. It writes one [`ClientRecord`](crate::history::ClientRecord) a line to
 //! standard output, by the one clock of this host.
@@ -63,7 +63,7 @@ pub struct WorkerSettings {
     pub step: Option<Duration>,
     /// The socket of the fenced resource.
     pub fence: Option<PathBuf>,
-    /// Whether the store's scripts report what they execute to a [`Recorder`](crate::history::Recorder).
+    /// True if the store's scripts report their commands to a [`Recorder`](crate::history::Recorder).
     pub recorded: bool,
 }
 
@@ -204,7 +204,7 @@ fn draw_time(random: &mut fastrand::Rng, range: &Range<Duration>) -> Duration {
     range.start + range.end.saturating_sub(range.start).mul_f64(random.f64())
 }
 
-/// How the acquisitions of a worker ended.
+/// The ends of a worker's acquisitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests.

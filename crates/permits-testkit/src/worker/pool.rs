@@ -167,7 +167,7 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// Which workers did not stop or close within [`TIMEOUT`].
+    /// The workers that did not stop or close within [`TIMEOUT`].
     pub fn close(&self, workers: Vec<Worker>) -> Result<Counts, String> {
         let mut workers = workers;
         let mut all = Counts::default();
@@ -320,7 +320,7 @@ impl Worker {
         self.seen.lock().of(self.number, tag).filter(|record| record.at > since).cloned().collect()
     }
 
-    /// Whether there is such a record of this acquisition.
+    /// Returns whether there is such a record of this acquisition.
     pub fn has_reported(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> bool {
         self.seen.lock().of(self.number, tag).any(|record| like(&record.event))
     }

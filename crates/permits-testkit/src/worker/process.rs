@@ -41,7 +41,7 @@ pub fn parse_holder(holder: &str) -> Option<(usize, &str)> {
     Some((number.parse().ok()?, tag))
 }
 
-/// Runs this process as a worker until it is told to close, if a [`WorkerPool`](super::WorkerPool) started it. Returns
+/// Runs this process as a worker until the command to close, if a [`WorkerPool`](super::WorkerPool) started it. Returns
 /// at once otherwise.
 ///
 /// # Panics

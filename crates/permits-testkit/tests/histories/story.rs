@@ -1,5 +1,5 @@
-//! A store made of the model, which tells of each command as the scripts do; and a random history of it, in which
-//! everything happens that can be answered.
+//! A store made of the model, with the records that the scripts publish; and a random history of it, with every kind
+//! of answer.
 
 use permits::model::{ServerClock, State, apply};
 use permits::protocol::{
@@ -12,7 +12,7 @@ use permits_testkit::mutants::model::Store;
 
 pub(crate) const LEASE_MS: u64 = 3_000;
 
-/// A semaphore with a limit of 2, and what was done to it.
+/// A semaphore with a limit of 2, and the record of its commands.
 pub(crate) struct Story {
     store: Store,
     pub(crate) records: Vec<Record>,
@@ -44,7 +44,7 @@ impl Story {
         self.uptime_ms += milliseconds;
     }
 
-    /// Another run of the server, with what it has.
+    /// A restart of the server that keeps its state.
     pub(crate) fn restart(&mut self) {
         (self.run, self.uptime_ms) = (self.run + 1, 0);
     }
@@ -93,7 +93,7 @@ impl Story {
         }
     }
 
-    /// Whatever is left is released.
+    /// Releases all entries.
     pub(crate) fn end(&mut self) {
         let known = |state: &State| {
             let entries = state.entries.iter();
@@ -130,7 +130,7 @@ fn label(name: &str) -> Label {
     Label::new(if name.len().is_multiple_of(2) { "by night" } else { "" }).expect("it is valid")
 }
 
-/// A change of the limit that has not been made before.
+/// A change of the limit with a request of its own.
 pub(crate) fn set_limit(limit: u32) -> Operation {
     let (request, change) = (id(&format!("limit-{limit}")), LimitChange::Set(limit));
     Operation::SetLimit { request, change, expected_version: None }
@@ -148,8 +148,8 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
     }])
 }
 
-/// A random history of so many commands, over flushes, and restarts with
-/// all, with an older state, and with nothing.
+/// A random history of `commands` commands, over flushes, and restarts with all state, with an older one, and with
+/// none.
 pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
     random_of(apply, random, commands)
 }
@@ -157,9 +157,9 @@ pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
 /// The same, of a store that may be a mutant.
 pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usize) -> Story {
     let mut story = Story::of(store);
-    // Who was last granted what, as the clients know it.
+    // The grants, as the clients know them.
     let mut known: Vec<(String, Grant)> = Vec::new();
-    // What a restart may find, on disk or a replica.
+    // The state on disk or on a replica, for a restart.
     let mut copy = None;
     while story.records.len() < commands {
         story.pass(random.u64(0..60) * random.u64(0..60));

@@ -1,4 +1,4 @@
-//! Clients that die or stand still.
+//! Clients that are killed or paused.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use permits_testkit::worker::{TIMEOUT, micros};
 
 use crate::fixture::{Fixture, calls};
 
-/// The waiter renews every 20 s. What comes sooner it has asked for because the store said when to.
+/// The waiter renews every 20 s. An earlier call is a recheck, at the time that the store named.
 #[test]
 fn the_permit_of_a_killed_holder_goes_to_the_waiter_when_its_lease_ends() {
     let fixture = Fixture::new(1, Duration::from_secs(2)).recovery(Recovery::Off);
@@ -24,14 +24,14 @@ fn the_permit_of_a_killed_holder_goes_to_the_waiter_when_its_lease_ends() {
 
     let next = waiter.acquired("next");
     let first = holder.granted("first");
-    assert!(killed < next.acquired, "nobody released it");
+    assert!(killed < next.acquired, "the unit had no release");
     assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
     assert!(
         next.acquired < first.until + 4 * micros(fixture.settings.lease),
         "its lease and a moment: {first:?} {next:?}"
     );
     eprintln!("granted {} us after the dead holder's deadline", next.acquired - first.until);
-    // When the lease that was told of ends, and when the one does that it was renewed for meanwhile.
+    // One call when the lease ends that the store named, and one when the renewed lease does.
     let calls = calls(&fixture.server, "evalsha") - calls_before;
     assert!(calls <= 8, "{calls} calls in one lease: that is polling");
 
@@ -41,8 +41,8 @@ fn the_permit_of_a_killed_holder_goes_to_the_waiter_when_its_lease_ends() {
     fixture.assert_at_rest();
 }
 
-/// A dead waiter that comes to the head of the line is granted the permit, for nobody can know yet, and costs
-/// a lease. By then the leases of all others that died with it have ended too.
+/// A dead waiter at the head of the queue is granted the permit, because the store cannot know yet, and costs a lease.
+/// By then the leases of all waiters that died with it have ended too.
 #[test]
 fn many_killed_waiters_cost_one_lease_together() {
     const DEAD: usize = 5;
@@ -85,17 +85,18 @@ fn a_short_lease_never_shortens_a_long_one() {
     let mut doomed = fixture.start_connected("doomed", &fixture.server.url(), short);
     let long = steady.acquire("long");
     doomed.acquire("short");
-    waiter.ask("patient");
+    waiter.ask("first-in-line");
     fixture.await_waiting(1);
     hasty.ask("behind");
     fixture.await_waiting(2);
-    // Neither of those with the long lease can renew now, and they are not to need it.
+    // Neither client with the long lease can renew now, and neither needs to.
     steady.pause();
     waiter.pause();
     doomed.kill();
     let killed = now();
 
-    // The unit of the one goes to the patient waiter, frozen as it is; nobody with a short lease passes it.
+    // The dead holder's unit goes to the first waiter, which is frozen; the waiter with the short lease does not
+    // overtake.
     assert!(wait::until(TIMEOUT, || fixture.waiting() == 1), "the dead holder's unit did not move on");
     eprintln!("the unit of a killed holder moved on after {} us", now() - killed);
     wait::until(4 * short, || {
@@ -105,12 +106,12 @@ fn a_short_lease_never_shortens_a_long_one() {
 
     let resumed = steady.resume();
     waiter.resume();
-    waiter.acquired("patient");
+    waiter.acquired("first-in-line");
     steady.renewed("long");
-    assert!(!steady.records_since("long", resumed).is_empty(), "it goes on");
+    assert!(!steady.records_since("long", resumed).is_empty(), "it continues");
     assert!(!steady.has_reported("long", |what| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld)));
     assert_eq!(steady.granted("long").token, long.token);
-    waiter.release("patient");
+    waiter.release("first-in-line");
     hasty.acquired("behind");
     hasty.release("behind");
     steady.release("long");

@@ -1,4 +1,4 @@
-//! A long line under load, without faults: the same judges, and what it costs.
+//! A long queue under load, without faults: order, and the cost of a grant.
 
 use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use permits_testkit::worker::{Worker, WorkerCommand};
@@ -16,7 +16,7 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     gate.acquire("right");
     let mut workers: Vec<Worker> =
         (0..PROCESSES).map(|number| fixture.worker(&format!("worker-{number}"))).collect();
-    // In turns, so that the line changes between the processes: 10 of one, then 10 of the next.
+    // Ten waiters of one process, then ten of the next, so that the queue changes between processes.
     let mut enqueued = 0;
     for turn in 0..EACH / 10 {
         for worker in &mut workers {
@@ -43,11 +43,11 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
 
     let grants = fixture.grants();
     let waiters = &grants[2..];
-    assert_eq!(waiters.len(), PROCESSES * EACH, "nobody starved");
+    assert_eq!(waiters.len(), PROCESSES * EACH, "every waiter was served");
     check_order(waiters).unwrap_or_else(|violation| panic!("{violation}"));
     assert_eq!(fixture.count(|what| matches!(what, ClientEvent::Lost(_) | ClientEvent::Failed(_))), 0);
-    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few.
-    // Whoever wakes all waiters, or confirms each grant, needs more.
+    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few. Waking all
+    // waiters, or confirming each grant, would take more.
     let calls = after[0] - before[0];
     let messages = after[1] - before[1] - calls;
     let granted = waiters.len() as u64;

@@ -10,15 +10,14 @@ use permits_testkit::{Proxy, Server, wait};
 
 use crate::fixture::{Fixture, MAX_WAITERS, Monitor};
 
-/// A word that only requests to release have among those of a worker: they don't speak of the limit.
+/// A word that is in a worker's releases alone: they do not contain the limit.
 const RELEASE: &[u8] = b"stored";
 
-/// A word that only renewals have, as long as nothing is acquired: they bring the limit in case it was
-/// forgotten.
+/// A word that is in renewals alone while nothing is acquired: they contain the limit, in case the store forgot it.
 const RENEW: &[u8] = b"fallback";
 
-/// A worker behind a proxy that has acquired and released once, so that the server knows the scripts: a lost
-/// reply is then a reply to what was done, and not to a script that the server did not know.
+/// A worker behind a proxy that has acquired and released once, so that the server knows the scripts. A lost reply is
+/// then the reply of a command, and not NOSCRIPT.
 fn warm_worker(fixture: &Fixture, proxy: &Proxy) -> Worker {
     let mut worker = fixture.start_connected("proxied", &proxy.url(), fixture.settings.lease);
     worker.acquire("warm");
@@ -27,7 +26,7 @@ fn warm_worker(fixture: &Fixture, proxy: &Proxy) -> Worker {
     worker
 }
 
-/// The connections that listen for grants, by their ids.
+/// The ids of the connections that are subscribed to grants.
 fn listeners(fixture: &Fixture) -> Vec<String> {
     let list = fixture.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
     let workers = list.text().lines().filter(|line| !line.contains(Recorder::NAME));
@@ -48,8 +47,8 @@ fn a_lost_reply_to_an_acquisition_makes_one_grant() {
     assert_eq!(proxy.swallowed(), 1, "the first reply was lost");
     assert_eq!((fixture.state("held"), fixture.entries()), (2, 2));
     assert_eq!(fixture.state("last_token"), granted.token);
-    let told: Vec<u64> = fixture.granted_tokens().into_iter().filter(|token| *token > kept.token).collect();
-    assert_eq!(told, [granted.token; 2], "one token, that of the first time, told twice");
+    let tokens: Vec<u64> = fixture.granted_tokens().into_iter().filter(|token| *token > kept.token).collect();
+    assert_eq!(tokens, [granted.token; 2], "one token, that of the first request, in both replies");
 
     worker.release("once");
     other.release("kept");
@@ -71,7 +70,7 @@ fn a_lost_reply_to_an_acquisition_makes_one_place_in_line() {
     worker.ask("once");
     assert!(wait::until(TIMEOUT, || proxy.swallowed() == 1), "no reply was lost");
     fixture.await_waiting(1);
-    // It learns that it waits by asking again, and so is renewed.
+    // The session learns that the request waits by a second request, which renews it.
     let sequence = fixture.state("sequence");
     assert!(wait::until(TIMEOUT, || fixture.state("sequence") > sequence + 1));
     assert_eq!((fixture.state("held"), fixture.waiting(), fixture.entries()), (1, 1, 2));
@@ -98,7 +97,7 @@ fn a_lost_reply_to_a_release_gives_the_units_back_once() {
 
     proxy.swallow_reply_to(RELEASE);
     worker.start_release("given-back");
-    // That it was done the first time is no reason to report it as lost.
+    // The first request released the permit. The second one must not report it as lost.
     worker.released("given-back");
     assert_eq!(proxy.swallowed(), 1, "the first reply was lost");
     assert_eq!((fixture.state("held"), fixture.entries()), (1, 1));
@@ -112,7 +111,7 @@ fn a_lost_reply_to_a_release_gives_the_units_back_once() {
 }
 
 #[test]
-fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did() {
+fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let connect = |url: &str| {
@@ -121,9 +120,9 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did()
     };
     let (direct, proxied) = (connect(&server.url()), connect(&proxy.url()));
     let (semaphore, administered) = (direct.semaphore("exports", 3), proxied.open("exports"));
-    // So that the server knows the scripts: a lost reply is then one to what was done.
+    // So that the server knows the scripts, and a lost reply is the reply of a command.
     administered.set_limit(3).expect("the server runs");
-    administered.revoke("nobody", "").expect("the server runs");
+    administered.revoke("none", "").expect("the server runs");
 
     let options = permits::AcquireOptions::new().holder("web-3");
     let permit = semaphore.acquire_with(options).expect("it is free");
@@ -160,8 +159,8 @@ fn a_lost_reply_to_a_renewal_is_no_loss() {
     fixture.assert_at_rest();
 }
 
-/// With a lease of 60 s nothing is renewed for 20 s. What comes sooner was asked for by the session when it
-/// listened again.
+/// With a lease of 60 s nothing is renewed for 20 s. An earlier call is the session's own, after it has subscribed
+/// again.
 #[test]
 fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
     let fixture = Fixture::new(1, Duration::from_secs(60)).recovery(Recovery::Off);
@@ -173,9 +172,9 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
         waiter.ask(&next);
         fixture.await_waiting(1);
         let monitor = Monitor::start(&fixture.server);
-        // While the server stands still both arrive: it kills the connection, and then releases.
+        // While the server is paused both arrive: it kills the connection, and then releases.
         let mut admin = fixture.server.connect().expect("the server is up");
-        // Accepted by now: otherwise it would be only after the holder is heard.
+        // Accepted before the pause: otherwise the server would accept it after the holder's command.
         admin.call(&["PING"]).expect("the server is up");
         let listeners = listeners(&fixture);
         fixture.server.pause();
@@ -188,7 +187,7 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
         sleep(Duration::from_millis(100));
         fixture.server.resume();
 
-        let released = holder.granted(&first).releasing.expect("it was told");
+        let released = holder.granted(&first).releasing.expect("the worker reported it");
         let took = waiter.acquired(&next).acquired - released;
         assert!(took < micros(Duration::from_secs(15)), "that was a renewal, after {took} us");
         waiter.release(&next);
@@ -207,7 +206,7 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
             break;
         }
     }
-    assert!(message_lost, "in no round the message came while nobody listened");
+    assert!(message_lost, "in no round the message came without a subscriber");
     holder.close();
     waiter.close();
     fixture.assert_safe();
@@ -235,11 +234,11 @@ fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
         let token = fixture.state("last_token");
 
         let granted = waiter.acquired(&next);
-        assert_eq!(granted.token, token, "the grant that it was not told of");
-        let took = granted.acquired - holder.granted(&first).releasing.expect("it was told");
+        assert_eq!(granted.token, token, "the grant of the lost message");
+        let took = granted.acquired - holder.granted(&first).releasing.expect("the worker reported it");
         assert!(took < 2 * micros(fixture.settings.lease), "learned after {took} us");
         waiter.release(&next);
-        // If a reply was swallowed as well it was healed by another connection.
+        // If a reply was swallowed as well, another connection healed it.
         healed_by_renewal = (proxy.accepted(), proxy.swallowed()) == (connections, swallowed + 1);
         eprintln!("round {round}: learned after {took} us, by renewal: {healed_by_renewal}");
         if healed_by_renewal {
@@ -253,8 +252,8 @@ fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
     fixture.assert_at_rest();
 }
 
-/// A message that a network held back while the store moved on: the waiter's lease ended, it stands in line
-/// anew by the same request, and then it hears of the grant that it lost. Believed, two would hold.
+/// A network held back a message while the store moved on: the waiter's lease ended, it was queued again by the same
+/// request, and then it hears of the grant that it lost. If it believed the message, two would hold.
 #[test]
 fn a_late_message_of_an_earlier_grant_is_not_believed() {
     let fixture = Fixture::new(1, Duration::from_secs(2));
@@ -279,7 +278,7 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
     proxy.stall(false);
     fixture.await_waiting(1);
 
-    // It listens again some time, besides the one that listened in.
+    // The victim subscribes again some time later, besides the listener of this test.
     let replay = || fixture.server.command(&["PUBLISH", channel.text(), payload.text()]).int();
     assert!(wait::until(TIMEOUT, || replay() == 2), "the victim does not listen");
     other.renewed("meanwhile");
@@ -298,10 +297,11 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
     fixture.assert_at_rest();
 }
 
-/// Replies come when what they say is no longer true. The store grants, renews and ends leases meanwhile.
+/// Replies arrive when they are no longer true. The store grants, renews and ends leases meanwhile.
 #[test]
 fn grants_that_come_later_than_the_lease_are_not_held() {
-    // Of the short one the reply comes within a call's timeout, and is used; of the other it is given up.
+    // With the short lease the reply comes within the timeout of the call, and is used; with the other the call is
+    // given up.
     for (lease_ms, delay_ms) in [(200, 225), (1000, 1500)] {
         let (lease, delay) = (Duration::from_millis(lease_ms), Duration::from_millis(delay_ms));
         let fixture = Fixture::new(2, lease);
@@ -321,23 +321,23 @@ fn grants_that_come_later_than_the_lease_are_not_held() {
         late[0].lost("held");
         let lost_after = late[0].granted("held").end().saturating_sub(delayed);
         assert!(lost_after <= micros(lease), "held for {lost_after} us more");
-        // Those who wait, and who ask now, are granted in the store what they cannot use in time.
+        // The store grants requests that wait, and later ones, and the clients cannot use those grants in time.
         let before = fixture.state("last_token");
         direct.release("first");
         late[2].ask("asked-late");
         assert!(wait::until(TIMEOUT, || fixture.state("last_token") > before), "nothing was granted late");
         sleep(3 * lease.max(delay));
         for (worker, tag) in [(&late[1], "waited-for"), (&late[2], "asked-late")] {
-            let told = worker.records_since(tag, delayed + micros(lease));
-            let held = told
+            let records = worker.records_since(tag, delayed + micros(lease));
+            let held = records
                 .iter()
                 .any(|event| matches!(event.event, ClientEvent::Acquired { .. } | ClientEvent::Held { .. }));
-            assert!(!held, "held by a late word: {told:?}");
+            assert!(!held, "held by a late reply: {records:?}");
         }
         for proxy in &proxies {
             proxy.delay_replies(Duration::ZERO);
         }
-        // A lease so short may end on a busy machine before it is used; then the loss is told.
+        // So short a lease may end on a busy machine before it is used; then the worker reports the loss.
         for (worker, tag) in [(1, "waited-for"), (2, "asked-late")] {
             late[worker].acquired(tag);
             late[worker].start_release(tag);

@@ -1,4 +1,4 @@
-//! A server that dies and comes back, with what it wrote to disk or with nothing.
+//! A server that dies and comes back, with its data on disk or with none.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use permits_testkit::{Server, wait};
 
 use crate::fixture::Fixture;
 
-/// Kills the server, lets it be down for so long, and starts it again.
+/// Kills the server, and starts it again after `down`.
 fn restart(fixture: &Fixture, down: Duration) {
     let before = fixture.server.info("run_id");
     fixture.server.kill();
@@ -19,8 +19,7 @@ fn restart(fixture: &Fixture, down: Duration) {
     assert_ne!(fixture.server.info("run_id"), before, "it is another run");
 }
 
-/// What holds after a restart for those that hold: they are renewed, and by no word of theirs was there a
-/// gap.
+/// Asserts that these holders are renewed after a restart, and report no gap.
 fn assert_still_held(holders: &[(Worker, String)]) {
     for (worker, tag) in holders {
         worker.renewed(tag);
@@ -31,8 +30,8 @@ fn assert_still_held(holders: &[(Worker, String)]) {
     }
 }
 
-/// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter. The
-/// windows in which a restarted server grants nothing new are looked for through `watcher`.
+/// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter. `watcher` sees
+/// the windows in which a restarted server grants nothing new.
 fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
     const HOLDERS: usize = 3;
     const WAITERS: usize = 2;
@@ -68,7 +67,7 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
         if keeps_order {
             assert_eq!(fixture.queue(), queue, "the line is as it was");
         }
-        // The line goes on: one releases and stands in line again.
+        // The queue moves on: a holder releases and asks again.
         let (mut worker, tag) = holding.remove(0);
         worker.release(&tag);
         let tag = format!("turn{round}");
@@ -107,11 +106,11 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
     fixture.assert_at_rest();
 }
 
-/// The window was once a third of the longest lease that the store knew, which after a loss is that of whoever
-/// comes first: 200 ms for the short lease here. The holder of the long one was still on its way back then, and
+/// The window was once a third of the longest lease that the store knew, which after a loss is the lease of the first
+/// client to reconnect: 200 ms for the short lease here. The holder of the long one was still reconnecting then, and
 /// the short one was granted its unit.
 #[test]
-fn a_short_lease_that_comes_first_does_not_take_what_a_long_one_holds() {
+fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
     let fixture = Fixture::new(1, Duration::from_secs(15)).forgetful();
     let url = fixture.server.url();
     let mut short = fixture.start_connected("short", &url, Duration::from_millis(600));
@@ -140,7 +139,7 @@ fn a_short_lease_that_comes_first_does_not_take_what_a_long_one_holds() {
 }
 
 #[test]
-fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_nobody() {
+fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_no_other() {
     let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful();
     let downs = [0, 300, 0, 1000, 100].map(Duration::from_millis);
     survive_restarts(&fixture, &downs, false);
@@ -154,23 +153,23 @@ fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
 
 #[test]
 fn restarts_with_an_append_only_file_lose_nothing() {
-    // Synced every second, the last answers may be lost: on a busy disk Redis puts off not just the sync.
+    // With `everysec` the last answers may be lost: on a busy disk Redis delays more than the sync.
     let server = Server::builder().append_only().arg("appendfsync", "always").start();
     let fixture = Fixture::on(server, 3, Duration::from_secs(3));
     let downs = [0, 800, 100].map(Duration::from_millis);
     survive_restarts(&fixture, &downs, true);
 }
 
-/// The server tells how long it has been up in whole seconds, counted from the second in which it began: a
-/// moment after its start that may be 1 already. Taken at its word, with a window of a second, it granted at
-/// once what a holder had that was not yet back; the holder, its slot taken, lost its permit.
+/// The server reports its uptime in whole seconds, counted from the second in which it began: a moment after its start
+/// that may be 1 already. With a window of a second, the server then granted at once a unit of a holder that was not
+/// yet back; the holder, its slot taken, lost its permit.
 #[test]
 fn a_window_follows_a_restart_at_the_end_of_a_second() {
-    // On a machine so busy that the window is over before the second is, nothing is shown.
+    // On a very busy machine the window is over before the second is, and the round shows nothing.
     assert!((0..5).any(|_| restart_at_the_end_of_a_second()), "in no round the server was young enough");
 }
 
-/// Returns whether the server was still within the window when it said to be up for a second.
+/// Returns whether the server was still within the window when it reported an uptime of a second.
 fn restart_at_the_end_of_a_second() -> bool {
     let fixture = Fixture::new(2, Duration::from_secs(3)).forgetful();
     let (mut holder, mut newcomer) = (fixture.worker("holder"), fixture.worker("newcomer"));
@@ -178,7 +177,7 @@ fn restart_at_the_end_of_a_second() -> bool {
     let time = fixture.server.command(&["TIME"]);
     let fraction: u64 = time.array()[1].text().parse().expect("microseconds");
     sleep(Duration::from_micros((1_850_000 - fraction) % 1_000_000));
-    // Away for a moment, as on a busy machine: the newcomer is faster.
+    // The holder is away for a moment, as on a busy machine, so the newcomer is faster.
     holder.pause();
     let restarted = now();
     restart(&fixture, Duration::ZERO);

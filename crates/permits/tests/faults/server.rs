@@ -1,4 +1,4 @@
-//! A server that stands still, or forgets while it runs.
+//! A server that is paused, or loses its state while it runs.
 
 use std::time::Duration;
 
@@ -32,19 +32,19 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
             granted.until <= paused + micros(fixture.settings.lease),
             "it holds a lease from its last renewal, no more"
         );
-        eprintln!("{tag}: loss told {} us after the deadline", lost.at.saturating_sub(granted.until));
+        eprintln!("{tag}: loss reported {} us after the deadline", lost.at.saturating_sub(granted.until));
         assert!(granted.end() <= lost.at);
     }
     assert!(
         !waiter.has_reported("w1", |what| matches!(what, ClientEvent::Acquired { .. })),
-        "nobody can grant now"
+        "the paused server cannot grant"
     );
     fixture.server.resume();
 
-    // Of one session the order in line survives, though all leases have ended.
+    // Within one session the order of the queue survives, though all leases have ended.
     let granted: Vec<_> = ["w1", "w2"].map(|tag| waiter.acquired(tag)).into();
     check_order(&granted).unwrap_or_else(|violation| panic!("{violation}"));
-    // Who comes now stands behind those who came before.
+    // A later request is queued behind the earlier ones.
     fixture.await_waiting(1);
     holder.ask("late");
     fixture.await_waiting(2);
@@ -97,8 +97,8 @@ fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
     fixture.assert_at_rest();
 }
 
-/// What cannot be prevented is bounded: FLUSHALL forgets a holder, and a newcomer is faster than its renewal.
-/// Both hold then, until the forgotten one's deadline and no longer.
+/// FLUSHALL forgets a holder, and a newcomer is faster than its renewal. Both hold then, until the forgotten holder's
+/// deadline and no longer.
 #[test]
 fn a_flushed_holder_whose_units_were_granted_again_is_lost_within_its_lease() {
     let fixture = Fixture::new(1, Duration::from_secs(3)).forgetful();

@@ -92,7 +92,7 @@ impl Newcomer {
     }
 }
 
-/// Whether a newcomer can be admitted before a waiter: the place is released, and the newcomer is faster.
+/// Returns whether a newcomer can be admitted before a waiter: the place is released, and the newcomer is faster.
 ///
 /// # Errors
 /// If a client fails.
