@@ -1,6 +1,6 @@
 //! Real servers, a network that fails on demand, and worker processes, for the tests of `permits`.
 //!
-//! A mock fails only in the ways that its author thought of. So everything here is real: [`Server`] runs a
+//! A mock fails only in the ways that its author thought of. So nearly everything here is real: [`Server`] runs a
 //! `redis-server` (or `valkey-server`) of its own on loopback, [`Cluster`] and [`Sentinels`] run deployments of many
 //! servers, [`Proxy`] stands between a client and a server and loses, delays, slows or cuts the bytes, and
 //! [`ChildGuard`] holds a child process that may be paused and killed. [`FencedResource`] is the kind of thing that
@@ -40,6 +40,7 @@
 //! - [`server`]: real servers: start, kill, restart, pause.
 //! - [`cluster`]: primaries and replicas that share the hash slots: failover, slots that move.
 //! - [`sentinel`]: a primary with replicas, and sentinels that replace it.
+//! - [`fake_server`]: a server that sends garbage on request, where a real one cannot serve.
 //! - [`proxy`]: the network between: cut, refuse, delay, limit, swallow, stall.
 //! - [`tls`]: certificates for servers that speak TLS.
 //! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
@@ -59,6 +60,7 @@
 mod group;
 
 pub mod cluster;
+pub mod fake_server;
 pub mod faults;
 pub mod fence;
 pub mod fork;
@@ -76,6 +78,7 @@ pub mod wait;
 pub mod worker;
 
 pub use cluster::{Cluster, ClusterBuilder};
+pub use fake_server::{FakeServer, Garbage};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
 pub use process::{ChildGuard, Lines};
 pub use proxy::Proxy;

@@ -4,6 +4,7 @@
 mod story;
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use permits::protocol::{
     AcquireOutcome, Answers, Grant, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome,
@@ -77,7 +78,9 @@ fn every_mutant_of_the_model_is_found() {
     let mut random_numbers = rng();
     for (property, store) in model::ALL {
         let found = (0..20).any(|_| {
-            let story = story::random_of(store, &mut random_numbers, 300);
+            // The model panics on a state that does not add up.
+            let story = catch_unwind(AssertUnwindSafe(|| story::random_of(store, &mut random_numbers, 300)));
+            let Ok(story) = story else { return true };
             // A mutant whose replies are the model's may reach a state that the model does not reach.
             let replayed = replay(&story.records);
             !replayed.is_ok_and(|replayed| replayed.states.values().next() == Some(&story.state))
@@ -267,7 +270,7 @@ const KINDS: [&str; 24] = [
     "renew Granted",
     "renew Waiting",
     "renew Lost",
-    "renew Again",
+    "renew RetryLater",
     "renew ExceedsLimit",
     "Adopt",
     "SetLimit",
