@@ -1,4 +1,4 @@
-//! Very many processes.
+//! Many processes at once.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn forty_processes_are_served_in_the_order_in_which_they_came() {
     stage.assert_at_rest();
 }
 
-/// Everybody writes at once, all the time: nobody is left behind.
+/// All processes write at once, all the time, and each is served.
 #[test]
 fn forty_processes_that_crowd_in_all_get_through() {
     let stage = Stage::new(3, Duration::from_secs(10));
@@ -52,7 +52,7 @@ fn forty_processes_that_crowd_in_all_get_through() {
             worker.has_reported(&format!("loop0.{turn}"), |what| matches!(what, ClientEvent::Released(_)))
         })
     };
-    assert!(wait::until(TIMEOUT, || crowd.iter().all(served)), "somebody is left behind\n{}", stage.tail());
+    assert!(wait::until(TIMEOUT, || crowd.iter().all(served)), "a process was not served\n{}", stage.tail());
     for worker in &mut crowd {
         worker.stop();
     }

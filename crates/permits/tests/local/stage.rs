@@ -1,4 +1,4 @@
-//! What every test stands on: a directory, a file in it, and a pool of workers.
+//! The fixture of every test: a directory, a file in it, and a pool of workers.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSett
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// A file that is not there yet, and the workers that use it.
+/// A file that does not exist yet, and the workers that use it.
 pub(crate) struct Stage {
     directory: TempDir,
     pool: WorkerPool,
@@ -68,27 +68,28 @@ impl Stage {
         client.semaphore(SEMAPHORE, self.settings.limit)
     }
 
-    /// The file, as any program sees it. It is not to be opened otherwise: that would give up our locks on it.
+    /// The file, opened as by any program. In any other way it must not be opened: that would give up the client's
+    /// locks.
     pub(crate) fn sqlite(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("it can be opened");
         connection.busy_timeout(TIMEOUT).expect("it can wait");
         connection
     }
 
-    /// How many wait, as the file has it: looking by a client would make time take effect.
+    /// The waiters in the file. An inspection by a client would let time take effect.
     pub(crate) fn waiting(&self) -> i64 {
         let sql = "SELECT count(*) FROM semaphores, json_each(state, '$.queue') WHERE name = ?1";
         self.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).expect("it has the table")
     }
 
-    /// Waits until so many wait in line.
+    /// Waits until `waiting` clients wait.
     #[track_caller]
     pub(crate) fn await_waiting(&self, waiting: i64) {
         let there = wait::until(TIMEOUT, || self.waiting() == waiting);
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// Nothing is held, nobody waits, all slots can be had, and the file is sound.
+    /// The semaphore is idle, all its slots can be had, and the file is sound.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let client = self.client();
@@ -120,8 +121,8 @@ pub(crate) fn url(path: &Path) -> String {
     format!("local:{}", path.display())
 }
 
-/// Waits until this process has nothing open in this directory. A client that was closed may close its file a
-/// moment later.
+/// Waits until this process has no file of this directory open. A client may close its file a moment after its own
+/// close.
 #[track_caller]
 pub(crate) fn await_closed(directory: &Path) {
     let is_open = || {
@@ -132,7 +133,7 @@ pub(crate) fn await_closed(directory: &Path) {
     assert!(wait::until(TIMEOUT, || !is_open()), "something in {} stays open", directory.display());
 }
 
-/// Why the store refuses.
+/// The error with which the store refuses.
 #[track_caller]
 pub(crate) fn refusal(result: Result<Client, ConnectError>) -> StoreError {
     match result {
