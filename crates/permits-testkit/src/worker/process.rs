@@ -102,13 +102,7 @@ async fn serve(settings: WorkerSettings) {
             }
             WorkerCommand::Stop => {
                 shared.stopping.store(true, Ordering::Relaxed);
-                for mut child in children.drain(..) {
-                    let ended = child.wait(CHILD_TIMEOUT);
-                    if ended != Some(0) {
-                        shared
-                            .report("-", ClientEvent::Failed(format!("a forked child ended with {ended:?}")));
-                    }
-                }
+                children.drain(..).for_each(|child| shared.await_child(child));
                 while let Some(ended) = loops.join_next().await {
                     ended.expect("a loop does not panic");
                 }
@@ -247,6 +241,13 @@ impl Shared {
         // The tag of the worker itself.
         if tag == "-" || self.settings.step.is_some() {
             report_at(at, tag, event);
+        }
+    }
+
+    fn await_child(&self, mut child: Forked) {
+        let ended = child.wait(CHILD_TIMEOUT);
+        if ended != Some(0) {
+            self.report("-", ClientEvent::Failed(format!("a forked child ended with {ended:?}")));
         }
     }
 
