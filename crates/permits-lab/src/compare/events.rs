@@ -14,7 +14,7 @@ pub(crate) struct Event {
     process: usize,
     pub(crate) asked: f64,
     pub(crate) got: f64,
-    /// When the release was called.
+    /// The time at which the release was called.
     pub(crate) freed: f64,
     /// The order of the grants: the fencing token of a system that has one, else the time.
     order: f64,
