@@ -1,6 +1,5 @@
 //! The replay agrees with the model, and finds every violation.
 
-#[path = "histories/story.rs"]
 mod story;
 
 use std::collections::BTreeSet;
