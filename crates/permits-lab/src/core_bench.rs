@@ -1,4 +1,4 @@
-//! `permits-lab core`: is the heart as light as it should be? Five ratios, each measured in one run.
+//! `permits-lab core`: the cost of the basic operations, as five ratios, each measured in one run.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::raw::{INCREMENT, NO_OP, Raw};
 use crate::stats::{median, micros};
 
-/// How often each pair of measurements is repeated; the medians are compared.
+/// The repetitions of each pair of measurements; the medians are compared.
 const ROUNDS: usize = 7;
 
 pub(crate) fn run() -> Result<(), Failure> {

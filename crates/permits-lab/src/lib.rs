@@ -1,11 +1,10 @@
-//! What the benchmarks of `permits` and their tests share: the published recipes for semaphores on Redis, and the
-//! experiments that are made on each of them and on `permits`.
+//! The part of the lab that its tests share: the published recipes for semaphores on Redis, and the experiments with
+//! them and with `permits`.
 //!
-//! The recipes are implemented as published, to be looked at and measured; nothing here is meant to be used.
+//! The recipes are implemented as published, for reading and measuring; a program should not use them.
 
-pub mod experiments;
 pub mod recipes;
 pub mod stats;
 
-/// What any part of the lab may fail with: a benchmark that cannot run is no result.
+/// An error of any part of the lab: a benchmark that cannot run has no result.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

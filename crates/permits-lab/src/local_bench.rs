@@ -1,5 +1,6 @@
-//! `permits-lab local`: what does a semaphore in a file cost? How soon a waiter wakes, what those cost who wait
-//! and hold, how long commands take when many processes write at once, and how long `permits run` takes to start.
+//! `permits-lab local`: the cost of a semaphore in a file. The time until a waiter wakes, the processor time of
+//! waiters and holders, the time of commands when many processes write at once, and the time that `permits run` takes
+//! to start.
 
 use std::io::BufRead as _;
 use std::path::Path;
@@ -12,15 +13,15 @@ use tempfile::TempDir;
 use crate::Failure;
 use crate::stats::{median, micros, percentile, shared_clock_us};
 
-/// How long processor time is counted, after a while in which all settles.
+/// The time for which processor time is counted, after a while in which all settles.
 const COUNTED: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// How many processes write at once, and for how long.
+/// The processes that write at once, and the time for which they do.
 const BUSY: usize = 40;
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
-/// How many programs are started in a round, and how many rounds there are.
+/// The programs started in a round, and the rounds.
 const STARTS: u32 = 100;
 const ROUNDS: usize = 5;
 
@@ -67,13 +68,13 @@ fn collect(children: [Child; 2]) -> Result<Vec<(u64, f64, f64)>, Failure> {
     Ok(events)
 }
 
-/// The times between passing on and getting. The ends, where one is alone, are left out.
+/// The times from a release to the next acquire. The ends, where one process is alone, are left out.
 fn latencies(events: &[(u64, f64, f64)]) -> Vec<f64> {
     let middle = &events[events.len() / 10..events.len() * 9 / 10];
     middle.windows(2).map(|pair| pair[1].1 - pair[0].2).collect()
 }
 
-/// One of two that take turns.
+/// One of two processes that take turns.
 pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut lines = String::new();
@@ -83,7 +84,7 @@ pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
         for turn in 0..turns.parse::<u64>()? {
             let permit = semaphore.acquire().await?;
             let got = shared_clock_us();
-            // Not in step with the looks of the other.
+            // Out of step with the polls of the other.
             tokio::time::sleep(Duration::from_micros(5000 + turn * 7919 % 5000)).await;
             let passed = shared_clock_us();
             let token = permit.token();
@@ -97,7 +98,7 @@ pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// (b) Processor time of those who wait and of one who holds.
+/// (b) Processor time of waiters and of a holder.
 fn idle(url: &str) -> Result<(), Failure> {
     let mut holder = peer("idle", url, "hold")?;
     let mut first = String::new();
@@ -123,7 +124,7 @@ fn idle(url: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One that holds or waits, and says what that took of a core.
+/// A process that holds or waits, and prints the share of a core that it took.
 pub(crate) fn peer_idle(url: &str, task: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -136,7 +137,7 @@ pub(crate) fn peer_idle(url: &str, task: &str) -> Result<(), Failure> {
         if task == "hold" {
             std::future::pending::<()>().await;
         }
-        // Not dropped before: it waits.
+        // Kept until here, because it waits.
         acquiring.abort();
         Ok(())
     })
@@ -148,8 +149,8 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// (c) How long a cycle takes while many processes write at once, each to a semaphore of its own: they compete
-/// for the file alone.
+/// (c) The time of a cycle while many processes write at once, each to a semaphore of its own: they compete for the
+/// file alone.
 fn busy(url: &str) -> Result<(), Failure> {
     let peers =
         (0..BUSY).map(|number| peer("busy", url, &number.to_string())).collect::<Result<Vec<_>, _>>()?;
@@ -169,7 +170,7 @@ fn busy(url: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One of many that acquire and release, and say how long each time took.
+/// One of many processes that acquire and release, and print the time of each cycle.
 pub(crate) fn peer_busy(url: &str, number: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut cycles = String::new();

@@ -1,17 +1,15 @@
 //! `permits-lab`: benchmarks of `permits`, run by `scripts/bench`.
 //!
-//! Machines are noisy and shared, so every figure is a ratio of two things measured in turn in one run, on
-//! one server that the lab starts. Absolute times are printed to be understood, not to be compared.
+//! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on one
+//! server that the lab starts. Absolute times are printed for orientation.
 
 mod compare;
 mod core_bench;
-mod driver;
 mod faults;
-mod guard;
 mod local_bench;
 mod meter;
 mod raw;
-mod report;
+mod regression;
 mod soak;
 mod startup;
 
@@ -24,25 +22,27 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["core"] => core_bench::run(),
-        ["recipes"] => report::run(),
+        ["recipes"] => permits_lab::recipes::report::run(),
         ["compare", options @ ..] => compare::run(options),
-        ["guard"] => guard::run(false),
-        ["guard", "--store"] => guard::run(true),
+        ["regression"] => regression::run(false),
+        ["regression", "--store"] => regression::run(true),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
         ["soak", arguments @ ..] => soak::run(arguments),
-        // A process of the fault suite, and of the soak.
-        ["worker", settings @ ..] => faults::worker::run(settings),
-        ["soak-client", settings @ ..] => soak::client::run(settings),
+        // A process of the fault matrix or of the soak.
+        ["worker"] => {
+            permits_testkit::worker::run_if_started();
+            Ok(())
+        }
         // The other process of a measurement between two.
-        ["driver", kind, url, lease_ms] => driver::run(kind, url, lease_ms),
+        ["driver", kind, url, lease_ms] => compare::driver::run(kind, url, lease_ms),
         ["peer", "turns", url, turns] => local_bench::peer_turns(url, turns),
         ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
             eprintln!(
-                "usage: permits-lab compare | core | faults | guard | local | recipes | soak | startup"
+                "usage: permits-lab compare | core | faults | local | recipes | regression | soak | startup"
             );
             return ExitCode::from(64);
         }

@@ -1,4 +1,4 @@
-//! What a server has done, by its own account: two readings, and the difference.
+//! The work of a server, by its own counters: two readings, and the difference.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ pub(crate) struct Reading {
     commands: u64,
 }
 
-/// What happened between two readings.
+/// The difference between two readings.
 pub(crate) struct Spent {
     pub(crate) seconds: f64,
     pub(crate) processor_us: f64,
@@ -62,7 +62,7 @@ impl Meter {
         })
     }
 
-    /// Bytes of the data, without what connections take.
+    /// Bytes of the data, without those of connections.
     pub(crate) fn memory(&mut self) -> Result<f64, Failure> {
         let info = self.command(&["INFO", "memory"])?;
         let bytes = |field: &str| field_of(info.text(), field)?.parse::<f64>().ok();
@@ -81,7 +81,7 @@ fn field_of<'a>(info: &'a str, field: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
 }
 
-/// Commands that clients sent, as none of the systems sends others while it works.
+/// Commands that clients sent: those that the systems send while they work.
 fn calls_of(info: &str) -> u64 {
     const SENT: [&str; 7] =
         ["eval", "evalsha", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "psubscribe"];

@@ -1,4 +1,4 @@
-//! The floor: what the same Redis client does with scripts that do nothing, or next to nothing.
+//! The floor: the same Redis client with scripts that do nothing, or next to nothing.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl Raw {
         Ok(command.exec_async(&mut self.connection).await?)
     }
 
-    /// Calls a second, by so many tasks.
+    /// Calls a second, by `tasks` tasks.
     pub(crate) async fn rate(&self, tasks: usize, calls: usize) -> Result<f64, Failure> {
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();

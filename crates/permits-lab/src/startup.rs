@@ -1,9 +1,8 @@
-//! `permits-lab startup`: what does it cost to run a command under a permit, from nothing to nothing?
+//! `permits-lab startup`: the cost of running a command under a permit, from start to end.
 //!
-//! Against the least that does something alike: a lock on a file, and a question to the server. Each round runs
-//! both, one after the other, so that whatever else the machine does meets both. The command says one word; when
-//! that arrives it has begun to run, which is what somebody waits for; when the process has ended the permit has
-//! been given back, too.
+//! The references are the least that does something similar: a lock on a file, and a request to the server. Each round
+//! runs both, one after the other, so that other load on the machine meets both. The command prints one word: when the
+//! word arrives, the command has begun to run; when the process has ended, the permit has been released, too.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use permits_testkit::Server;
 use crate::Failure;
 use crate::stats::{median, micros, percentile};
 
-/// How many rounds are measured, after a few that are not.
+/// The rounds that are measured, after a few that are not.
 const ROUNDS: usize = 200;
 const WARM_UP: usize = 10;
 
@@ -95,7 +94,7 @@ impl Taken {
     }
 }
 
-/// Runs it: how long until its first byte, and until its end.
+/// Runs it. Returns the times until its first byte and until its end.
 fn measure(mut command: Command) -> Result<(f64, f64), Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! The comparison bench measures every figure that its page and the guard show, of permits and of the floors: the
-//! bench is run by hand and rarely, and would rot unseen.
+//! The comparison measures every figure that its page and the regression check show, for `permits` and for the floors.
+//! The comparison itself is run by hand and rarely, and would rot unnoticed.
 
 use std::process::Command;
 
@@ -7,15 +7,16 @@ use serde_json::Value;
 
 #[test]
 fn the_quick_comparison_measures_every_figure() {
-    let into = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("a directory");
+    let into = directory.path().join("comparison");
     let status = Command::new(env!("CARGO_BIN_EXE_permits-lab"))
         .args(["compare", "--quick", "--only", "permits,permits-dropped,noop,noop-worker,incr", "--into"])
-        .arg(into.path())
+        .arg(&into)
         .status()
         .expect("it starts");
     assert!(status.success(), "{status}");
 
-    let text = std::fs::read_to_string(into.path().join("results.json")).expect("the record was written");
+    let text = std::fs::read_to_string(into.join("results.json")).expect("the record was written");
     let record: Value = serde_json::from_str(&text).expect("it is JSON");
     let permits = &record["systems"]["permits"];
     assert!(permits["cannot"].is_null(), "permits can do all of it: {}", permits["cannot"]);
@@ -49,9 +50,12 @@ fn the_quick_comparison_measures_every_figure() {
     ] {
         assert!(record["systems"][floor][figure][0].is_f64(), "{figure} of {floor} was not measured");
     }
-    let page = std::fs::read_to_string(into.path().join("README.md")).expect("the page was written");
-    assert!(page.contains("## Where permits must stand"), "{page}");
+    let page = std::fs::read_to_string(into.join("README.md")).expect("the page was written");
+    assert!(page.contains("### A. One task"), "{page}");
+    let aims =
+        std::fs::read_to_string(directory.path().join("performance.md")).expect("the aims were written");
+    assert!(aims.contains("| A | cycle / two no-op EVALSHA, p50 |"), "{aims}");
     for plot in ["a.svg", "b.svg", "c.svg", "d.svg", "f.svg"] {
-        assert!(into.path().join(plot).exists(), "{plot} was not drawn");
+        assert!(into.join(plot).exists(), "{plot} was not drawn");
     }
 }

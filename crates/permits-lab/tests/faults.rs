@@ -1,5 +1,4 @@
-//! The long fault suite itself: a few of its rows for a moment each, so that it does not rot; and what it says of a
-//! violation that is planted.
+//! The command line of the fault matrix, with a row or two for a moment, and its finding of a mutant.
 
 use std::process::{Command, Output};
 
@@ -37,7 +36,7 @@ fn a_few_rows_hold_for_a_moment() {
 /// Half of the workers use another semaphore, and so hold besides those of the first.
 #[test]
 fn more_than_the_limit_is_found() {
-    let output = faults(&["--seconds", "1", "--limit", "5", "--plant", "script-flush"]);
+    let output = faults(&["--seconds", "1", "--limit", "5", "--mutant", "script-flush"]);
     let text = text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("P2: ") && text.contains("units at once, with a limit of 5"), "{text}");

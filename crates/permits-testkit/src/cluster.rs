@@ -1,9 +1,9 @@
-//! A real cluster: primaries, replicas, failovers, and slots that move.
+//! A real cluster: primaries, replicas, failovers, and hash slots that move.
 //!
-//! A [`Cluster`] owns its nodes, each a [`Server`] that can be killed and paused like any other, and waits for
-//! what the nodes agree on. Its nodes have indexes, the primaries of the start first; an index stays with its
-//! node, whatever part that plays later. How a cluster is formed is in `launch`, what a node believes in `view`,
-//! how a slot moves in `migration`.
+//! A [`Cluster`] owns its nodes, each a [`Server`] that can be killed and paused like any other, and waits for the
+//! nodes' agreement. Its nodes have indexes, the primaries of the start first; an index stays with its node, also when
+//! the node's role changes. Forming a cluster is in `launch`, the view of one node in `view`, the migration of a hash
+//! slot in `migration`.
 
 mod launch;
 mod migration;
@@ -22,7 +22,7 @@ use crate::server::Server;
 use crate::server::launch::{info_field, percent_encoded};
 use view::View;
 
-/// How long the nodes may take to agree; a failover takes a node timeout and about a second.
+/// The time in which the nodes agree; a failover takes a node timeout and about a second.
 const AGREE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running cluster of its own, whose nodes are killed when it is dropped.
@@ -67,8 +67,8 @@ impl Cluster {
         ClusterBuilder::new()
     }
 
-    /// The URL by which a client reaches it: `redis+cluster://127.0.0.1:port,…`, with every node as a seed, and
-    /// the password if there is one. If the nodes have proxies, these are the proxies' addresses.
+    /// The URL for a client: `redis+cluster://127.0.0.1:port,…`, with every node as a seed, and the password if there
+    /// is one. If the nodes have proxies, these are the proxies' addresses.
     pub fn url(&self) -> String {
         let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
         let hosts: Vec<String> =
@@ -92,8 +92,8 @@ impl Cluster {
         self.group.proxy(node)
     }
 
-    /// The index of the node that owns `slot`, whether it is up or not: of all claims that the nodes know, the
-    /// newest.
+    /// The index of the node that owns `slot`, whether it is up or not: by the newest of all claims that the nodes
+    /// know.
     ///
     /// # Panics
     ///
@@ -102,7 +102,7 @@ impl Cluster {
     pub fn primary_of(&self, slot: u16) -> usize {
         self.wait_for("a node knows the owner", || {
             let claims = self.views()?.into_iter().filter_map(|(_, view)| view.claim(slot));
-            claims.max().map(|(_, owner)| owner).ok_or_else(|| format!("nobody owns slot {slot}"))
+            claims.max().map(|(_, owner)| owner).ok_or_else(|| format!("slot {slot} has no owner"))
         })
     }
 
@@ -115,13 +115,13 @@ impl Cluster {
     pub fn replicas_of(&self, primary: usize) -> Vec<usize> {
         self.wait_for("a node answers", || {
             let views = self.views()?;
-            // It knows best itself.
+            // The primary's own view is the newest.
             let view = views.iter().find(|(node, _)| *node == primary).or(views.first());
             Ok(view.ok_or("no node is up")?.1.replicas_of(primary))
         })
     }
 
-    /// Begins to move `slot` to the primary `to`, without moving any key yet.
+    /// Begins to move `slot` to the primary `to`, without any key yet.
     ///
     /// # Panics
     ///
@@ -150,7 +150,7 @@ impl Cluster {
         Migration::begin(self, slot, to)
     }
 
-    /// Moves `slot` with all its keys to the primary `to`, while clients go on.
+    /// Moves `slot` with all its keys to the primary `to`, while clients work.
     ///
     /// # Panics
     ///
@@ -160,8 +160,8 @@ impl Cluster {
         self.begin_migration(slot, to).finish();
     }
 
-    /// Lets a replica take over from node `primary` in agreement with it (`CLUSTER FAILOVER`), without loss;
-    /// returns the index of the new primary, once all nodes know it.
+    /// Lets a replica take over from node `primary` in agreement with it (`CLUSTER FAILOVER`), without loss. Returns
+    /// the index of the new primary, once all nodes know it.
     ///
     /// # Panics
     ///
@@ -175,8 +175,8 @@ impl Cluster {
         self.wait_for("the replica has a copy", || self.copied(replica));
         group::order(&self.nodes()[replica], &["CLUSTER", "FAILOVER"]);
         self.wait_for("the replica is the primary", || {
-            // A node may hear from the old primary that it follows, before it hears from the new one that it
-            // leads: then nobody owns its slots for a moment.
+            // A node may learn from the old primary that it follows, before it learns from the new one that it leads:
+            // then the slots have no owner for a moment.
             let heard = |view: &View| {
                 view.replicas_of(replica).contains(&primary)
                     && view.owners.iter().all(|owner| owner.is_some_and(|owner| owner != primary))
@@ -189,8 +189,8 @@ impl Cluster {
         replica
     }
 
-    /// Waits until a node other than `old` owns `slot`, is up and accepts commands, and every node that is up
-    /// knows it; returns its index.
+    /// Waits until a node other than `old` owns `slot`, is up and accepts commands, and every node that is up knows
+    /// it. Returns its index.
     ///
     /// # Panics
     ///
@@ -213,8 +213,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until every slot has a primary that is up, all nodes that are up accept commands and agree on who
-    /// owns what and follows whom, and every replica among them has a copy of its primary's data.
+    /// Waits until every slot has a primary that is up, all nodes that are up accept commands and agree on owners and
+    /// replicas, and every replica among them has a copy of its primary's data.
     ///
     /// # Panics
     ///
@@ -241,12 +241,12 @@ impl Cluster {
         views.iter().map(|(node, _)| *node).filter(is_replica).try_for_each(|node| self.copied(node))
     }
 
-    /// Whether the nodes that are up know all nodes, by their names, and reach each other.
+    /// Checks that the nodes that are up know all nodes, by their names, and reach each other.
     fn acquainted(&self) -> Result<(), String> {
         let up: Vec<bool> = self.nodes().iter().map(Server::is_up).collect();
         let views = self.views()?;
         for (node, view) in &views {
-            if view.strangers > 0 {
+            if view.foreign > 0 {
                 return Err(format!("node {node} is still meeting others"));
             }
             for (other, belief) in view.nodes.iter().enumerate() {
@@ -261,7 +261,7 @@ impl Cluster {
         if views.is_empty() { Err("no node is up".to_owned()) } else { Ok(()) }
     }
 
-    /// Whether a node takes the cluster for complete.
+    /// Checks that a node considers the cluster complete.
     fn accepts(&self, node: usize) -> Result<(), String> {
         let info = group::ask_text(&self.nodes()[node], &["CLUSTER", "INFO"])?;
         if info_field(&info, "cluster_state") == Some("ok") {
@@ -271,7 +271,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a replica has a copy of its primary's data.
+    /// Checks that a replica has a copy of its primary's data.
     fn copied(&self, node: usize) -> Result<(), String> {
         let info = group::ask_text(&self.nodes()[node], &["INFO", "replication"])?;
         if info_field(&info, "master_link_status") == Some("up") {
@@ -281,7 +281,7 @@ impl Cluster {
         }
     }
 
-    /// What each node that is up believes.
+    /// The views of the nodes that are up.
     fn views(&self) -> Result<Vec<(usize, View)>, String> {
         let view = |node: usize| {
             let reply = group::ask_text(&self.nodes()[node], &["CLUSTER", "NODES"])?;
@@ -290,7 +290,7 @@ impl Cluster {
         self.group.up().map(view).collect()
     }
 
-    /// Waits for `condition`, which says what is amiss; panics with that and what the nodes have logged.
+    /// Waits until `condition` succeeds; otherwise panics with its last error and the logs of the nodes.
     #[track_caller]
     fn wait_for<T>(&self, what: &str, condition: impl FnMut() -> Result<T, String>) -> T {
         group::wait_for(what, AGREE_LIMIT, self.nodes().iter(), condition)

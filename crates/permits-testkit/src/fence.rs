@@ -1,9 +1,8 @@
-//! A resource that is fenced: what permits protect, in tests of their tokens.
+//! A fenced resource: the kind of thing that permits protect, for tests of their tokens.
 //!
-//! [`FencedResource`] remembers the highest token it saw for each slot and refuses a lower one. That is all a
-//! resource has to do to be safe from a holder that lost its permit and has not noticed: whoever holds the slot
-//! now came with a higher token. It is judged per slot, because of two holders of one semaphore the one with the
-//! lower token is no less in the right.
+//! [`FencedResource`] remembers the highest token it saw for each slot and refuses a lower one. That makes a resource
+//! safe from a holder that lost its permit and has not noticed: the new holder of the slot has a higher token. Tokens
+//! compare within a slot, because of two live holders of one semaphore either may have the lower token.
 //!
 //! Other processes reach it through a [`FencedServer`], line by line over a Unix socket:
 //!
@@ -20,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use service::{FencedClient, FencedServer};
 
-/// A resource that takes writes with the highest token of their slot, or a higher one, and refuses stale ones.
+/// A resource that accepts writes with the highest token of their slot, or a higher one, and refuses stale ones.
 ///
 /// # Examples
 ///
@@ -46,14 +45,14 @@ struct State {
     refused: Vec<Write>,
 }
 
-/// A write, as it was asked for.
+/// A write, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// The slot of the permit under which it was made.
     pub slot: u32,
     /// The token of that permit.
     pub token: u64,
-    /// What was written.
+    /// The data.
     pub data: String,
 }
 
@@ -78,7 +77,7 @@ impl fmt::Display for Stale {
 impl std::error::Error for Stale {}
 
 impl FencedResource {
-    /// A resource that nobody has written to.
+    /// A resource without writes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -87,7 +86,7 @@ impl FencedResource {
     ///
     /// # Errors
     ///
-    /// If a higher token was seen for the slot; then nothing is written.
+    /// If a higher token was seen for the slot; then the data is not written.
     pub fn write(&self, slot: u32, token: u64, data: &str) -> Result<(), Stale> {
         let mut state = self.state();
         let write = Write { slot, token, data: data.to_owned() };
@@ -118,7 +117,7 @@ impl FencedResource {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is done under one lock, so none is half made by a panic elsewhere.
+        // Every change is made under one lock, so a panic elsewhere leaves none half made.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! Children by fork(2) alone: what prefork servers and daemons do, and what exec would hide.
+//! Children by fork(2) alone, as prefork servers and daemons make them, without exec.
 //!
-//! A child has a copy of its parent's memory, the parent's descriptors, and of its threads only the one that forked. So
-//! whatever the child waits for there may never come, and every wait for a child is bounded.
+//! A child has a copy of its parent's memory, the parent's descriptors, and of its threads only the one that forked. A
+//! wait in the child may never end, so every wait for a child is bounded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub struct Forked {
 /// If the system has no process to give.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 pub fn fork(work: impl FnOnce()) -> Forked {
-    // SAFETY: the child may allocate, because glibc repairs its allocator after a fork. A lock of the parent's that it
-    // waits for is a failure of the test, which its bounded wait reports.
+    // SAFETY: the child may allocate, because glibc repairs its allocator after a fork. A wait for a lock of the
+    // parent is a failure of the test, which the bounded wait for the child reports.
     match unsafe { libc::fork() } {
         0 => {
             let code = catch_unwind(AssertUnwindSafe(work)).map_or(PANICKED, |()| 0);
@@ -40,7 +40,7 @@ pub fn fork(work: impl FnOnce()) -> Forked {
 }
 
 impl Forked {
-    /// Waits up to `limit` for the end of the child. Its exit code; `None` if it runs on, or was killed.
+    /// Waits up to `limit` for the end of the child. Returns its exit code; `None` if it still runs, or was killed.
     pub fn wait(&mut self, limit: Duration) -> Option<i32> {
         let mut code = None;
         wait::until(limit, || {

@@ -1,7 +1,7 @@
-//! Servers that belong together: what clusters and sentinels have in common.
+//! Servers of one deployment: the common part of clusters and sentinels.
 //!
-//! It owns the members with the proxies before them, and the one way to wait for what they agree on: look at
-//! all, say what is amiss, look again.
+//! It owns the members with the proxies before them, and the one way to wait for their agreement: a poll of all
+//! members that names the first difference.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,12 +10,69 @@ use std::{fmt, thread};
 use crate::proxy::Proxy;
 use crate::resp::Resp;
 use crate::server::Server;
+use crate::server::launch::{ServerBuilder, quoted};
 
-/// How long to sleep between two looks. One look takes a connection to each member, and what is waited for takes
-/// them from tenths of a second on.
+/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a second and
+/// more.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Servers, each with a proxy before it if that was asked for.
+/// The options that clusters and sets of sentinels share.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) directives: Vec<(String, String)>,
+    pub(crate) append_only: bool,
+    pub(crate) proxied: bool,
+    pub(crate) password: Option<String>,
+}
+
+impl Options {
+    /// Configures one of the servers that hold data.
+    pub(crate) fn apply(&self, mut server: ServerBuilder) -> ServerBuilder {
+        if self.append_only {
+            server = server.append_only();
+        }
+        if let Some(password) = &self.password {
+            server = server.password(password).arg("masterauth", &quoted(password));
+        }
+        self.directives.iter().fold(server, |server, (key, value)| server.arg(key, value))
+    }
+}
+
+/// The methods of a builder that set its [`Options`].
+macro_rules! deployment_options {
+    () => {
+        /// Adds a directive to the configuration of every server that holds data, as
+        /// [`ServerBuilder::arg`](crate::ServerBuilder::arg) does for one.
+        pub fn arg(mut self, key: &str, value: &str) -> Self {
+            self.options.directives.push((key.to_owned(), value.to_owned()));
+            self
+        }
+
+        /// Keeps the data of every server in an append-only file.
+        pub fn append_only(mut self) -> Self {
+            self.options.append_only = true;
+            self
+        }
+
+        /// Requires `password` of every client of the servers that hold data, the other servers included.
+        pub fn password(mut self, password: &str) -> Self {
+            self.options.password = Some(password.to_owned());
+            self
+        }
+
+        /// Puts a [`Proxy`](crate::Proxy) before every server that holds data. The server announces the proxy's address.
+        ///
+        /// Clients, replicas, sentinels and migrations then pass through the proxy; the bus of a cluster does not. With
+        /// [`Proxy::stall`](crate::Proxy::stall) a primary can be cut off and continue.
+        pub fn proxied(mut self) -> Self {
+            self.options.proxied = true;
+            self
+        }
+    };
+}
+pub(crate) use deployment_options;
+
+/// Servers, each with a proxy before it if the options say so.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) servers: Vec<Server>,
@@ -50,13 +107,13 @@ impl Group {
     }
 }
 
-/// Asks a server that may die or be paused meanwhile.
+/// Sends a command to a server that may die or be paused meanwhile.
 pub(crate) fn ask(server: &Server, command: &[&str]) -> Result<Resp, String> {
     let reply = server.connect().and_then(|mut connection| connection.call(command));
     reply.map_err(|error| format!("{} does not answer: {error}", server.address()))
 }
 
-/// Asks such a server for a text.
+/// Sends a command to such a server, whose reply is a text.
 pub(crate) fn ask_text(server: &Server, command: &[&str]) -> Result<String, String> {
     match ask(server, command)? {
         Resp::Text(text) => Ok(text),
@@ -64,18 +121,18 @@ pub(crate) fn ask_text(server: &Server, command: &[&str]) -> Result<String, Stri
     }
 }
 
-/// Gives a server an order that it must not refuse.
+/// Sends a command that the server must not refuse.
 #[track_caller]
 pub(crate) fn order(server: &Server, command: &[&str]) {
     let reply = server.command(command);
     assert_eq!(reply, Resp::Text("OK".to_owned()), "{} refuses {command:?}", server.address());
 }
 
-/// Waits until `condition`, which says what is amiss, is content; returns what it found.
+/// Waits until `condition` succeeds; returns its result.
 ///
 /// # Panics
 ///
-/// If `limit` passes before: with what was amiss, and with the logs of `servers`.
+/// If `limit` passes before: with the last error of `condition`, and the logs of `servers`.
 #[track_caller]
 pub(crate) fn wait_for<'a, T>(
     what: impl fmt::Display,

@@ -1,34 +1,35 @@
-//! Histories: what the store did, command by command, and what its clients saw of it; and the two judges of them.
+//! Histories: the commands of a store and the events of its clients, recorded, and the checks of both.
 //!
-//! A test that fails because something was *seen* to go wrong depends on looking at the right moment. So the whole
-//! history is kept, and judged when it is over:
+//! A test that polls for a fault of the store depends on polling at the right moment. So the whole history is kept,
+//! and checked when it is over:
 //!
-//! - [`replay`] judges what the **store** did. The scripts themselves tell of every command that they execute (see
-//!   [`record`]), in the order of execution, also of those whose reply nobody heard; a [`Recorder`] listens. The
-//!   commands are replayed through the model, and every reply and every message must be equal. After each step the
-//!   properties of the semaphore are checked on the state: P1, P4 to P7, P9 to P11, P13, P15 ([`checks`]).
-//! - [`judge`] judges what the **clients** saw, from outside, by one clock of this host: who held when, by which
-//!   token, in which slot ([`outside`]). It knows nothing of the store, and trusts nothing that the store says.
-//! - [`Replayed::check_deadlines`] holds the two together: no client goes by a grant that the store did not make,
-//!   nor by a deadline later than the store's (P3).
+//! - [`replay`] checks the **store**. The scripts publish every command that they execute (see [`record`]), in the
+//!   order of execution, those with a lost reply included; a [`Recorder`] listens. The commands are replayed through the
+//!   model, and every reply and every event must be equal. After each step the properties of the semaphore are checked
+//!   on the state: P1, P4 to P7, P9 to P11, P13, P15 ([`checks`]).
+//! - [`verify`] checks the **clients**, from outside, by one clock of this host: the times of each permit, its token
+//!   and its slot ([`client_checks`]). It uses no information from the store.
+//! - [`Replayed::check_deadlines`] compares the two: no client uses a grant that the store did not make, or a deadline
+//!   later than the store's (P3).
 //!
-//! Each judge is itself tested, on histories with planted violations.
+//! Each check is itself tested, on histories with a violation and on [mutants](crate::mutants).
 //!
-//! # What is allowed to go missing
+//! # Losses that are allowed
 //!
-//! A store may lose state: by `FLUSHALL`, by a restart, by a failover to a replica that lags. The replay follows, as
-//! the sequence numbers of the replies say how far the store went back, and lists each [`Loss`]; whoever planned
-//! none demands that there is none ([`Replayed::check_kept`]). A command that is missing from the record, or one that
-//! stands where it cannot, is a violation.
+//! A store may lose state: by `FLUSHALL`, by a restart, by a failover to a replica that lags. The replay follows,
+//! because the sequence numbers of the replies show how far the store went back, and lists each [`Loss`]. A test that
+//! plans none demands that there is none ([`Replayed::check_kept`]). A command that is missing from the record, or out
+//! of order, is a violation.
 //!
-//! A server answers a client before it tells a listener. So of one that is killed (SIGKILL) and keeps nothing on disk
-//! the last commands may be missing; what they did is missing with them. One that keeps its state keeps them, too.
+//! A server answers a client before it publishes to a listener. So the last commands of a server that is killed
+//! (SIGKILL) and keeps nothing on disk may be missing, with their effects. The last commands of a server that keeps
+//! its state are in the record, too.
 //!
 //! # Examples
 //!
 //! ```
 //! use permits::{Client, Recovery};
-//! use permits_testkit::history::{self, History, Recorder, Rules, What};
+//! use permits_testkit::history::{self, History, Recorder, Rules, ClientEvent};
 //! use permits_testkit::Server;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -41,53 +42,53 @@
 //! let client = Client::builder(server.url()).recovery(Recovery::Off).connect().await?;
 //! let exports = client.semaphore("exports", 2);
 //! for turn in ["first", "second"] {
-//!     seen.note(0, turn, What::Asked { weight: 1 });
+//!     seen.note(0, turn, ClientEvent::Asked { weight: 1 });
 //!     let permit = exports.acquire().await?;
 //!     let (at, until) = history::deadline(|| permit.remaining());
 //!     let (token, slot) = (permit.token(), permit.slot());
-//!     seen.note_at(at, 0, turn, What::Acquired { token, slot, until });
-//!     seen.note(0, turn, What::Releasing);
+//!     seen.note_at(at, 0, turn, ClientEvent::Acquired { token, slot, until });
+//!     seen.note(0, turn, ClientEvent::Releasing);
 //!     permit.release().await?;
-//!     seen.note(0, turn, What::Released("ok".to_owned()));
+//!     seen.note(0, turn, ClientEvent::Released(Ok(())));
 //! }
 //!
 //! let replayed = history::replay(&recorder.records())?;
 //! replayed.check_kept()?;
 //! replayed.check_at_rest()?;
-//! history::judge(&seen, &Rules::limit(2))?;
+//! history::verify(&seen, &Rules::limit(2))?;
 //! replayed.check_deadlines(&seen.grants())?;
 //! # client.close().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! In a test with processes of its own, each calls [`record`] for itself, and [tells](tell) what it sees by
-//! lines on its standard output.
+//! In a test with processes of its own, each calls [`record`] for itself, and [reports](report) its events by lines on
+//! its standard output.
 
 pub mod checks;
-pub mod outside;
+pub mod client_checks;
+pub mod client_event;
 mod recorder;
 mod replay;
 pub mod step;
-pub mod told;
 
 use std::error::Error;
 use std::fmt;
 
 pub use permits::store::redis::testing::{Record, record};
 
-pub use self::outside::{Granted, History, Rules, judge};
+pub use self::client_checks::{Granted, History, Rules, verify};
+pub use self::client_event::{ClientEvent, ClientRecord, deadline, now, report, report_at};
 pub use self::recorder::{Recorder, merge};
 pub use self::replay::{Loss, Replayed, replay};
-pub use self::told::{Event, What, deadline, now, tell, tell_at};
 
-/// What must not be.
+/// A violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What is violated: a property such as `P2`, or `reply`, `events` or `sequence` where the store did not do
-    /// what the model does.
+    /// The property that is violated, such as `P2`; or `reply`, `events` or `sequence` if the store differs from the
+    /// model.
     pub rule: &'static str,
-    /// How.
+    /// The details.
     pub what: String,
 }
 

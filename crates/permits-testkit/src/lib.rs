@@ -1,26 +1,21 @@
-//! What the tests of `permits` run against: real servers, a network that fails on demand, and processes that
-//! can be frozen or killed.
+//! Real servers, a network that fails on demand, and worker processes, for the tests of `permits`.
 //!
-//! A semaphore is judged by what it does when things break, and a mock breaks only in the ways its author
-//! thought of. So everything here is real: [`Server`] runs a `redis-server` (or `valkey-server`) of its own on
-//! loopback, [`Cluster`] and [`Sentinels`] run many of them that belong together, [`Proxy`] stands between a
-//! client and a server and loses, delays, slows or cuts what passes, and [`Guard`] holds a child process that may
-//! be paused and killed like any other. [`FencedResource`] is what permits protect: it tells a late holder by its
-//! token.
+//! A mock fails only in the ways that its author thought of. So nearly everything here is real: [`Server`] runs a
+//! `redis-server` (or `valkey-server`) of its own on loopback, [`Cluster`] and [`Sentinels`] run deployments of many
+//! servers, [`Proxy`] stands between a client and a server and loses, delays, slows or cuts the bytes, and
+//! [`ChildGuard`] holds a child process that may be paused and killed. [`FencedResource`] is the kind of thing that
+//! permits protect: it refuses a late holder by its token.
 //!
 //! Three habits hold throughout:
 //!
-//! - **Bounded.** Whatever waits, waits up to a stated limit and then panics with what it knows, such as the
-//!   log of the server.
-//! - **Blocking.** The helpers use the standard library's blocking calls and threads of their own, so they
-//!   serve synchronous and asynchronous tests alike.
-//! - **Done when it returns.** After [`Server::pause`] the process is stopped; after [`Proxy::cut`] no byte
-//!   passes. A test needs no sleep to let a fault take hold.
+//! - **Bounded.** Every wait has a stated limit, and then panics with details, such as the log of the server.
+//! - **Blocking.** The helpers use the standard library's blocking calls and threads of their own, so they serve
+//!   synchronous and asynchronous tests alike.
+//! - **Done when it returns.** After [`Server::pause`] the process is stopped; after [`Proxy::cut`] no byte passes. A
+//!   test needs no sleep to let a fault take hold.
 //!
-//! Nothing is left behind: what a test started ends with its guard, also when the test panics, and on Linux also
-//! when the test process is killed.
-//!
-//! Failures of the kit itself panic: in a test there is nobody to handle them.
+//! Nothing is left behind: a child process ends with its guard, also when the test panics, and on Linux also when the
+//! test process is killed. Failures of the kit itself panic.
 //!
 //! # Examples
 //!
@@ -43,17 +38,21 @@
 //! # Modules
 //!
 //! - [`server`]: real servers: start, kill, restart, pause.
-//! - [`cluster`]: primaries and replicas that share the slots: failover, slots that move.
+//! - [`cluster`]: primaries and replicas that share the hash slots: failover, slots that move.
 //! - [`sentinel`]: a primary with replicas, and sentinels that replace it.
-//! - [`skip`]: tests that the server under test is not meant for.
-//! - [`tls`]: certificates for servers that speak TLS.
+//! - [`fake_server`]: a server that sends garbage on request, where a real one cannot serve.
 //! - [`proxy`]: the network between: cut, refuse, delay, limit, swallow, stall.
+//! - [`tls`]: certificates for servers that speak TLS.
 //! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
-//! - [`fork`]: children by fork(2) alone, with a copy of the memory of their parent.
-//! - [`history`]: what the store did and what its clients saw, recorded, and the judges of both.
 //! - [`process`]: child processes that cannot outlive their test.
-//! - [`random`]: the seed of a random test, and how many cases it tries.
-//! - [`resp`]: a tiny client, so that the tests do not look at a server through the client they test.
+//! - [`fork`]: children by fork(2) alone, with a copy of the memory of their parent.
+//! - [`worker`]: worker processes: clients that a test commands, and that report their events.
+//! - [`faults`]: the fault matrix: a row for each kind of fault, with its promise.
+//! - [`history`]: the commands of a store and the events of its clients, recorded, and the checks of both.
+//! - [`mutants`]: defects that the checks have to find.
+//! - [`resp`]: a tiny client, so that tests observe a server independently of the client that they test.
+//! - [`random`]: the seed of a random test, and the number of its cases.
+//! - [`skip`]: tests that the server under test cannot run.
 //! - [`wait`]: bounded polling.
 
 #![deny(unsafe_code)]
@@ -61,9 +60,12 @@
 mod group;
 
 pub mod cluster;
+pub mod fake_server;
+pub mod faults;
 pub mod fence;
 pub mod fork;
 pub mod history;
+pub mod mutants;
 pub mod process;
 pub mod proxy;
 pub mod random;
@@ -73,10 +75,12 @@ pub mod server;
 pub mod skip;
 pub mod tls;
 pub mod wait;
+pub mod worker;
 
 pub use cluster::{Cluster, ClusterBuilder};
+pub use fake_server::{FakeServer, Garbage};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
-pub use process::{Guard, Lines};
+pub use process::{ChildGuard, Lines};
 pub use proxy::Proxy;
 pub use resp::{Connection, Resp};
 pub use sentinel::{Sentinels, SentinelsBuilder};

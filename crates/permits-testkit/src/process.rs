@@ -1,16 +1,15 @@
 //! Child processes that cannot outlive the test which started them.
 //!
-//! A [`Guard`] owns one child from its start until it has been waited for. Signals go to that child alone, and
-//! only while it has not been waited for: until then the system keeps its pid from being given to another
-//! process, so no signal can hit a stranger.
+//! A [`ChildGuard`] owns one child from its start until it has been waited for. Signals go to that child alone, and
+//! only while it has not been waited for: until then the system gives its pid to no other process.
 //!
 //! A test process that is killed drops no guards. So on Linux the system is asked to kill the child when its
 //! parent dies. It takes for the parent the *thread* that started the child, and the thread of a test ends long
 //! before a server that many tests share: so one thread, which ends with the process, starts all children.
 //!
-//! A child inherits what the caller of the tests has set, and would behave as that says: with SIGINT ignored, as
-//! under `nohup` or in the background of a script, no Ctrl-C of a test would reach it. So a child starts with the
-//! default action for every signal, and without the variables that the command `permits` reads.
+//! A child inherits the environment of the tests. With SIGINT ignored, as under `nohup` or in the background of a
+//! script, no Ctrl-C of a test would reach it. So a child starts with the default action for every signal, and without
+//! the variables that the command `permits` reads.
 
 use std::env;
 use std::io::{self, BufRead, BufReader};
@@ -25,19 +24,19 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// The highest of the classic signals; nothing sends the ones above.
+/// The highest of the classic signals; no test sends the ones above.
 const LAST_SIGNAL: libc::c_int = 31;
 
-/// How long a signal may take to show its effect.
+/// The time within which a signal shows its effect.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// The variables that say something to `permits` begin so.
+/// The beginning of the variables that `permits` reads.
 const VARIABLES: &str = "PERMITS_";
 
-/// The variables that say something to the tests begin so, also to those that a test starts.
+/// The beginning of the variables that the tests read, and their children inherit.
 const TEST_VARIABLES: &str = "PERMITS_TEST_";
 
-/// How many lines may wait unread; a child that prints more blocks on its pipe, as it would in a shell.
+/// The lines that may wait unread. A child that prints more blocks on its pipe, as it would in a shell.
 const LINES_BOUND: usize = 1024;
 
 /// A child process which is killed, even when paused, when the guard is dropped.
@@ -45,11 +44,11 @@ const LINES_BOUND: usize = 1024;
 /// # Examples
 ///
 /// ```
-/// use permits_testkit::Guard;
+/// use permits_testkit::ChildGuard;
 /// use std::process::{Command, Stdio};
 /// use std::time::Duration;
 ///
-/// let mut child = Guard::spawn(Command::new("echo").arg("ready").stdout(Stdio::piped()));
+/// let mut child = ChildGuard::spawn(Command::new("echo").arg("ready").stdout(Stdio::piped()));
 /// let lines = child.lines();
 /// assert_eq!(lines.next_line(Duration::from_secs(10)).as_deref(), Some("ready"));
 ///
@@ -57,11 +56,11 @@ const LINES_BOUND: usize = 1024;
 /// assert!(status.success());
 /// ```
 #[derive(Debug)]
-pub struct Guard {
+pub struct ChildGuard {
     child: Child,
 }
 
-impl Guard {
+impl ChildGuard {
     /// Takes charge of a child that runs already.
     ///
     /// It ends with the guard, but not with a test process that is killed: only [`spawn`](Self::spawn) binds
@@ -72,8 +71,8 @@ impl Guard {
 
     /// Starts `command` and takes charge of the child; on Linux it is also killed when this process dies.
     ///
-    /// The child starts with the default action for every signal, whatever this process ignores. It inherits no
-    /// variable `PERMITS_…` except `PERMITS_TEST_…`; those that `command` sets itself it gets.
+    /// The child starts with the default action for every signal. It inherits no variable `PERMITS_…` except
+    /// `PERMITS_TEST_…`, and gets those that `command` sets.
     ///
     /// # Panics
     ///
@@ -91,14 +90,14 @@ impl Guard {
         self.child.id()
     }
 
-    /// Whether the child has not ended; a paused one counts as running.
+    /// Returns whether the child has not ended; a paused one counts as running.
     pub fn is_running(&mut self) -> bool {
         self.exit_status().is_none()
     }
 
-    /// Whether the child is stopped, by [`pause`](Self::pause) or otherwise.
+    /// Returns whether the child is stopped, by [`pause`](Self::pause) or otherwise.
     pub fn is_paused(&self) -> bool {
-        // NOWAIT leaves the news in place, so that it is found again.
+        // NOWAIT leaves the status in place, so that the next call finds it again.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(Some(_)))
     }
@@ -116,7 +115,7 @@ impl Guard {
         assert!(stopped, "process {} did not stop within {SIGNAL_LIMIT:?}", self.pid());
     }
 
-    /// Lets a paused child go on (SIGCONT).
+    /// Lets a paused child continue (SIGCONT).
     ///
     /// # Panics
     ///
@@ -138,13 +137,13 @@ impl Guard {
 
     /// Kills the child (SIGKILL), paused or not, and waits for its end; nothing happens if it has ended.
     pub fn kill(&mut self) {
-        // Neither call can fail in a way that leaves the child alive: it is ours, and SIGKILL is not refused,
-        // not even by a stopped process.
+        // Neither call can fail and leave the child alive: it is ours, and even a stopped process does not refuse
+        // SIGKILL.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Waits up to `limit` for the child to end by itself; `None` if it runs on.
+    /// Waits up to `limit` for the child to end by itself; `None` if it still runs.
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<ExitStatus> {
         let mut status = None;
         wait::until(limit, || {
@@ -154,7 +153,7 @@ impl Guard {
         status
     }
 
-    /// The lines of the child's standard output, read from now on by a thread.
+    /// The lines of the child's standard output, which a thread reads from now on.
     ///
     /// Dropping the [`Lines`] closes the pipe once the child has printed another line.
     ///
@@ -191,7 +190,7 @@ impl Guard {
         stdin
     }
 
-    /// How the child ended, if it did.
+    /// The exit status of the child, if it has ended.
     fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child of ours can be waited for")
     }
@@ -208,13 +207,13 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// A command on its way to the thread that starts it, and where it goes back to with its child.
+/// A command on its way to the thread that starts it, and the channel for its child.
 struct Order {
     command: Command,
     done: SyncSender<(Command, io::Result<Child>)>,
@@ -232,7 +231,7 @@ fn spawn_bound(command: &mut Command) -> io::Result<Child> {
                     forget_caller(&mut command);
                     die_with_parent(&mut command);
                     let child = command.spawn();
-                    // Whoever ordered it waits for it.
+                    // The caller waits for it.
                     let _ = done.send((command, child));
                 }
             })
@@ -247,7 +246,7 @@ fn spawn_bound(command: &mut Command) -> io::Result<Child> {
     child
 }
 
-/// Keeps from the child what the caller of the tests has set.
+/// Removes settings of the caller's environment from the child's.
 #[expect(unsafe_code, reason = "the child of a fork sets its own signals, before the program starts")]
 fn forget_caller(command: &mut Command) {
     use std::os::unix::process::CommandExt;
@@ -283,7 +282,7 @@ fn die_with_parent(command: &mut Command) {
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the call: then no signal will come any more.
+            // If the parent died before the call, no signal comes any more.
             if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
         });
     }

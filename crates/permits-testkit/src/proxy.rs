@@ -1,11 +1,11 @@
 //! A network that fails on demand: a TCP proxy before one address.
 //!
-//! A [`Proxy`] owns a listener on loopback, the connections that came through it, and the switches that say
-//! what goes wrong. It runs on a thread with a runtime of its own, so that a test may block and the proxy
-//! forwards on. What happens to the bytes of one connection is in `link`; here is what a test turns.
+//! A [`Proxy`] owns a listener on loopback, the connections that came through it, and the switches for faults. It runs
+//! on a thread with a runtime of its own, so that a test may block while the proxy forwards. The bytes of one
+//! connection pass through `link`; this file has the switches.
 //!
-//! The order it keeps: once a switch has been turned, nothing *sent afterwards* escapes it. What was under way
-//! at that moment may fall on either side.
+//! The order that it keeps: once a switch has been turned, nothing *sent afterwards* escapes it. Bytes that were under
+//! way at that moment may fall on either side.
 
 mod link;
 mod pace;
@@ -26,7 +26,7 @@ use link::{Shared, Swallow};
 ///
 /// # Examples
 ///
-/// A server that cannot be heard, while its connections stay open:
+/// A server whose replies do not arrive, while its connections stay open:
 ///
 /// ```
 /// use permits_testkit::{Connection, Proxy, Server};
@@ -38,7 +38,7 @@ use link::{Shared, Swallow};
 ///
 /// proxy.stall(true);
 /// client.set_timeout(Duration::from_millis(10)).expect("it is not zero");
-/// assert!(client.call(&["PING"]).is_err(), "nobody answers");
+/// assert!(client.call(&["PING"]).is_err(), "the reply is held back");
 ///
 /// proxy.stall(false);
 /// client.set_timeout(Duration::from_secs(10)).expect("it is not zero");
@@ -55,7 +55,7 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy before `upstream`, at a free port of loopback, with no fault switched on.
     ///
-    /// Nobody has to listen at `upstream` yet; a connection that cannot be passed on is closed.
+    /// A server need not listen at `upstream` yet; a connection that cannot be passed on is closed.
     ///
     /// # Panics
     ///
@@ -88,8 +88,8 @@ impl Proxy {
 
     /// Cuts every open connection on both sides; new ones are accepted as before.
     ///
-    /// When it returns they are cut, and nothing they still carried will arrive. A connection counts as open
-    /// once it is passed on to the server; one whose client has had a reply certainly is.
+    /// When it returns they are cut, and none of their bytes will arrive. A connection counts as open once it is
+    /// passed on to the server, and certainly when its client has had a reply.
     pub fn cut(&self) {
         self.shared.cut();
     }
@@ -99,59 +99,55 @@ impl Proxy {
         self.shared.refuse(on);
     }
 
-    /// Holds back everything from the server for `delay` after it came, in order; zero ends it.
+    /// Holds back everything from the server for `delay`, in order; zero ends the delay.
     ///
-    /// It applies to what is being held back already: a shorter delay lets it go earlier.
+    /// The delay applies to bytes that are held back already: a shorter one lets them go earlier.
     pub fn delay_replies(&self, delay: Duration) {
         self.shared.faults.send_modify(|faults| faults.reply_delay = delay);
     }
 
-    /// Holds back everything from the clients for `delay` after it came, in order; zero ends it.
+    /// Holds back everything from the clients for `delay`, in order; zero ends the delay.
     ///
-    /// It applies to what is being held back already: a shorter delay lets it go earlier.
+    /// The delay applies to bytes that are held back already: a shorter one lets them go earlier.
     pub fn delay_requests(&self, delay: Duration) {
         self.shared.faults.send_modify(|faults| faults.request_delay = delay);
     }
 
-    /// Passes on at most so many bytes a second from the server on each connection, in small pieces; zero ends
-    /// it.
+    /// Passes on at most `bytes` a second from the server on each connection, in small pieces; zero ends the limit.
     ///
-    /// What has not been passed on yet waits in the proxy, up to 16 MiB; beyond that the sender feels it. A
-    /// change applies to what is waiting already.
+    /// Up to 16 MiB wait in the proxy; beyond that the sender blocks. A change applies to waiting bytes, too.
     pub fn limit_replies(&self, bytes_per_second: u32) {
         self.shared.faults.send_modify(|faults| faults.reply_limit = bytes_per_second);
     }
 
-    /// Passes on at most so many bytes a second from the client on each connection, in small pieces; zero ends
-    /// it. See [`limit_replies`](Self::limit_replies).
+    /// Passes on at most `bytes` a second from the client on each connection, in small pieces; zero ends the limit.
+    /// See [`limit_replies`](Self::limit_replies).
     pub fn limit_requests(&self, bytes_per_second: u32) {
         self.shared.faults.send_modify(|faults| faults.request_limit = bytes_per_second);
     }
 
-    /// While on, what the server sends is read and thrown away; the connections stay open.
+    /// While on, the server's bytes are read and thrown away; the connections stay open.
     ///
-    /// A client that goes on with the same connection after it is switched off takes the reply of a later
-    /// request for that of an earlier one, unless it counts the lost ones: [`cut`](Self::cut) before, if in
-    /// doubt.
+    /// A client that keeps the connection afterwards takes the reply of a later request for that of an earlier one,
+    /// unless it counts the lost ones: [`cut`](Self::cut) before, if in doubt.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.faults.send_modify(|faults| faults.swallow_replies = on);
     }
 
-    /// Arms, for one time: what the server sends next, on whichever connection, is thrown away and that
-    /// connection is cut.
+    /// Arms, for one time: the server's next bytes, on any connection, are thrown away, and that connection is cut.
     ///
-    /// What the client had sent has been carried out by the server when the client sees the cut. Arming again
-    /// before it happened replaces the earlier order.
+    /// The server has executed the client's requests when the client sees the cut. Arming again before that replaces
+    /// the earlier order.
     pub fn swallow_next_reply_then_cut(&self) {
         self.shared.arm(Swallow::NextReply);
     }
 
-    /// Arms, for one time: the next request that contains `needle`, on whichever connection, reaches the
-    /// server, the reply is thrown away, and that connection is cut.
+    /// Arms, for one time: the next request that contains `needle`, on any connection, reaches the server, the reply
+    /// is thrown away, and that connection is cut.
     ///
-    /// The request has been carried out by the server when the client sees the cut. Replies to earlier requests
-    /// on that connection that had not been passed on are lost with it, as they would be on a network. Arming
-    /// again before it happened replaces the earlier order.
+    /// The server has executed the request when the client sees the cut. Replies to earlier requests on that
+    /// connection that had not been passed on are lost with it, as on a network. Arming again before that replaces the
+    /// earlier order.
     ///
     /// # Panics
     ///
@@ -164,28 +160,28 @@ impl Proxy {
 
     /// While on, nothing is passed on in either direction and nothing is closed: a black hole.
     ///
-    /// What came meanwhile is passed on when it is switched off.
+    /// Bytes that came meanwhile are passed on when it is switched off.
     pub fn stall(&self, on: bool) {
         self.shared.faults.send_modify(|faults| faults.stalled = on);
     }
 
-    /// How many connections are open now.
+    /// The connections that are open now.
     pub fn connections(&self) -> usize {
         self.shared.connections()
     }
 
-    /// How many connections have been accepted since the start, refused ones included.
+    /// The connections accepted since the start, refused ones included.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(SeqCst)
     }
 
-    /// How many of the accepted connections have been refused.
+    /// The accepted connections that were refused.
     pub fn refused(&self) -> usize {
         self.shared.refused.load(SeqCst)
     }
 
-    /// How many chunks from the server have been thrown away: one for each armed order carried out, and one
-    /// for each chunk read while [`swallow_replies`](Self::swallow_replies) was on.
+    /// The chunks from the server that were thrown away: one for each armed order, and one for each chunk read while
+    /// [`swallow_replies`](Self::swallow_replies) was on.
     pub fn swallowed(&self) -> usize {
         self.shared.swallowed.load(SeqCst)
     }
@@ -193,7 +189,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Either fails only if the thread is gone, which is what is wanted.
+        // Either call fails only if the thread has ended, which is the aim.
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -204,9 +200,9 @@ impl Drop for Proxy {
     }
 }
 
-/// The thread of a proxy: accepts until told to stop. Its connections end with its runtime.
+/// The thread of a proxy: accepts until it is stopped. Its connections end with its runtime.
 fn serve(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>, mut stop: oneshot::Receiver<()>) {
-    // One thread only: that a reply cannot overtake the note about its request rests on it.
+    // One thread only: the order of a request's note before its reply depends on it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -220,7 +216,7 @@ fn serve(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>, mut s
                     Ok((client, _)) => {
                         tokio::spawn(link::run(client, upstream, Arc::clone(&shared)));
                     }
-                    // No descriptors are left, say: others will be closed in a moment.
+                    // The system may have no descriptors left; others are closed in a moment.
                     Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
                 },
             }

@@ -1,6 +1,6 @@
-//! Random tests: how many cases they try, and from which seed.
+//! Random tests: the number of their cases, and their seed.
 //!
-//! Both can be given by the environment, so that every random test is multiplied and repeated in one way.
+//! The environment sets both, so that every random test is multiplied and repeated in one way.
 
 use std::collections::hash_map::RandomState;
 use std::env;
@@ -25,7 +25,7 @@ pub fn cases() -> u32 {
     }
 }
 
-/// The seed of a random test: `PERMITS_TEST_SEED`, another one in each call if that is not set.
+/// The seed of a random test: `PERMITS_TEST_SEED`; a new one in each call if that is not set.
 ///
 /// Printed as the assignment that repeats the test, which the test harness shows when the test fails.
 ///
@@ -37,6 +37,16 @@ pub fn seed() -> u64 {
     let seed = given(SEED).unwrap_or_else(|| RandomState::new().build_hasher().finish());
     println!("{SEED}={seed}");
     seed
+}
+
+/// Random numbers from such a [`seed`].
+///
+/// # Panics
+///
+/// If the variable is set and not a whole number.
+#[track_caller]
+pub fn rng() -> fastrand::Rng {
+    fastrand::Rng::with_seed(seed())
 }
 
 #[track_caller]

@@ -1,8 +1,7 @@
 //! A tiny blocking client for RESP2, the protocol of Redis.
 //!
-//! Tests look at a server through it, so that what they see does not pass through the client they test. It
-//! sends commands and reads replies; it neither pipelines by itself nor reconnects. Every read and write ends
-//! by a timeout.
+//! Tests observe a server through it, independently of the client that they test. It sends commands and reads replies;
+//! it neither pipelines by itself nor reconnects. Every read and write ends by a timeout.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long connecting, a read or a write may take, unless told otherwise.
+/// The timeout of connecting, a read or a write, unless another is set.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reply of the server.
@@ -93,7 +92,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If nobody listens at `address`.
+    /// If the connection to `address` is refused.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_nodelay(true)?;
@@ -104,7 +103,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If nobody listens at `path`.
+    /// If the connection to `path` is refused.
     pub fn connect_unix(path: &Path) -> io::Result<Self> {
         Self::over(Stream::Unix(UnixStream::connect(path)?))
     }
@@ -156,7 +155,7 @@ impl Connection {
         self.stream.get_mut().write_all(request.as_bytes())
     }
 
-    /// Waits for the next reply or message, and takes nothing of it; `false` if none came within the timeout.
+    /// Waits for the next reply or message, without reading it; `false` if none came within the timeout.
     ///
     /// # Errors
     ///
@@ -176,8 +175,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` or `ConnectionReset` if the connection is lost, `WouldBlock` or `TimedOut` if nothing
-    /// came within the timeout, `InvalidData` if the other side does not speak RESP2.
+    /// `UnexpectedEof` or `ConnectionReset` if the connection is lost, `WouldBlock` or `TimedOut` if no reply came
+    /// within the timeout, `InvalidData` if the other side does not speak RESP2.
     pub fn receive(&mut self) -> io::Result<Resp> {
         read_reply(&mut self.stream)
     }

@@ -1,8 +1,8 @@
 //! A real primary with replicas, and sentinels that watch over them.
 //!
-//! [`Sentinels`] owns the servers and the sentinels, each a [`Server`] that can be killed and paused like any
-//! other, and waits for what the sentinels agree on. Servers have indexes, the primary of the start is 0; an
-//! index stays with its server, whatever part that plays later. How a set is formed is in `launch`.
+//! [`Sentinels`] owns the servers and the sentinels, each a [`Server`] that can be killed and paused like any other,
+//! and waits for the sentinels' agreement. Servers have indexes, the primary of the start is 0; an index stays with
+//! its server, also when the server's role changes. Forming a set is in `launch`.
 
 mod launch;
 
@@ -20,8 +20,8 @@ use crate::server::launch::{info_field, percent_encoded};
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "service";
 
-/// How long the sentinels may take to agree. A second try at a failover comes after twice its timeout; and where
-/// they cannot be hurried, they take 20 seconds to see a primary that comes back as a replica.
+/// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where the
+/// sentinels' periods cannot be shortened, they take 20 seconds to see a primary that comes back as a replica.
 const AGREE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A primary, its replicas and their sentinels, all of them killed when this is dropped.
@@ -43,7 +43,7 @@ const AGREE_LIMIT: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Debug)]
 pub struct Sentinels {
-    // Declared first: with no sentinel left, nobody sees the servers die.
+    // Declared first: without a sentinel, the end of the servers causes no failover.
     sentinels: Vec<Server>,
     group: Group,
     min_replicas_to_write: usize,
@@ -68,9 +68,8 @@ impl Sentinels {
         SentinelsBuilder::new()
     }
 
-    /// The URL by which a client finds the primary: `redis+sentinel://127.0.0.1:port,…/service`, with every
-    /// sentinel; before them the servers' password, and as the parameter `sentinel_password` the sentinels', if
-    /// there is one.
+    /// The URL by which a client finds the primary: `redis+sentinel://127.0.0.1:port,…/service`, with every sentinel;
+    /// before them the servers' password, and as the parameter `sentinel_password` the sentinels', if there is one.
     pub fn url(&self) -> String {
         let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
         let hosts: Vec<String> = self.sentinels.iter().map(|it| it.address().to_string()).collect();
@@ -110,10 +109,10 @@ impl Sentinels {
         self.wait_for("the sentinels name the same primary", || self.named())
     }
 
-    /// Has a sentinel replace the primary by a replica (`SENTINEL FAILOVER`), without asking the others; returns
-    /// the index of the new primary, once all sentinels name it.
+    /// Has a sentinel replace the primary by a replica (`SENTINEL FAILOVER`), without a vote. Returns the index of the
+    /// new primary, once all sentinels name it.
     ///
-    /// The old primary goes on until it is told: what it accepts meanwhile is lost.
+    /// The old primary works until it is demoted; the writes that it accepts meanwhile are lost.
     ///
     /// # Panics
     ///
@@ -121,7 +120,7 @@ impl Sentinels {
     #[track_caller]
     pub fn failover(&self) -> usize {
         let old = self.primary();
-        // A sentinel refuses until it has looked at the replicas since the last failover.
+        // A sentinel refuses until it has polled the replicas since the last failover.
         self.wait_for("a sentinel begins a failover", || {
             let sentinel = self.sentinels.iter().find(|it| it.is_up()).ok_or("no sentinel is up")?;
             group::ask_text(sentinel, &["SENTINEL", "FAILOVER", SERVICE])
@@ -129,8 +128,8 @@ impl Sentinels {
         self.wait_for_switch(old)
     }
 
-    /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken over;
-    /// returns its index.
+    /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken over. Returns
+    /// its index.
     ///
     /// # Panics
     ///
@@ -147,8 +146,8 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of
-    /// its data, and every sentinel that is up sees all that, and enough others for a failover.
+    /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of its
+    /// data, and every sentinel that is up sees this, and enough others for a failover.
     ///
     /// # Panics
     ///
@@ -182,7 +181,8 @@ impl Sentinels {
         })
     }
 
-    /// Whether a sentinel knows all servers and sentinels, and finds the primary and these replicas in order.
+    /// Checks that a sentinel knows all servers and sentinels, and that the primary and these replicas are well in its
+    /// view.
     fn sees(&self, sentinel: &Server, primary: usize, replicas: &[usize]) -> Result<(), String> {
         let master = fields(&group::ask(sentinel, &["SENTINEL", "MASTER", SERVICE])?);
         let others = (self.sentinels.len() - 1).to_string();
@@ -211,7 +211,7 @@ impl Sentinels {
         group::ask_text(sentinel, &["SENTINEL", "CKQUORUM", SERVICE]).map(drop)
     }
 
-    /// The server that all sentinels which are up name.
+    /// The server that all sentinels which are up name as the primary.
     fn named(&self) -> Result<usize, String> {
         let mut named = Vec::new();
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_up()) {
@@ -225,14 +225,14 @@ impl Sentinels {
         if named.iter().all(|it| *it == first) { Ok(first) } else { Err(format!("they name {named:?}")) }
     }
 
-    /// Whether a field of a server's `INFO replication` has this value.
+    /// Checks that a field of a server's `INFO replication` has this value.
     fn replication(&self, server: usize, field: &str, expected: &str) -> Result<(), String> {
         let info = group::ask_text(&self.servers()[server], &["INFO", "replication"])?;
         let value = info_field(&info, field);
         if value == Some(expected) { Ok(()) } else { Err(format!("{field} of server {server} is {value:?}")) }
     }
 
-    /// Waits for `condition`, which says what is amiss; panics with that and what all have logged.
+    /// Waits until `condition` succeeds; otherwise panics with its last error and all logs.
     #[track_caller]
     fn wait_for<T>(&self, what: &str, condition: impl FnMut() -> Result<T, String>) -> T {
         group::wait_for(what, AGREE_LIMIT, self.sentinels.iter().chain(self.servers()), condition)

@@ -1,8 +1,8 @@
 //! Real servers, each with a directory of its own, that can be killed, restarted and paused.
 //!
-//! A [`Server`] owns one server process and everything that outlives it: the port or socket, the directory
-//! with its append-only file, and the log. So a restart is a restart of the same server, as its clients see
-//! it. How one is configured and launched is in `launch`; this module is what a test holds in its hand.
+//! A [`Server`] owns one server process and everything that outlives it: the port or socket, the directory with its
+//! append-only file, and the log. So a restart is a restart of the same server, as its clients see it. Configuration
+//! and launch are in `launch`.
 
 pub(crate) mod launch;
 
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 pub use launch::ServerBuilder;
 
-use crate::process::Guard;
+use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use launch::{Access, Endpoint, Site};
 
-/// How long a server may take to end when asked; one with replicas waits up to 10 seconds for them.
+/// The time in which a server ends when it is asked to; one with replicas waits up to 10 seconds for them.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running `redis-server` or `valkey-server` of its own, killed when dropped.
@@ -41,7 +41,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Server {
     // Declared before the site: the process ends before its directory is removed.
-    process: Mutex<Guard>,
+    process: Mutex<ChildGuard>,
     site: Site,
 }
 
@@ -61,8 +61,8 @@ impl Server {
         ServerBuilder::new()
     }
 
-    /// The URL by which a client reaches it: `redis://127.0.0.1:port/`, `rediss://` if it speaks TLS, or
-    /// `redis+unix:///path`; with the password if there is one.
+    /// The URL for a client: `redis://127.0.0.1:port/`, `rediss://` if the server speaks TLS, or `redis+unix:///path`;
+    /// with the password if there is one.
     pub fn url(&self) -> String {
         self.site.url()
     }
@@ -95,7 +95,7 @@ impl Server {
         self.process().pid()
     }
 
-    /// Whether its process runs and is not paused.
+    /// Returns whether its process runs and is not paused.
     pub fn is_up(&self) -> bool {
         let mut process = self.process();
         process.is_running() && !process.is_paused()
@@ -106,7 +106,7 @@ impl Server {
         self.site.dir.path()
     }
 
-    /// What it has logged so far, over all its restarts.
+    /// The log so far, over all restarts.
     pub fn log(&self) -> String {
         self.site.log()
     }
@@ -116,7 +116,7 @@ impl Server {
         self.process().kill();
     }
 
-    /// Asks it to end (SIGTERM), also when paused, and waits for it.
+    /// Asks it to end (SIGTERM), paused or not, and waits for it.
     ///
     /// # Panics
     ///
@@ -134,7 +134,7 @@ impl Server {
     /// Starts it again, after [`kill`](Self::kill) or [`stop`](Self::stop), at the same place in the same
     /// directory; returns once it answers.
     ///
-    /// What was set by `CONFIG SET` is forgotten, unless `CONFIG REWRITE` kept it.
+    /// Settings made by `CONFIG SET` are lost, unless `CONFIG REWRITE` kept them.
     ///
     /// # Panics
     ///
@@ -146,7 +146,7 @@ impl Server {
         *process = self.site.relaunch();
     }
 
-    /// Freezes it (SIGSTOP): connections stay open and nothing is answered. Returns once it is frozen.
+    /// Freezes it (SIGSTOP): connections stay open without replies. Returns once it is frozen.
     ///
     /// # Panics
     ///
@@ -156,7 +156,7 @@ impl Server {
         self.process().pause();
     }
 
-    /// Lets it go on after [`pause`](Self::pause) (SIGCONT).
+    /// Lets it continue after [`pause`](Self::pause) (SIGCONT).
     ///
     /// # Panics
     ///
@@ -203,8 +203,8 @@ impl Server {
         self.site.access()
     }
 
-    fn process(&self) -> MutexGuard<'_, Guard> {
-        // A test that panicked with the lock held, in a refused restart say, leaves a usable guard behind.
+    fn process(&self) -> MutexGuard<'_, ChildGuard> {
+        // A test that panicked with the lock held, for example in a refused restart, leaves a usable guard behind.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

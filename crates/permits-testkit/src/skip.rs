@@ -1,8 +1,8 @@
-//! What the server program under test is not meant for: a test that needs it says so, and is skipped there.
+//! Tests that the server program cannot run: they are skipped there.
 //!
-//! A test asks in its first line, such as `if skip::before(7, 0) { return; }`. The test harness knows no test that is
-//! skipped while it runs and counts it as passed; so each one is told on standard error, past the harness, as a line
-//! that begins with `SKIPPED`. `scripts/test-servers` counts these.
+//! A test asks in its first line, such as `if skip::before(7, 0) { return; }`. The test harness counts a test that
+//! returns as passed. So each skipped test is reported past the harness, as a line on standard error that begins with
+//! `SKIPPED`; `scripts/test-servers` counts these.
 
 use std::io::{self, Write};
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use std::thread;
 use crate::server::Server;
 use crate::tls::{Certificates, ClientCertificates};
 
-/// What a server of the program says of itself.
+/// The properties of the server program.
 struct Program {
     version: String,
     speaks_tls: bool,
@@ -23,21 +23,23 @@ static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     Program { version, speaks_tls: speaks_tls() }
 });
 
-/// Whether a server can be started that speaks TLS. Valkey takes the directives although it was built without.
+/// Returns whether the server program speaks TLS. Valkey accepts the directives although it was built without.
 fn speaks_tls() -> bool {
     match Server::builder().tls(&Certificates::new(), ClientCertificates::Ignored).attempt() {
         Ok(_) => true,
-        // Redis does not know the directive, Valkey does not find the support.
-        Err(site) if ["'tls-port", "finding TLS support"].iter().any(|told| site.log().contains(told)) => {
+        // Redis rejects the directive, Valkey fails at the support.
+        Err(site)
+            if ["'tls-port", "finding TLS support"].iter().any(|reason| site.log().contains(reason)) =>
+        {
             false
         }
         Err(site) => site.give_up(),
     }
 }
 
-/// Whether the server under test is older than Redis `major.minor`, and so the calling test is skipped.
+/// Returns whether the server under test is older than Redis `major.minor`, and so the calling test is skipped.
 ///
-/// Valkey counts as the version of Redis with which it says to be compatible.
+/// Valkey counts as the version of Redis with which it declares to be compatible.
 ///
 /// # Panics
 ///
@@ -48,7 +50,7 @@ pub fn before(major: u32, minor: u32) -> bool {
     skip(parsed(version) < (major, minor), format_args!("needs Redis {major}.{minor}, and this is {version}"))
 }
 
-/// Whether the server under test was built without TLS, and so the calling test is skipped.
+/// Returns whether the server under test was built without TLS, and so the calling test is skipped.
 ///
 /// # Panics
 ///
@@ -72,7 +74,8 @@ fn skip(skipped: bool, reason: std::fmt::Arguments<'_>) -> bool {
     if skipped {
         let thread = thread::current();
         let test = thread.name().unwrap_or("a test");
-        // Not by `eprintln!`, which the harness keeps to itself when a test passes. In one piece, among other tests.
+        // Not by `eprintln!`, which the harness captures when a test passes. One write, because other tests write,
+        // too.
         let _ = io::stderr().write_all(format!("SKIPPED {test}: {reason}\n").as_bytes());
     }
     skipped

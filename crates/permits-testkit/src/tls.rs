@@ -1,8 +1,8 @@
-//! Certificates for servers that speak TLS, made anew for every test.
+//! Certificates for servers that speak TLS, made for every test.
 //!
-//! It owns a private authority and what it has signed: one certificate for servers on this machine and one for
-//! clients. The servers read them from files, and so do commands under test; libraries take the text. Nothing is
-//! kept in the repository, so nothing expires there and no key lies about.
+//! It owns a private authority and its certificates: one for servers on this machine and one for clients. The servers
+//! read them from files, and so do commands under test; libraries take the text. The repository has none, so none
+//! expires there and no key is exposed.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// Whether a server asks its clients for certificates (`tls-auth-clients`).
+/// The policy on clients' certificates (`tls-auth-clients`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// Every client must show one of the authority.
@@ -117,7 +117,7 @@ impl Certificates {
         &self.files.client_key
     }
 
-    /// What a server's configuration says about its files.
+    /// The directives of a server's configuration for its files.
     pub(crate) fn directives(&self) -> [(&'static str, &Path); 3] {
         [
             ("tls-ca-cert-file", self.files.authority.path()),
@@ -140,12 +140,12 @@ impl Pem {
         Self { path, text }
     }
 
-    /// The file it is in.
+    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The text of the file.
+    /// Its text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -153,7 +153,7 @@ impl Pem {
 
 impl fmt::Debug for Pem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A key is not to be printed with whatever holds it.
+        // A key must not be printed with the value that contains it.
         formatter.debug_struct("Pem").field("path", &self.path).finish_non_exhaustive()
     }
 }

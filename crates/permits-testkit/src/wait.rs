@@ -1,17 +1,16 @@
-//! Bounded polling, for what can only be observed and not awaited.
+//! Bounded polling, for conditions that cannot be awaited.
 //!
-//! It owns the one interval at which the kit polls. A server starts in some 20 ms, so 2 ms costs little and
-//! hides nothing.
+//! The one interval of the kit is here. A server starts in some 20 ms, so 2 ms costs little and hides nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to sleep between two looks.
+/// The time between two polls.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Polls `condition` until it holds or `limit` has passed; says whether it held.
+/// Polls `condition` until it holds or `limit` has passed; returns whether it held.
 ///
-/// It is looked at once at least, and blocks the calling thread in between.
+/// Polls at least once, and blocks the calling thread in between.
 ///
 /// # Examples
 ///

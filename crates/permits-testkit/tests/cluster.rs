@@ -1,11 +1,11 @@
-//! Clusters: how they start, lose a primary, and change over in agreement. Moving slots is in `migration`.
+//! Clusters: their start, the loss of a primary, and a failover by agreement. Migration is in `migration`.
 
 use std::time::Duration;
 
 use permits_testkit::cluster::slot;
 use permits_testkit::{Cluster, Connection, Server};
 
-/// A key of each of three primaries, as the slots are given out at the start.
+/// A key of each of three primaries, by the slots at the start.
 const KEYS: [&str; 3] = ["b", "c", "a"];
 
 /// Writes to the primary of each key.
@@ -109,8 +109,8 @@ fn a_password_is_demanded_by_every_node_and_used_among_them() {
     let cluster = Cluster::builder().password("open sesame").start();
     assert!(cluster.url().starts_with("redis+cluster://:open%20sesame@127.0.0.1:"), "{}", cluster.url());
     for node in cluster.nodes() {
-        let mut stranger = Connection::connect(node.address()).expect("it runs");
-        assert!(stranger.call(&["PING"]).expect("it answers").error().starts_with("NOAUTH"));
+        let mut outsider = Connection::connect(node.address()).expect("it runs");
+        assert!(outsider.call(&["PING"]).expect("it answers").error().starts_with("NOAUTH"));
     }
     write(&cluster, "before");
     let slot = slot(KEYS[0]);
@@ -135,7 +135,7 @@ fn announced_proxies_stand_between_clients_and_nodes() {
     client.call(&["INCR", KEYS[0]]).expect_err("the connection is cut");
     assert_eq!(cluster.nodes()[0].command(&["GET", KEYS[0]]).text(), "1");
 
-    // Also after a restart, and a node whose clients cannot reach it is still one for the others.
+    // Also after a restart. A node that clients cannot reach is still a node for the others.
     cluster.nodes()[3].kill();
     cluster.nodes()[3].restart();
     cluster.wait_until_ok();

@@ -1,6 +1,6 @@
-//! What the environment tells a test: the seed and the number of random cases, and the server that it runs against.
+//! The environment of a test: the seed and the number of random cases, and the server program.
 //!
-//! Each is looked at in a copy of this test program, which runs one test in an environment of its own.
+//! Each variable is tested in a copy of this test program, which runs one test in an environment of its own.
 
 use std::env;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn is_copy() -> bool {
     env::var_os(COPY).is_some()
 }
 
-/// Runs `test` in a copy. The harness shows what a test prints if it fails, or if `shown`.
+/// Runs `test` in a copy. The harness shows the output of a test that fails, or of all if `shown`.
 fn copy(test: &str, shown: bool, environment: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(env::current_exe().expect("a test has a program"));
     command.args(["--exact", test]).args(shown.then_some("--nocapture"));
@@ -58,16 +58,16 @@ fn cases_are_multiplied_by_a_number_above_0() {
 }
 
 #[test]
-fn a_test_that_the_server_is_too_old_for_is_told_although_it_passes() {
+fn a_skipped_test_is_reported_although_it_passes() {
     if is_copy() {
         assert!(!skip::before(1, 0), "no server is that old");
         assert!(skip::before(1000, 0), "no server is that new");
         return;
     }
-    let test = "a_test_that_the_server_is_too_old_for_is_told_although_it_passes";
+    let test = "a_skipped_test_is_reported_although_it_passes";
     let (output, text) = copy(test, false, &[]);
     assert!(output.status.success(), "{text}");
-    let told = format!("SKIPPED {test}: needs Redis 1000.0, and this is ");
-    assert_eq!(text.matches(&told).count(), 1, "{text}");
+    let line = format!("SKIPPED {test}: needs Redis 1000.0, and this is ");
+    assert_eq!(text.matches(&line).count(), 1, "{text}");
     assert_eq!(text.matches("SKIPPED").count(), 1, "{text}");
 }

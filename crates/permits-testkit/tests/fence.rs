@@ -30,7 +30,7 @@ fn one_permit_writes_often() {
 }
 
 #[test]
-fn slots_are_judged_apart() {
+fn each_slot_has_a_token_of_its_own() {
     let resource = FencedResource::new();
     assert_eq!(resource.write(0, 10, "a"), Ok(()));
     assert_eq!(resource.write(1, 5, "b"), Ok(()), "a lower token is good in another slot");
@@ -104,6 +104,6 @@ fn dropping_the_service_ends_its_connections_and_removes_the_socket() {
     let mut client = FencedClient::connect(&path).expect("it listens");
     assert_eq!(client.write(0, 1, "a").expect("it answers"), Ok(()));
     drop(server);
-    client.write(0, 1, "b").expect_err("nobody answers");
+    client.write(0, 1, "b").expect_err("the service is gone");
     assert!(!path.exists());
 }

@@ -1,4 +1,4 @@
-//! Slots of a cluster that move, and what clients see in the middle.
+//! Slots of a cluster that move, and the replies to clients meanwhile.
 
 use permits_testkit::cluster::slot;
 use permits_testkit::{Cluster, Resp};
@@ -72,7 +72,7 @@ fn in_the_middle_a_slot_answers_ask_and_tryagain() {
 
     let script = ["EVAL", "return redis.call('GET', KEYS[1])", "2", KEYS[0], KEYS[1]];
     for command in [&["MGET", KEYS[0], KEYS[1]][..], &script] {
-        // Version 6 sends the client on for the sake of the key that has gone.
+        // Version 6 redirects the client because of the key that has gone.
         let reply = old.command(command);
         assert!(reply.error().starts_with("TRYAGAIN") || reply.error() == ask, "{reply:?}");
         assert!(asking(command).error().starts_with("TRYAGAIN"));
@@ -111,7 +111,7 @@ fn replicas_learn_of_a_moved_slot() {
     for node in [0, 2, 3] {
         assert_eq!(cluster.nodes()[node].command(&["GET", "b"]).error(), moved);
     }
-    // The key has reached the replica of the new owner, which keeps it when that is gone.
+    // The key has reached the replica of the new owner, which keeps it when the new owner dies.
     assert_eq!(cluster.failover(1), 3);
     assert_eq!(cluster.nodes()[3].command(&["GET", "b"]).text(), "x");
 }

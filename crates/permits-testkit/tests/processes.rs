@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use permits_testkit::{Guard, Server, wait};
+use permits_testkit::{ChildGuard, Server, wait};
 
-/// More than anything here should take.
+/// The time limit of all waits.
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn shell(script: &str) -> Guard {
-    Guard::spawn(Command::new("sh").args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()))
+fn shell(script: &str) -> ChildGuard {
+    ChildGuard::spawn(Command::new("sh").args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()))
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_paused_child_is_silent_until_resumed() {
     let lines = child.lines();
     assert_eq!(lines.next_line(LIMIT).as_deref(), Some("1"));
     child.pause();
-    // What it printed before is bounded by the pipe and the channel, so this comes to an end.
+    // The pipe and the channel bound its earlier output, so this loop ends.
     while lines.next_line(Duration::from_millis(50)).is_some() {}
     assert!(child.is_running());
     child.resume();
@@ -74,7 +74,7 @@ fn dropping_the_guard_ends_a_paused_child() {
     child.pause();
     assert_eq!(lines.next_line(Duration::from_millis(5)), None);
     drop(child);
-    // The pipe is closed by the end of its only writer; the limit is far beyond what that takes.
+    // The end of its only writer closes the pipe, long before the limit.
     let start = std::time::Instant::now();
     assert_eq!(lines.next_line(LIMIT), None);
     assert!(start.elapsed() < LIMIT, "the pipe is still open");
@@ -84,9 +84,9 @@ fn dropping_the_guard_ends_a_paused_child() {
 fn a_child_outlives_the_thread_that_started_it() {
     let mut command = Command::new("sh");
     command.args(["-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = thread::spawn(move || Guard::spawn(&mut command)).join().expect("it starts a child");
+    let mut child = thread::spawn(move || ChildGuard::spawn(&mut command)).join().expect("it starts a child");
     assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("ready"));
-    assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "nobody has killed it");
+    assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "the child was not killed");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_command_can_be_started_again() {
     let mut command = Command::new("sh");
     command.args(["-c", "exit 7"]);
     for _ in 0..2 {
-        let status = Guard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends by itself");
+        let status = ChildGuard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends by itself");
         assert_eq!(status.code(), Some(7));
     }
 }
@@ -113,7 +113,8 @@ fn a_child_inherits_no_ignored_signal() {
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", r#"trap "" INT QUIT HUP PIPE TERM; exec "$@""#, "sh"]);
     ignoring.arg(env::current_exe().expect("a test has a program")).args(["--exact", test]);
-    let status = Guard::spawn(ignoring.env(INHERITING, "1")).wait_timeout(LIMIT).expect("it ends by itself");
+    let status =
+        ChildGuard::spawn(ignoring.env(INHERITING, "1")).wait_timeout(LIMIT).expect("it ends by itself");
     assert!(status.success());
 }
 
@@ -126,16 +127,16 @@ fn a_child_inherits_no_setting_of_permits_but_those_it_is_given() {
             .env(INHERITING, "1")
             .env("PERMITS_URL", "outer")
             .env("PERMITS_OTHER", "outer");
-        let status = Guard::spawn(&mut copy).wait_timeout(LIMIT).expect("it ends by itself");
+        let status = ChildGuard::spawn(&mut copy).wait_timeout(LIMIT).expect("it ends by itself");
         return assert!(status.success());
     }
     let mut command = Command::new("sh");
     command.args(["-c", r#"echo "${PERMITS_OTHER-unset} $PERMITS_URL $PERMITS_TEST_INHERITING""#]);
-    let mut child = Guard::spawn(command.env("PERMITS_URL", "given").stdout(Stdio::piped()));
+    let mut child = ChildGuard::spawn(command.env("PERMITS_URL", "given").stdout(Stdio::piped()));
     assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("unset given 1"));
 }
 
-/// Set for a copy of this test program that has inherited something.
+/// Set for a copy of this test program with an inherited setting.
 const INHERITING: &str = "PERMITS_TEST_INHERITING";
 
 /// Set for a copy of this test program that is to be killed.
@@ -152,7 +153,7 @@ fn a_server_ends_when_its_test_process_is_killed() {
         }
     }
     let program = env::current_exe().expect("a test has a program");
-    let mut copy = Guard::spawn(
+    let mut copy = ChildGuard::spawn(
         Command::new(program)
             .args(["--exact", "a_server_ends_when_its_test_process_is_killed", "--nocapture"])
             .env(ORPHANING, "1")

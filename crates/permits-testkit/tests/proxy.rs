@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use permits_testkit::{Connection, Proxy, Resp, Server, wait};
 
-/// More than anything here should take.
+/// The time limit of all waits.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long to listen for what must not come.
+/// The time for which a reply must not come.
 const SILENCE: Duration = Duration::from_millis(50);
 
 fn start() -> (Server, Proxy) {
@@ -102,7 +102,7 @@ fn cut_reaches_the_server_too() {
     let (server, proxy) = start();
     let _client = client(&proxy);
     proxy.cut();
-    // The one that asks is connected itself.
+    // The connection of the test counts itself.
     let closed = wait::until(LIMIT, || server.info("connected_clients").as_deref() == Some("1"));
     assert!(closed, "the server still has the connection");
 }
@@ -165,7 +165,7 @@ fn delayed_requests_arrive_late_and_in_order() {
 }
 
 #[test]
-fn ending_a_delay_lets_go_what_is_held_back() {
+fn ending_a_delay_releases_delayed_bytes() {
     let (server, proxy) = start();
     let mut client = client(&proxy);
     proxy.delay_replies(10 * LIMIT);
@@ -234,8 +234,8 @@ fn the_reply_to_a_chosen_request_is_swallowed() {
     assert_eq!(proxy.swallowed(), 1);
 }
 
-/// The server reads in pieces and answers in between: a connection closed at its first answer would make it
-/// drop the pieces it has not read, and the chosen request with them.
+/// The server reads in pieces and answers in between. A connection closed at its first answer would make it drop the
+/// pieces that it has not read, and the chosen request with them.
 #[test]
 fn a_chosen_request_behind_many_others_is_carried_out() {
     let (server, proxy) = start();

@@ -1,165 +1,120 @@
-//! What real servers did to real clients, recorded over faults, and agreed to by both judges. And then spoilt: every
-//! change is found.
+//! The record of real servers and worker processes, over faults, passes both kinds of checks. Every change of the record
+//! is found.
 
-#[path = "histories/mutate.rs"]
-mod mutate;
-
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use permits::{AcquireOptions, Client, Permit};
+use permits::blocking::{Client, Semaphore};
 use permits_testkit::history::{
-    self, History, Record, Recorder, Replayed, Rules, Violation, What, deadline, judge, merge, replay,
+    self, ClientEvent, Record, Recorder, Replayed, Rules, Violation, merge, replay, verify,
+};
+use permits_testkit::mutants::record;
+use permits_testkit::worker::{
+    Mix, TIMEOUT, Wait, Work, Worker, WorkerPool, WorkerSettings, run_if_started, test_command,
 };
 use permits_testkit::{Connection, Server, random, wait};
-use tokio::time::sleep;
 
-/// More than anything here should take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
+/// The limit that the workers declare.
+const LIMIT: u32 = 3;
 
-const CLIENTS: usize = 4;
+/// The grants from one fault to the next.
+const GRANTS: usize = 40;
 
-/// How often each client does something, from one fault to the next.
-const TURNS: usize = 30;
-
-/// Clients of one server in this process, and what they saw.
-struct Scene {
-    recorder: Recorder,
-    server: Server,
-    clients: Vec<Client>,
-    seen: Mutex<History>,
-    turns: AtomicUsize,
-    seed: u64,
+/// Not a test: a pool starts this executable again with this name, as a worker.
+#[test]
+#[ignore = "the other tests start it, as a process of its own"]
+fn worker_process() {
+    run_if_started();
 }
 
-impl Scene {
-    async fn new(server: Server) -> Self {
+/// A server, the record of its commands, its workers, and an operator in this process.
+struct Fixture {
+    recorder: Recorder,
+    operator: Client,
+    workers: Vec<Worker>,
+    pool: WorkerPool,
+    server: Server,
+    random: fastrand::Rng,
+}
+
+impl Fixture {
+    fn new(server: Server) -> Self {
         history::record();
         let recorder = Recorder::listen(&server);
-        let mut clients = Vec::new();
-        for number in 0..CLIENTS {
-            let client = Client::builder(server.url()).label(format!("client{number}"));
-            let client = client.lease(Duration::from_millis(1500)).connect().await;
-            clients.push(client.expect("the server is up"));
-        }
-        let seed = random::seed();
-        Self { recorder, server, clients, seen: Mutex::default(), turns: AtomicUsize::new(0), seed }
-    }
-
-    fn note(&self, number: usize, tag: &str, what: What) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).note(number, tag, what);
-    }
-
-    /// All clients take their turns, and in the middle of it something happens.
-    async fn turns(&self, administered: bool, fault: impl FnOnce(&Server)) {
-        let begun = self.turns.load(Ordering::Relaxed);
-        let turns = (0..CLIENTS).map(|number| self.turns_of(number, administered));
-        let fault = async {
-            while self.turns.load(Ordering::Relaxed) < begun + CLIENTS * TURNS / 2 {
-                sleep(Duration::from_millis(1)).await;
-            }
-            fault(&self.server);
+        let operator = Client::connect(&server.url()).expect("the server is up");
+        let lease = Duration::from_millis(1500);
+        let mut random = random::rng();
+        let settings = WorkerSettings {
+            semaphores: vec!["shared".to_owned()],
+            seed: random.u64(..),
+            step: Some(Duration::from_millis(3)),
+            recorded: true,
+            ..WorkerSettings::new(LIMIT, lease)
         };
-        tokio::join!(fault, futures(turns));
+        let pool = WorkerPool::new(|| test_command("worker_process"), settings);
+        Self { recorder, operator, workers: Vec::new(), pool, server, random }
     }
 
-    async fn turns_of(&self, number: usize, administered: bool) {
-        let begun = self.turns.load(Ordering::Relaxed);
-        let mut random = fastrand::Rng::with_seed(self.seed ^ (1000 * begun + number) as u64);
-        for turn in 0..TURNS {
-            self.turns.fetch_add(1, Ordering::Relaxed);
-            if administered && random.u8(0..4) == 0 {
-                self.administer(number, &mut random).await;
-            } else {
-                self.hold(number, &format!("{begun}.{turn}"), &mut random).await;
-            }
-        }
+    fn semaphore(&self) -> Semaphore {
+        self.operator.open("shared")
     }
 
-    /// Acquires, works for some steps, and releases.
-    async fn hold(&self, number: usize, tag: &str, random: &mut fastrand::Rng) {
-        let weight = random.u32(1..3);
-        let options = AcquireOptions::new().weight(weight).holder(format!("holder {number}"));
-        let options = options.wait(Duration::from_millis(random.u64(0..60)));
-        self.note(number, tag, What::Asked { weight });
-        let permit = match self.clients[number].semaphore("shared", 3).acquire_with(options).await {
-            Ok(permit) => permit,
-            Err(error) => return self.note(number, tag, What::Failed(error.to_string())),
+    /// Starts the workers, which acquire and release until the end.
+    fn start_workers(&mut self) {
+        let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
+        let work = Work {
+            weight: Mix(vec![(1, 1), (1, 2)]),
+            wait: Mix(vec![(1, Wait::Granted), (3, Wait::Timeout(millis(0, 60)))]),
+            ..Work::brief(2, Duration::from_millis(20))
         };
-        let (at, until) = deadline(|| permit.remaining());
-        let (token, slot) = (permit.token(), permit.slot());
-        let acquired = What::Acquired { token, slot, until };
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).note_at(at, number, tag, acquired);
-        for _ in 0..random.u32(0..4) {
-            sleep(Duration::from_millis(random.u64(0..6))).await;
-            if random.u8(0..6) == 0 {
-                // Not now, or not any more: either way the next look tells.
-                let _ = permit.renew().await;
-            }
-            if !self.step(number, tag, &permit) {
-                return self.note(number, tag, What::Lost("seen".to_owned()));
-            }
-        }
-        self.note(number, tag, What::Releasing);
-        let outcome = permit.release().await;
-        self.note(
-            number,
-            tag,
-            What::Released(outcome.map_or_else(|error| error.to_string(), |()| "ok".into())),
-        );
-    }
-
-    fn step(&self, number: usize, tag: &str, permit: &Permit) -> bool {
-        let (at, until) = deadline(|| permit.remaining());
-        let is_held = permit.is_held();
-        let what = if is_held { What::Held { until } } else { What::NotHeld };
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).note_at(at, number, tag, what);
-        is_held
-    }
-
-    /// What operators do. Whether it is done is not the question here.
-    async fn administer(&self, number: usize, random: &mut fastrand::Rng) {
-        let semaphore = self.clients[number].open("shared");
-        match random.u8(0..7) {
-            0 => drop(semaphore.set_limit(random.u32(1..5)).await),
-            1 => drop(semaphore.unpin().await),
-            2 => {
-                let _ = semaphore.pause().await;
-                sleep(Duration::from_millis(3)).await;
-                while semaphore.resume().await.is_err() {}
-            }
-            3 => drop(semaphore.revoke(&format!("holder {}", random.usize(0..CLIENTS)), "late").await),
-            _ => drop(semaphore.inspect().await),
+        for number in 0..3 {
+            let url = self.server.url();
+            let mut worker =
+                self.pool.start_connected(&format!("worker{number}"), &url, self.pool.settings.lease);
+            worker.work(&work);
+            self.workers.push(worker);
         }
     }
 
-    /// Lets the limit be declared again, and nobody hold or wait.
-    async fn end(&mut self) {
-        let semaphore = self.clients[0].semaphore("shared", 3);
-        semaphore.unpin().await.expect("the server is up");
-        for (number, client) in self.clients.drain(..).enumerate() {
-            client.close().await.expect("the server is up");
-            self.seen.get_mut().unwrap_or_else(PoisonError::into_inner).note(
-                number,
-                "-",
-                What::Closed("ok".to_owned()),
-            );
-        }
+    /// Lets the workers acquire, meanwhile executes an operator's commands, and then causes a fault.
+    fn load(&mut self, administered: bool, fault: impl FnOnce(&Server)) {
+        let acquired = || self.pool.count(|event| matches!(event, ClientEvent::Acquired { .. }));
+        let before = acquired();
+        let (semaphore, mut random) = (self.semaphore(), self.random.fork());
+        let loaded = wait::until(TIMEOUT, || {
+            if administered {
+                administer(&semaphore, &mut random);
+            }
+            acquired() >= before + GRANTS
+        });
+        assert!(loaded, "the workers acquire nothing");
+        fault(&self.server);
     }
 
-    fn seen(&mut self) -> &History {
-        self.seen.get_mut().unwrap_or_else(PoisonError::into_inner)
+    /// Closes all workers, and lets the limit be declared again. Returns the record.
+    fn end(&mut self) -> Vec<Record> {
+        while self.semaphore().unpin().is_err() {}
+        let closed = self.pool.close(std::mem::take(&mut self.workers));
+        closed.unwrap_or_else(|reason| panic!("{reason}"));
+        self.recorder.records()
     }
 }
 
-async fn futures(all: impl Iterator<Item = impl Future<Output = ()>>) {
-    let mut all: Vec<_> = all.map(Box::pin).collect();
-    std::future::poll_fn(|context| {
-        all.retain_mut(|one| one.as_mut().poll(context).is_pending());
-        if all.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
+/// A command of an operator, which may fail.
+fn administer(semaphore: &Semaphore, random: &mut fastrand::Rng) {
+    match random.u8(0..7) {
+        0 => drop(semaphore.set_limit(random.u32(2..5))),
+        1 => drop(semaphore.unpin()),
+        2 => {
+            let _ = semaphore.pause();
+            while semaphore.resume().is_err() {}
+        }
+        3 => {
+            let seen = semaphore.inspect_up_to(1);
+            let holder = seen.ok().and_then(|seen| Some(seen.holders.first()?.holder.clone()));
+            drop(semaphore.revoke(&holder.unwrap_or_else(|| "none".to_owned()), "late"));
+        }
+        _ => drop(semaphore.inspect()),
+    }
 }
 
 fn restart(server: &Server) {
@@ -167,7 +122,7 @@ fn restart(server: &Server) {
     server.restart();
 }
 
-/// A server that loses nothing that it has answered.
+/// A server that keeps everything that it has answered.
 fn keeping() -> Server {
     Server::builder().append_only().arg("appendfsync", "always").start()
 }
@@ -176,44 +131,42 @@ fn flush_scripts(server: &Server) {
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]).text(), "OK");
 }
 
-fn explained<T>(judgement: Result<T, Violation>) -> T {
-    judgement.unwrap_or_else(|violation| panic!("{violation}"))
+fn explained<T>(verdict: Result<T, Violation>) -> T {
+    verdict.unwrap_or_else(|violation| panic!("{violation}"))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn clients_of_a_server_that_keeps_what_it_knows_are_judged_from_both_sides() {
-    let mut scene = Scene::new(keeping()).await;
-    scene.turns(false, flush_scripts).await;
-    scene.turns(false, restart).await;
-    scene.turns(false, |_| {}).await;
-    scene.end().await;
-    let replayed = explained(replay(&scene.recorder.records()));
+#[test]
+fn the_record_of_a_server_that_keeps_its_state_passes_both_checks() {
+    let mut fixture = Fixture::new(keeping());
+    fixture.start_workers();
+    fixture.load(false, flush_scripts);
+    fixture.load(false, restart);
+    fixture.load(false, |_| {});
+    let replayed = explained(replay(&fixture.end()));
     explained(replayed.check_kept());
     explained(replayed.check_at_rest());
-    let grants = scene.seen().grants();
-    assert!(grants.len() > 50, "{} grants", grants.len());
-    explained(replayed.check_deadlines(&grants));
-    explained(judge(scene.seen(), &Rules::limit(3)));
-    println!("{} commands, {} events, {} grants", replayed.commands, replayed.events, grants.len());
+    explained(replayed.check_deadlines(&fixture.pool.grants()));
+    explained(verify(&fixture.pool.history(), &Rules::limit(LIMIT)));
+    println!("{} commands, {} events", replayed.commands, replayed.events);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_did_over_every_loss_is_replayed_and_every_change_of_it_is_found() {
-    let mut scene = Scene::new(Server::start()).await;
-    scene.turns(true, flush_scripts).await;
-    scene.turns(true, |server| assert_eq!(server.command(&["FLUSHALL"]).text(), "OK")).await;
-    scene.turns(true, restart).await;
-    scene.end().await;
-    let records = scene.recorder.records();
+#[test]
+fn a_record_over_losses_is_replayed_and_every_change_of_it_is_found() {
+    let mut fixture = Fixture::new(Server::start());
+    fixture.start_workers();
+    fixture.load(true, flush_scripts);
+    fixture.load(true, |server| assert_eq!(server.command(&["FLUSHALL"]).text(), "OK"));
+    fixture.load(true, restart);
+    let records = fixture.end();
     let replayed = explained(replay(&records));
     explained(replayed.check_at_rest());
     let lost = |restarted| replayed.losses.iter().filter(|loss| loss.restarted == restarted).count();
     assert_eq!((lost(false), lost(true), replayed.losses.len()), (1, 1, 2), "{:?}", replayed.losses);
-    spoil(&records, &replayed, &mut fastrand::Rng::with_seed(scene.seed));
+    change_each(&records, &replayed, &mut fixture.random);
 }
 
 /// Changes one thing at a time, and demands that each is found.
-fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
+fn change_each(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
     const CHANGES: usize = 300;
     let mut found = 0;
     let mut tried = 0;
@@ -223,7 +176,7 @@ fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
         let is_followed = sequence > 0 && records[number + 1].reply.sequence == sequence + 1;
         let mut spoilt = records[..number + 2].to_vec();
         let what = match random.u8(0..10) {
-            // Where nothing follows in the same state, nobody can miss it.
+            // Without a successor in the same state, the change has no effect.
             0..3 if !is_followed => continue,
             0 => {
                 spoilt.remove(number);
@@ -238,7 +191,7 @@ fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
                 "twice".to_owned()
             }
             _ => {
-                let mut changes = mutate::mutations(&records[number]);
+                let mut changes = record::mutants(&records[number]);
                 let (what, changed) = changes.swap_remove(random.usize(0..changes.len()));
                 spoilt[number] = changed;
                 what
@@ -260,7 +213,7 @@ fn spoil(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
 /// The id of the recorder's connection, when it listens.
 fn listening(admin: &mut Connection) -> String {
     let mut id = None;
-    let listens = wait::until(LIMIT, || {
+    let listens = wait::until(TIMEOUT, || {
         let list = admin.call(&["CLIENT", "LIST", "TYPE", "pubsub"]).expect("it is up").text().to_owned();
         let ours = list.lines().find(|line| line.contains(Recorder::NAME));
         id = ours.and_then(|line| line.split(' ').next()?.strip_prefix("id=").map(str::to_owned));
@@ -270,66 +223,67 @@ fn listening(admin: &mut Connection) -> String {
     id.expect("it was found")
 }
 
-/// Its connection is killed, with what was on its way; it returns some time later.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_happens_while_nobody_listens_is_recorded() {
+/// The connection of the recorder is killed, with the messages on it; it returns some time later.
+#[test]
+fn commands_without_a_listener_are_recorded() {
     const ROUNDS: usize = 50;
-    let scene = Scene::new(Server::start()).await;
-    let mut admin = scene.server.connect().expect("it is up");
-    let semaphore = scene.clients[0].open("shared");
-    semaphore.set_limit(3).await.expect("it is up");
+    let fixture = Fixture::new(Server::start());
+    let mut admin = fixture.server.connect().expect("it is up");
+    let semaphore = fixture.semaphore();
+    semaphore.set_limit(3).expect("it is up");
     for round in 0..ROUNDS {
         let id = listening(&mut admin);
-        drop(semaphore.inspect().await.expect("it is up"));
+        drop(semaphore.inspect().expect("it is up"));
         assert_eq!(admin.call(&["CLIENT", "KILL", "ID", &id]).expect("it is up").int(), 1, "round {round}");
-        drop(semaphore.inspect().await.expect("it is up"));
+        drop(semaphore.inspect().expect("it is up"));
     }
-    let replayed = explained(replay(&scene.recorder.records()));
+    let replayed = explained(replay(&fixture.recorder.records()));
     explained(replayed.check_kept());
     assert_eq!(replayed.commands, 1 + 2 * ROUNDS);
 }
 
-/// It answers before it tells: in half of the rounds the last record is not on its way yet when the server dies.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_server_did_not_come_to_tell_is_heard_when_it_is_back() {
+/// A server answers before it publishes: in half of the rounds the last record is not published yet when the server
+/// dies.
+#[test]
+fn records_that_a_killed_server_did_not_publish_are_read_when_it_is_back() {
     const ROUNDS: usize = 20;
-    let scene = Scene::new(keeping()).await;
-    let semaphore = scene.clients[0].open("shared");
-    semaphore.set_limit(3).await.expect("it is up");
+    let fixture = Fixture::new(keeping());
+    let semaphore = fixture.semaphore();
+    semaphore.set_limit(3).expect("it is up");
     for _ in 0..ROUNDS {
-        while semaphore.inspect().await.is_err() {}
-        restart(&scene.server);
+        while semaphore.inspect().is_err() {}
+        restart(&fixture.server);
     }
-    let replayed = explained(replay(&scene.recorder.records()));
+    let replayed = explained(replay(&fixture.recorder.records()));
     explained(replayed.check_kept());
     assert!(replayed.commands > ROUNDS, "{} commands", replayed.commands);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_down_has_told_all() {
-    let scene = Scene::new(Server::start()).await;
-    let semaphore = scene.clients[0].open("shared");
+#[test]
+fn a_server_that_is_down_has_published_all() {
+    let fixture = Fixture::new(Server::start());
     for _ in 0..100 {
-        drop(semaphore.inspect().await.expect("it is up"));
+        drop(fixture.semaphore().inspect().expect("it is up"));
     }
-    assert_eq!(scene.recorder.records().len(), 100);
-    scene.server.kill();
-    assert_eq!(scene.recorder.records().len(), 100);
+    assert_eq!(fixture.recorder.records().len(), 100);
+    fixture.server.kill();
+    assert_eq!(fixture.recorder.records().len(), 100);
 }
 
-/// A replica's listeners hear what the primary's do: one of them is enough, and both are no more.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_two_recorders_heard_is_one_history() {
+/// A replica's listeners receive the primary's messages: one of the two is enough, and both are no more.
+#[test]
+fn two_recorders_make_one_history() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     let is_linked = || replica.info("master_link_status").as_deref() == Some("up");
-    assert!(wait::until(LIMIT, is_linked), "the replica does not find its primary");
+    assert!(wait::until(TIMEOUT, is_linked), "the replica does not find its primary");
     let second = Recorder::listen(&replica);
-    let mut scene = Scene::new(primary).await;
-    scene.turns(true, flush_scripts).await;
-    scene.end().await;
-    let first = scene.recorder.records();
-    assert!(wait::until(LIMIT, || second.records().len() == first.len()), "the replica does not tell all");
+    let mut fixture = Fixture::new(primary);
+    fixture.start_workers();
+    fixture.load(true, flush_scripts);
+    let first = fixture.end();
+    let all_heard = wait::until(TIMEOUT, || second.records().len() == first.len());
+    assert!(all_heard, "the replica does not publish all");
     let merged = merge([first.clone(), second.records()]);
     assert_eq!(merged, first);
     explained(explained(replay(&merged)).check_kept());

@@ -1,4 +1,4 @@
-//! Sentinels: how a set starts, replaces its primary, and takes back what was gone.
+//! Sentinels: the start of a set, the replacement of its primary, and the return of a server.
 
 use std::collections::HashSet;
 
@@ -109,8 +109,8 @@ fn passwords_are_demanded_and_used() {
     assert!(url.starts_with("redis+sentinel://:for%20data@127.0.0.1:"), "{url}");
     assert!(url.ends_with("/service?sentinel_password=for%20watchers"), "{url}");
     for server in sentinels.servers().iter().chain(sentinels.sentinels()) {
-        let mut stranger = Connection::connect(server.address()).expect("it runs");
-        assert!(stranger.call(&["PING"]).expect("it answers").error().starts_with("NOAUTH"));
+        let mut outsider = Connection::connect(server.address()).expect("it runs");
+        assert!(outsider.call(&["PING"]).expect("it answers").error().starts_with("NOAUTH"));
     }
     sentinels.servers()[0].kill();
     let new = sentinels.wait_for_switch(0);

@@ -1,4 +1,4 @@
-//! Real servers: start, death, restart and pause do what they say.
+//! Real servers: start, death, restart and pause.
 
 use std::collections::HashSet;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use permits_testkit::{Resp, Server, wait};
 
-/// More than anything here should take.
+/// The time limit of all waits.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
@@ -71,7 +71,7 @@ fn append_only_data_survives_a_kill() {
     server.command(&["SET", "colour", "blue"]);
 
     server.kill();
-    assert!(server.connect().is_err(), "nobody listens while it is down");
+    assert!(server.connect().is_err(), "no listener while it is down");
     server.restart();
 
     assert_eq!(server.command(&["GET", "colour"]).text(), "blue");
@@ -87,7 +87,7 @@ fn data_in_memory_alone_is_lost_by_a_restart() {
     server.command(&["SET", "colour", "blue"]);
 
     server.stop();
-    assert!(server.connect().is_err(), "nobody listens while it is down");
+    assert!(server.connect().is_err(), "no listener while it is down");
     server.restart();
     assert_eq!(server.command(&["GET", "colour"]), Resp::Nil);
     assert_ne!(server.info("run_id"), run);
@@ -113,7 +113,7 @@ fn a_paused_server_is_silent_until_resumed() {
     server.pause();
     client.set_timeout(Duration::from_millis(50)).expect("it is not zero");
     client.send(&["INCR", "number"]).expect("the system takes the request");
-    let error = client.receive().expect_err("nobody answers");
+    let error = client.receive().expect_err("a paused server does not reply");
     assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
 
     server.resume();
@@ -145,8 +145,8 @@ fn a_password_is_demanded_and_used() {
     assert_eq!(server.url(), format!("redis://:open%20%22sesame%22%2F%40%3A%C3%A9@{host}/"));
     assert_eq!(server.command(&["PING"]).text(), "PONG");
 
-    let mut stranger = permits_testkit::Connection::connect(host).expect("it runs");
-    let reply = stranger.call(&["PING"]).expect("it answers");
+    let mut outsider = permits_testkit::Connection::connect(host).expect("it runs");
+    let reply = outsider.call(&["PING"]).expect("it answers");
     assert!(reply.error().starts_with("NOAUTH"));
 
     server.kill();

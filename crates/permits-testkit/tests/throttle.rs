@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use permits_testkit::{Connection, Proxy, Server};
 
-/// More than anything here should take, and less than what a limit that does not end would take.
+/// The time limit of all waits, and less than a limit of the proxy that does not end would take.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn start() -> (Server, Proxy, Connection) {
@@ -25,7 +25,7 @@ fn a_limit_on_replies_stretches_them() {
     proxy.limit_replies(50_000);
     let began = Instant::now();
     assert_eq!(client.call(&["GET", "long"]).expect("it arrives").text(), long);
-    // Not before the next to last piece of a fiftieth of a second was due.
+    // Not before the last piece but one was due.
     assert!(began.elapsed() >= Duration::from_millis(360), "it took {:?} only", began.elapsed());
 
     proxy.limit_replies(0);
@@ -44,13 +44,13 @@ fn a_limit_on_requests_stretches_them() {
 }
 
 #[test]
-fn lifting_a_limit_lets_go_of_what_waits() {
+fn lifting_a_limit_releases_waiting_bytes() {
     let (server, proxy, mut client) = start();
     let long = "x".repeat(100_000);
     server.command(&["SET", "long", &long]);
     proxy.limit_replies(1);
     client.send(&["GET", "long"]).expect("it is sent");
-    // The first byte has come, so the limit is at work. At this pace the last would take a day.
+    // The first byte has come, so the limit is active. At this pace the last byte would take a day.
     let mut other = Connection::connect(proxy.address()).expect("the proxy accepts");
     other.set_timeout(Duration::from_millis(50)).expect("it is not zero");
     other.call(&["PING"]).expect_err("a reply takes 7 seconds");
@@ -60,7 +60,7 @@ fn lifting_a_limit_lets_go_of_what_waits() {
 }
 
 #[test]
-fn what_passed_before_a_limit_does_not_count_against_it() {
+fn bytes_before_a_limit_do_not_count_against_it() {
     let (_server, proxy, mut client) = start();
     let long = "x".repeat(1_000_000);
     assert_eq!(client.call(&["ECHO", &long]).expect("it arrives").text(), long);

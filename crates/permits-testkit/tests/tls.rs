@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// Says PING as a client that trusts the authority of `trusted` and shows the certificate of `shown`.
+/// Sends PING as a client that trusts the authority of `trusted` and has the certificate of `shown`.
 fn ping(server: &Server, trusted: &Certificates, shown: Option<&Certificates>) -> io::Result<String> {
     let certificate =
         |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("it is a certificate");

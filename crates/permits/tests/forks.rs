@@ -18,7 +18,7 @@ use permits::{
 };
 use permits_testkit::fork::fork;
 use permits_testkit::history::now;
-use permits_testkit::{Guard, Server};
+use permits_testkit::{ChildGuard, Server};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
@@ -56,7 +56,7 @@ fn master(scenario: &str, url: &str) -> Vec<Vec<String>> {
         .env(SCENARIO, scenario)
         .env(URL, url)
         .stdout(Stdio::piped());
-    let mut process = Guard::spawn(&mut command);
+    let mut process = ChildGuard::spawn(&mut command);
     let lines = process.lines();
     let mut records = Vec::new();
     while let Some(line) = lines.next_line(LIMIT) {

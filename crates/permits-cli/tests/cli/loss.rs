@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use permits_testkit::{Guard, wait};
+use permits_testkit::{ChildGuard, wait};
 use rustix::process::Signal;
 
 use crate::support::{
@@ -117,12 +117,12 @@ const BEATS: &str = r#"while :; do echo $$ > "$BEAT"; sleep 0.02; done"#;
 
 /// Starts the command with a full pipe as standard error, which is never read, and waits until the command runs.
 #[track_caller]
-fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (Guard, PipeReader) {
+fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (ChildGuard, PipeReader) {
     let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
     let room = rustix::pipe::fcntl_getpipe_size(&writer).expect("it is a pipe");
     writer.write_all(&vec![b'.'; room]).expect("it has that much room");
     let _ = fs::remove_file(beat);
-    let guard = Guard::spawn(command.env("BEAT", beat).stdout(Stdio::null()).stderr(writer));
+    let guard = ChildGuard::spawn(command.env("BEAT", beat).stdout(Stdio::null()).stderr(writer));
     assert!(wait::until(TIMEOUT, || process_of(beat).is_some()), "it runs");
     (guard, reader)
 }

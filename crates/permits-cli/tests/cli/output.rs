@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 
-use permits_testkit::Guard;
+use permits_testkit::ChildGuard;
 
 use crate::support::{EVERY_VERB, Local, Store as _, TIMEOUT, code, output, permits};
 
@@ -23,7 +23,7 @@ fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i
     let mut command = permits(&store.url(), arguments);
     let mut stderr = tempfile::tempfile().expect("a temporary file");
     command.stdout(stdout).stderr(stderr.try_clone().expect("a file can be shared"));
-    let status = Guard::spawn(&mut command).wait_timeout(TIMEOUT).expect("it ends");
+    let status = ChildGuard::spawn(&mut command).wait_timeout(TIMEOUT).expect("it ends");
     let mut said = String::new();
     stderr.rewind().and_then(|()| stderr.read_to_string(&mut said)).expect("it can be read");
     (code(status), said)

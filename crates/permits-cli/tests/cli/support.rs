@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use permits_testkit::{Guard, Server, wait};
+use permits_testkit::{ChildGuard, Server, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -125,7 +125,7 @@ pub(crate) fn run(store: &dyn Store, name: &str, options: &str, script: &str) ->
 
 /// A running command. Its output goes to files, so that it never blocks on a reader.
 pub(crate) struct Running {
-    pub(crate) guard: Guard,
+    pub(crate) guard: ChildGuard,
     stdout: File,
     stderr: File,
 }
@@ -144,7 +144,7 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         let [stdout, stderr] = [(), ()].map(|()| tempfile::tempfile().expect("a temporary file"));
         let stdio = |file: &File| Stdio::from(file.try_clone().expect("a file can be shared"));
-        let guard = Guard::spawn(command.stdout(stdio(&stdout)).stderr(stdio(&stderr)));
+        let guard = ChildGuard::spawn(command.stdout(stdio(&stdout)).stderr(stdio(&stderr)));
         Self { guard, stdout, stderr }
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use permits_testkit::{Guard, Server, wait};
+use permits_testkit::{ChildGuard, Server, wait};
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -35,7 +35,7 @@ pub(crate) const CTRL_Z: &str = "\x1a";
 
 /// A session on a terminal of its own, driven by the test.
 pub(crate) struct Terminal {
-    pub(crate) guard: Guard,
+    pub(crate) guard: ChildGuard,
     pub(crate) keyboard: File,
     pub(crate) screen: Arc<Mutex<Vec<u8>>>,
     /// Ends when no process has the terminal any more, and all output is on the screen.
@@ -67,7 +67,7 @@ impl Terminal {
                 Ok(())
             })
         };
-        let guard = Guard::spawn(command);
+        let guard = ChildGuard::spawn(command);
         let (keyboard, screen) = (File::from(keyboard), Arc::new(Mutex::new(Vec::new())));
         let (mut output, buffer) = (keyboard.try_clone().expect("it can be shared"), screen.clone());
         let reader = thread::spawn(move || {

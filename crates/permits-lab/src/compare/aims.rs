@@ -1,4 +1,4 @@
-//! Where permits must stand, and whether it does.
+//! The aims of the project for the comparison's figures, and whether they are met.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::compare::results::Results;
 pub(crate) struct Aim {
     pub(crate) workload: &'static str,
     pub(crate) what: String,
-    /// None if it was not measured.
+    /// `None` if it was not measured.
     pub(crate) value: Option<f64>,
     pub(crate) bound: Bound,
 }
@@ -20,7 +20,7 @@ pub(crate) enum Bound {
 }
 
 impl Aim {
-    /// Whether it is met; none if it was not measured.
+    /// Returns whether it is met; `None` if it was not measured.
     pub(crate) fn is_met(&self) -> Option<bool> {
         self.value.map(|value| match self.bound {
             Bound::AtMost(bound) => value <= bound,

@@ -1,12 +1,11 @@
-//! What happened to permits that several processes asked for, held and gave back, each noting when on the clock
-//! that they share.
+//! Permits that several processes asked for, held and released, with times by the clock that they share.
 
 use serde_json::Value;
 
 use crate::Failure;
 
-/// How much later one must have asked than another to have been overtaken by nothing but the line: a request
-/// takes a moment from the asking to the server, more so among many on two processors.
+/// The time by which a request must be later than another to have been overtaken in the queue: a request takes a
+/// moment to the server, and more among many on two processors.
 const LATER_US: f64 = 5000.0;
 
 /// One permit.
@@ -15,13 +14,13 @@ pub(crate) struct Event {
     process: usize,
     pub(crate) asked: f64,
     pub(crate) got: f64,
-    /// When the release was called.
+    /// The time at which the release was called.
     pub(crate) freed: f64,
-    /// What tells the order of the grants: the fencing token of a system that has one, else the time.
+    /// The order of the grants: the fencing token of a system that has one, else the time.
     order: f64,
 }
 
-/// From the answers of the processes, in order of grants.
+/// Reads the answers of the processes, in the order of grants.
 pub(crate) fn parse(answers: &[Value]) -> Result<Vec<Event>, Failure> {
     let mut events = Vec::new();
     for (process, answer) in answers.iter().enumerate() {
@@ -40,8 +39,8 @@ pub(crate) fn parse(answers: &[Value]) -> Result<Vec<Event>, Failure> {
     Ok(events)
 }
 
-/// How many permits were held on average, from the first grant until the first process ran out of work: that is
-/// the throughput, in parts of what a hold as long as theirs was would allow.
+/// The average number of permits held, from the first grant until the first process ran out of work: the throughput,
+/// as a part of what holds of this length allow.
 pub(crate) fn occupied(events: &[Event]) -> f64 {
     let begin = events.iter().map(|event| event.got).fold(f64::MAX, f64::min);
     let end = events.iter().map(|event| event.asked).fold(f64::MIN, f64::max);
@@ -49,11 +48,11 @@ pub(crate) fn occupied(events: &[Event]) -> f64 {
     held / (end - begin)
 }
 
-/// How many were granted before one that had clearly asked earlier.
+/// The permits granted before one that was clearly asked for earlier.
 pub(crate) fn inversions(events: &[Event]) -> usize {
     let mut earliest = f64::MAX;
     let mut count = 0;
-    // From the last grant to the first: who was granted later, and when did the earliest of them ask?
+    // From the last grant to the first, with the earliest request of all later grants.
     for event in events.iter().rev() {
         count += usize::from(earliest + LATER_US < event.asked);
         earliest = earliest.min(event.asked);
@@ -61,8 +60,8 @@ pub(crate) fn inversions(events: &[Event]) -> usize {
     count
 }
 
-/// For each that stood in line when another process released: from that call to its own acquire returning. One
-/// that is not served by the first release after it asked is still counted from there.
+/// For each request that waited when another process released: the time from that release to its own grant. A request
+/// that the first release after it does not serve still counts from there.
 pub(crate) fn hand_offs(events: &[Event]) -> Vec<f64> {
     let wait = |event: &Event| {
         let others = events.iter().filter(|other| other.process != event.process);
@@ -70,7 +69,7 @@ pub(crate) fn hand_offs(events: &[Event]) -> Vec<f64> {
         let first = first.fold(f64::MAX, f64::min);
         (first < event.got).then_some(event.got - first)
     };
-    // Those at the ends may have been alone.
+    // At the start and the end a process may have been alone.
     let (few, most) = (events.len() / 10, events.len() * 9 / 10);
     events[few..most].iter().filter_map(wait).collect()
 }

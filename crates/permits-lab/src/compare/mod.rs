@@ -1,10 +1,18 @@
-//! `permits-lab compare`: permits and its peers through the same workloads, in turn, on one server.
+//! `permits-lab compare`: permits and other libraries through the same workloads, in turn, on one server.
 //!
-//! In each round every system goes through everything once, so that whatever else the machine does meets all of
-//! them; what is shown is the median of the rounds, with the least and the most. Each system is a process with a
-//! line protocol, so this runner cannot favour one.
+//! - **Measures**: ten workloads, A to J ([`workloads`]): latency, throughput, hand-off, idle cost, long queues,
+//!   memory, crashes, start. Also the lower bounds that the same server and client allow.
+//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes half an hour; `--quick` for a
+//!   little of everything. `cargo test -p permits-lab --test compare` checks that no figure is missing.
+//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value; the table
+//!   of aims in `docs/performance.md`.
+//!
+//! In each round every system goes through everything once, so that other load on the machine meets all of them. The
+//! page shows the median of the rounds, with the least and the most. Each system is a process with a line protocol
+//! ([`driver`]), so that this runner treats all alike.
 
 mod aims;
+pub(crate) mod driver;
 mod events;
 mod page;
 mod plots;
@@ -12,7 +20,7 @@ mod results;
 mod system;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -25,7 +33,7 @@ pub(crate) use system::find;
 use system::{Kind, SYSTEMS, System};
 pub(crate) use workloads::{Bench, Scale, hand_offs};
 
-/// What is asked for on the command line.
+/// The options of the command line.
 struct Plan {
     scale: Scale,
     systems: Vec<System>,
@@ -46,9 +54,13 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         json!({ "about": about, "minutes": minutes, "aims": verdicts, "systems": bench.results.json() });
     std::fs::write(plan.into.join("results.json"), serde_json::to_string_pretty(&record)? + "\n")?;
     plots::draw(&bench.results, &plan.systems, plan.scale.lines, &plan.into)?;
-    let page = page::page(&about, &plan.systems, &bench.results, &aims, plan.scale);
-    page::put(&page, &plan.into.join("README.md"))?;
-    println!("{page}\nin {}, after {minutes:.0} minutes", plan.into.display());
+    let page = page::page(&about, &plan.systems, &bench.results, plan.scale);
+    page::FIGURES.put(&page, &plan.into.join("README.md"))?;
+    let table = page::table_of_aims(&aims);
+    // The page on performance lies beside the folder of the comparison.
+    let directory = plan.into.parent().unwrap_or(Path::new("."));
+    page::AIMS.put(&table, &directory.join("performance.md"))?;
+    println!("{page}\n{table}\nin {}, after {minutes:.0} minutes", plan.into.display());
     Ok(())
 }
 
@@ -72,7 +84,7 @@ fn plan(arguments: &[&str]) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// All rounds.
+/// Runs all rounds.
 pub(crate) fn measure(bench: &mut Bench, systems: &[System]) -> Result<(), Failure> {
     for round in 0..bench.scale.rounds {
         for system in systems {
@@ -88,12 +100,12 @@ pub(crate) fn measure(bench: &mut Bench, systems: &[System]) -> Result<(), Failu
     Ok(())
 }
 
-/// Permits and the floors.
+/// `permits` and the floors.
 pub(crate) fn own() -> Vec<System> {
     SYSTEMS.iter().filter(|system| system.kind != Kind::Peer).cloned().collect()
 }
 
-/// What redis-benchmark, which is written in C, gets out of the server with a script that does nothing.
+/// The rate of redis-benchmark, which is written in C, with a script that does nothing.
 fn server_alone(bench: &mut Bench) -> Result<(), Failure> {
     let hash = bench.server.command(&["SCRIPT", "LOAD", crate::raw::NO_OP]).text().to_owned();
     for (clients, requests) in [(1, 5_000.0), (64, 50_000.0)] {
@@ -119,7 +131,7 @@ fn server_alone(bench: &mut Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// On what it ran, and which versions.
+/// The machine and the versions.
 fn about(plan: &Plan, bench: &Bench) -> Value {
     let field = |text: String, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The figures as a page: what was compared on what, the verdicts, a table for each workload.
+//! The figures as a page: the machine and the versions, and a table for each workload; and the aims.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,15 +11,26 @@ use crate::compare::results::{Results, Spread};
 use crate::compare::system::System;
 use crate::compare::workloads::Scale;
 
-const BEGIN: &str = "<!-- figures: written by scripts/bench compare -->";
-const END: &str = "<!-- end of figures -->";
+/// The markers of a part of a page that this program writes.
+pub(crate) struct Part {
+    begin: &'static str,
+    end: &'static str,
+}
 
-/// A table: which workload it is of, under which its reasons are kept, and its columns.
+/// The tables of the comparison.
+pub(crate) const FIGURES: Part =
+    Part { begin: "<!-- figures: written by scripts/bench compare -->", end: "<!-- end of figures -->" };
+
+/// The table of aims, in the page on performance.
+pub(crate) const AIMS: Part =
+    Part { begin: "<!-- aims: figures of scripts/bench compare -->", end: "<!-- end of aims -->" };
+
+/// A table: its workload, under which reasons are kept, and its columns.
 struct Table {
     title: &'static str,
     workload: &'static str,
     plot: Option<&'static str>,
-    /// Figure, heading, by what it is divided.
+    /// Figure, heading, divisor.
     columns: &'static [(&'static str, &'static str, f64)],
 }
 
@@ -151,21 +162,15 @@ const FIGURES_100000: &[(&str, &str, f64)] = &[
     ("F100000.per_s", "grants/s", 1.0),
 ];
 
-/// The whole of it, without its markers.
-pub(crate) fn page(
-    about: &Value,
-    systems: &[System],
-    results: &Results,
-    aims: &[Aim],
-    scale: Scale,
-) -> String {
+/// The page, without its markers.
+pub(crate) fn page(about: &Value, systems: &[System], results: &Results, scale: Scale) -> String {
     let mut page = String::new();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let _ = writeln!(
         page,
         "Measured on {} processors ({}), Linux {}, redis-server {}, which keeps nothing on disk, all on one machine \
-         over TCP. Median of {} rounds (least–most); {} s of warm-up in each process. A dash: it cannot, or was not \
-         there; why is below the table.\n",
+         over TCP. Median of {} rounds (least–most); {} s of warm-up in each process. A dash: the system cannot run \
+         the workload, or was not installed; the reason is below the table.\n",
         about["processors"],
         text(&about["processor"]),
         text(&about["kernel"]),
@@ -177,18 +182,15 @@ pub(crate) fn page(
     for system in systems {
         let _ = writeln!(page, "| {} | {} |", system.title, text(&about["versions"][system.name]));
     }
-    verdicts(&mut page, aims);
     for table in TABLES {
         one_table(&mut page, table, systems, results);
     }
     page
 }
 
-fn verdicts(page: &mut String, aims: &[Aim]) {
-    let _ = writeln!(
-        page,
-        "\n## Where permits must stand\n\n| | what | measured | aim | |\n|---|---|---:|---:|---|"
-    );
+/// The aims with their figures.
+pub(crate) fn table_of_aims(aims: &[Aim]) -> String {
+    let mut table = "| | figure | measured | aim | |\n|---|---|---:|---:|---|\n".to_owned();
     for aim in aims {
         let bound = match aim.bound {
             Bound::AtMost(bound) => format!("≤ {bound}"),
@@ -196,8 +198,9 @@ fn verdicts(page: &mut String, aims: &[Aim]) {
         };
         let verdict = aim.is_met().map_or("not measured", |met| if met { "met" } else { "**not met**" });
         let value = aim.value.map_or_else(|| "–".to_owned(), digits);
-        let _ = writeln!(page, "| {} | {} | {value} | {bound} | {verdict} |", aim.workload, aim.what);
+        let _ = writeln!(table, "| {} | {} | {value} | {bound} | {verdict} |", aim.workload, aim.what);
     }
+    table
 }
 
 fn one_table(page: &mut String, table: &Table, systems: &[System], results: &Results) {
@@ -208,7 +211,7 @@ fn one_table(page: &mut String, table: &Table, systems: &[System], results: &Res
     {
         let cells: Vec<_> =
             table.columns.iter().map(|(figure, _, by)| (results.get(name, figure), *by)).collect();
-        // What takes part in little is shown where it does.
+        // A system that takes part in few workloads has rows only there.
         if !takes_part && cells.iter().all(|(spread, _)| spread.is_none()) {
             continue;
         }
@@ -235,7 +238,7 @@ fn shown(spread: Spread, by: f64) -> String {
     if low == high { median } else { format!("{median} ({low}–{high})") }
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn digits(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 || value.fract() == 0.0 {
@@ -247,10 +250,13 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Puts it between the markers of a file, or into a new file.
-pub(crate) fn put(page: &str, path: &Path) -> Result<(), Failure> {
-    let old = std::fs::read_to_string(path).unwrap_or_else(|_| format!("# Comparison\n\n{BEGIN}\n{END}\n"));
-    let parts = old.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| format!("no markers in {}", path.display()))?;
-    Ok(std::fs::write(path, format!("{head}{BEGIN}\n\n{}\n\n{END}{tail}", page.trim_end()))?)
+impl Part {
+    /// Puts text between the markers of a file, or into a new file.
+    pub(crate) fn put(&self, text: &str, path: &Path) -> Result<(), Failure> {
+        let Self { begin, end } = self;
+        let old = std::fs::read_to_string(path).unwrap_or_else(|_| format!("{begin}\n{end}\n"));
+        let parts = old.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(end)?.1)));
+        let (head, tail) = parts.ok_or_else(|| format!("no markers in {}", path.display()))?;
+        Ok(std::fs::write(path, format!("{head}{begin}\n\n{}\n\n{end}{tail}", text.trim_end()))?)
+    }
 }

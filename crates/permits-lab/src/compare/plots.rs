@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::compare::results::{Results, Spread};
 use crate::compare::system::{Kind, System};
 
-/// Ours, the peers, the floors.
+/// `permits`, the peers, the floors.
 const OURS: RGBColor = RGBColor(31, 119, 180);
 const PEER: RGBColor = RGBColor(158, 158, 158);
 const FLOOR: RGBColor = RGBColor(210, 210, 210);
@@ -18,7 +18,7 @@ const WIDTH: i32 = 820;
 const NAMES: i32 = 290;
 const BAR: i32 = 28;
 
-/// A picture for each of the workloads that are easier seen than read.
+/// Draws a picture for each workload that reads better so.
 pub(crate) fn draw(
     results: &Results,
     systems: &[System],
@@ -45,7 +45,7 @@ pub(crate) fn draw(
     draw_lines(&into.join("f.svg"), results, systems, lines)
 }
 
-/// A bar each, from the left, with its value and, as a line, what it varied.
+/// Draws a bar each, from the left, with its value, and its spread as a line.
 fn draw_bars(path: &Path, title: &str, bars: &[(&System, Spread)], by: f64) -> Result<(), Failure> {
     let height = 50 + BAR * bars.len() as i32;
     let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
@@ -71,7 +71,7 @@ fn draw_bars(path: &Path, title: &str, bars: &[(&System, Spread)], by: f64) -> R
     Ok(area.present()?)
 }
 
-/// Server time of a grant over the length of the line, both in powers of ten.
+/// Draws the server time of a grant over the length of the queue, both in powers of ten.
 fn draw_lines(path: &Path, results: &Results, systems: &[System], lines: &[usize]) -> Result<(), Failure> {
     let series: Vec<(&System, Vec<(f64, f64)>)> = systems
         .iter()

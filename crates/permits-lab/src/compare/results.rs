@@ -1,4 +1,4 @@
-//! What was measured: for each system and figure a value from each round, and what a system cannot do.
+//! The measurements: for each system and figure a value from each round, and the reasons for missing ones.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Results {
     cannot: BTreeMap<(String, String), String>,
 }
 
-/// The middle of a figure, and between what it varied.
+/// The median of a figure, and its least and most.
 #[derive(Clone, Copy)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -53,7 +53,7 @@ impl Results {
         Some(self.cannot.get(&(system.to_owned(), workload.to_owned()))?)
     }
 
-    /// Everything, each figure with all its values.
+    /// All figures with all their values.
     pub(crate) fn json(&self) -> Value {
         let mut systems = json!({});
         for ((system, figure), values) in &self.figures {

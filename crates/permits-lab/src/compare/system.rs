@@ -1,18 +1,18 @@
 //! The systems that are compared, and a process of one of them.
 //!
-//! A process is spoken to in lines, and so ends by itself when this one ends and its input with it.
+//! A process reads commands from standard input, and ends with it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use permits_testkit::{Guard, Lines};
+use permits_testkit::{ChildGuard, Lines};
 use serde_json::Value;
 
 use crate::Failure;
 
-/// How long an answer may take, beyond what the command asks for.
+/// The time that an answer may take, beyond the time of the command.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One of the systems.
@@ -20,17 +20,17 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct System {
     /// The short name: in figures, in files and on the command line.
     pub(crate) name: &'static str,
-    /// What it is.
+    /// Its name on the page.
     pub(crate) title: &'static str,
     pub(crate) kind: Kind,
 }
 
-/// What a system is to the comparison.
+/// The role of a system in the comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ours,
     Peer,
-    /// It has no semaphore: what none can go below.
+    /// A lower bound, without a semaphore.
     Floor,
 }
 
@@ -38,7 +38,7 @@ const fn system(name: &'static str, title: &'static str, kind: Kind) -> System {
     System { name, title, kind }
 }
 
-/// All, in the order in which they take turns and are shown.
+/// All systems, in the order in which they are run and shown.
 pub(crate) static SYSTEMS: [System; 10] = [
     system("permits", "permits (Rust)", Kind::Ours),
     system("permits-dropped", "permits, released by dropping them", Kind::Ours),
@@ -52,13 +52,13 @@ pub(crate) static SYSTEMS: [System; 10] = [
     system("incr", "two INCR scripts (crate redis)", Kind::Floor),
 ];
 
-/// The one of that name.
+/// The system of this name.
 pub(crate) fn find(name: &str) -> Result<&'static System, Failure> {
     Ok(SYSTEMS.iter().find(|system| system.name == name).ok_or_else(|| format!("no system {name}"))?)
 }
 
 impl System {
-    /// How one of its processes is started; if it cannot be, why.
+    /// The command that starts one of its processes, or the reason why there is none.
     fn command(&self) -> Result<Command, String> {
         if self.kind != Kind::Peer {
             let mut command = Command::new(lab().map_err(|error| error.to_string())?);
@@ -74,33 +74,33 @@ impl System {
         Err(reason.map_or_else(|_| "not built".to_owned(), |reason| reason.trim().to_owned()))
     }
 
-    /// Why it cannot take part.
+    /// The reason why it cannot take part.
     pub(crate) fn absent(&self) -> Option<String> {
         self.command().err()
     }
 
-    /// Whether a workload means anything for it: of a semaphore all do, of a floor few.
+    /// Returns whether a workload applies to it: all do to a semaphore, few to a floor.
     pub(crate) fn takes_part(&self, workload: &str) -> bool {
         match self.name {
             "noop" => matches!(workload, "A" | "D"),
-            // The alternative to a release is a matter of A and B alone.
+            // The alternative to a release matters in A and B alone.
             "permits-dropped" | "noop-worker" | "incr" => workload == "A",
             _ => true,
         }
     }
 
-    /// Starts a process of it; a lease of zero is its own default.
+    /// Starts a process of it; a lease of zero is the default of the system.
     pub(crate) fn start(&self, url: &str, lease: Duration) -> Result<Process, Failure> {
         let mut command = self.command()?;
         command.arg(url).arg(lease.as_millis().to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take().ok_or("no standard input")?;
-        let mut guard = Guard::new(child);
+        let mut guard = ChildGuard::new(child);
         let lines = guard.lines();
-        Ok(Process { name: self.name, guard, stdin, lines, told: String::new() })
+        Ok(Process { name: self.name, guard, stdin, lines, last_command: String::new() })
     }
 
-    /// Starts several.
+    /// Starts several processes.
     pub(crate) fn start_many(
         &self,
         count: usize,
@@ -111,7 +111,7 @@ impl System {
     }
 }
 
-/// This program: also when a test runs this code.
+/// This program, also when a test runs this code.
 fn lab() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()?;
     let beside = own.ancestors().skip(1).take(2).map(|directory| directory.join("permits-lab"));
@@ -121,24 +121,24 @@ fn lab() -> Result<PathBuf, Failure> {
 /// A process of a system.
 pub(crate) struct Process {
     name: &'static str,
-    guard: Guard,
+    guard: ChildGuard,
     stdin: ChildStdin,
     lines: Lines,
-    /// What it was told last.
-    told: String,
+    /// The last command.
+    last_command: String,
 }
 
 impl Process {
-    /// Says what is to be done, without waiting for the answer.
-    pub(crate) fn tell(&mut self, command: &str) -> Result<(), Failure> {
-        command.clone_into(&mut self.told);
+    /// Sends a command, without waiting for the answer.
+    pub(crate) fn send(&mut self, command: &str) -> Result<(), Failure> {
+        command.clone_into(&mut self.last_command);
         Ok(self.stdin.write_all(format!("{command}\n").as_bytes())?)
     }
 
-    /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if it is one.
+    /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if the system cannot do it.
     pub(crate) fn answer(&self) -> Result<Value, Failure> {
         let line = self.lines.next_line(TIMEOUT);
-        let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.told))?;
+        let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.last_command))?;
         let value: Value = serde_json::from_str(&line)?;
         match value["cannot"].as_str() {
             Some(reason) => Err(Cannot(reason.to_owned()).into()),
@@ -147,7 +147,7 @@ impl Process {
     }
 
     pub(crate) fn ask(&mut self, command: &str) -> Result<Value, Failure> {
-        self.tell(command)?;
+        self.send(command)?;
         self.answer()
     }
 
@@ -156,7 +156,7 @@ impl Process {
         self.guard.kill();
     }
 
-    /// The processor time that it took so far, in microseconds.
+    /// The processor time so far, in microseconds.
     pub(crate) fn processor_us(&self) -> Result<f64, Failure> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.guard.pid()))?;
         // The second field, the name, may have spaces in it.
@@ -167,7 +167,7 @@ impl Process {
     }
 }
 
-/// What a system is not made for. Not a failure: the table says it.
+/// A workload that a system is not made for. Not a failure: the table states it.
 #[derive(Debug)]
 pub(crate) struct Cannot(pub(crate) String);
 

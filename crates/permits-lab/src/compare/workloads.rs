@@ -13,24 +13,24 @@ use crate::compare::system::{Process, System};
 use crate::meter::Meter;
 use crate::stats::{median, percentile, shared_clock_us};
 
-/// How much of everything.
+/// The amounts of everything.
 #[derive(Clone, Copy)]
 pub(crate) struct Scale {
-    /// How often all take their turn.
+    /// The number of rounds.
     pub(crate) rounds: usize,
-    /// Before anything is measured, in each process: a Java machine compiles what is used much.
+    /// The warm-up of each process, in seconds: a Java machine compiles the code that runs often.
     pub(crate) warm_up: f64,
-    /// How long a rate is measured.
+    /// The seconds for which a rate is measured.
     pub(crate) seconds: f64,
-    /// How long idleness is measured.
+    /// The seconds for which idleness is measured.
     pub(crate) idle: f64,
-    /// Permits held idle, waiters in line for the memory, semaphores in turn.
+    /// Permits held idle, waiters for the memory, semaphores in turn.
     pub(crate) many: usize,
-    /// Lengths of the line.
+    /// Lengths of the queue.
     pub(crate) lines: &'static [usize],
-    /// Of everything but the crash; zero: what each system takes by default.
+    /// The lease of all workloads but the crash; zero: the default of each system.
     pub(crate) lease: Duration,
-    /// Of the one that crashes.
+    /// The lease in the crash.
     pub(crate) short_lease: Duration,
 }
 
@@ -56,13 +56,13 @@ impl Scale {
         short_lease: Duration::from_secs(1),
     };
 
-    /// How often permits renews: three times in a lease, which is 15 s unless set.
+    /// The renewal interval of `permits`: a third of a lease, which is 15 s unless set.
     fn renewal(self) -> Duration {
         if self.lease.is_zero() { Duration::from_secs(5) } else { self.lease / 3 }
     }
 }
 
-/// Where the workloads run.
+/// The server, the meter, and the results.
 pub(crate) struct Bench {
     pub(crate) server: Server,
     pub(crate) meter: Meter,
@@ -70,22 +70,22 @@ pub(crate) struct Bench {
     pub(crate) results: Results,
 }
 
-/// How often a first permit is asked for, in a process that runs already.
+/// The number of first permits, in a process that runs already.
 const STARTS: usize = 10;
 
-/// What E counts in: the calls that the design grants itself are for so many permits and a renewal interval.
+/// The permits that the design renews by one call in a renewal interval.
 const PERMITS_A_CALL: f64 = 500.0;
 
 impl Bench {
     pub(crate) fn new(scale: Scale) -> Result<Self, Failure> {
         let server = Server::start();
-        // On a server that may have forgotten its holders permits grants nothing for a renewal interval.
+        // After a restart of its server `permits` grants nothing for a renewal interval.
         sleep(scale.renewal() + Duration::from_secs(1));
         let meter = Meter::new(&server)?;
         Ok(Self { server, meter, scale, results: Results::default() })
     }
 
-    /// Every workload, once, by one system.
+    /// Runs every workload once, with one system.
     pub(crate) fn run(&mut self, system: &System) -> Result<(), Failure> {
         type Workload = fn(&mut Bench, &System) -> Result<(), Failure>;
         const SEMAPHORES: [(&str, Workload); 5] = [
@@ -107,7 +107,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One workload, on an empty server; not again if it could not be done.
+    /// Runs one workload on an empty server; skips it if it failed before.
     fn once(
         &mut self,
         system: &System,
@@ -151,7 +151,7 @@ impl Bench {
         Ok(())
     }
 
-    /// B: the rate, and what a cycle takes of the processors.
+    /// B: the rate, and the processor time of a cycle.
     fn many_tasks(&mut self, system: &System, process: &mut Process, tasks: usize) -> Result<(), Failure> {
         let (client, server) = (process.processor_us()?, self.meter.read()?);
         let many = process.ask(&format!("cycle many-{tasks} {tasks} {tasks} {}", self.scale.seconds))?;
@@ -210,7 +210,7 @@ impl Bench {
         Ok(())
     }
 
-    /// E, and G for holders: many permits held by one process that does nothing.
+    /// E, and G for holders: many permits held by one idle process.
     fn idle(&mut self, system: &System) -> Result<(), Failure> {
         let Scale { idle, many, .. } = self.scale;
         let mut process = system.start(&self.server.url(), self.scale.lease)?;
@@ -231,10 +231,10 @@ impl Bench {
         Ok(())
     }
 
-    /// F: grants out of a line of so many, in four processes.
+    /// F: grants out of a queue of `length`, in four processes.
     fn line(&mut self, system: &System, length: usize) -> Result<(), Failure> {
         let mut holder = system.start(&self.server.url(), self.scale.lease)?;
-        let mut processes = self.line_up(system, &mut holder, length)?;
+        let mut processes = self.fill_queue(system, &mut holder, length)?;
         holder.ask("free")?;
         sleep(Duration::from_secs_f64(self.scale.warm_up / 2.0));
         let granted = |processes: &mut [Process]| -> Result<f64, Failure> {
@@ -254,20 +254,25 @@ impl Bench {
         ] {
             self.results.note(system.name, &format!("F{length}.{figure}"), value);
         }
-        // They are many, and need not be let go one by one.
+        // They are many, and need not be released one by one.
         processes.into_iter().for_each(Process::kill);
         Ok(())
     }
 
-    /// One holds, so many wait in four processes.
-    fn line_up(&self, system: &System, holder: &mut Process, length: usize) -> Result<Vec<Process>, Failure> {
-        // A name of its own: requests of the processes that were killed before may still arrive.
+    /// A holder, and `length` waiters in four processes.
+    fn fill_queue(
+        &self,
+        system: &System,
+        holder: &mut Process,
+        length: usize,
+    ) -> Result<Vec<Process>, Failure> {
+        // A name of its own, because requests of processes that were killed before may still arrive.
         holder.ask(&format!("hoard line-{length} 1"))?;
         let mut processes = system.start_many(4, &self.server.url(), self.scale.lease)?;
         for (number, process) in processes.iter_mut().enumerate() {
             process.ask(&format!("queue line-{length} {}", (length + number) / 4))?;
         }
-        // Until all stand in line: nothing tells that is the same in all systems.
+        // Until all wait: no observable of the queue is common to all systems.
         sleep(Duration::from_secs_f64(0.5 + length as f64 / 30_000.0));
         Ok(processes)
     }
@@ -276,28 +281,28 @@ impl Bench {
     fn waiters_memory(&mut self, system: &System) -> Result<(), Failure> {
         let many = self.scale.many;
         let mut holder = system.start(&self.server.url(), self.scale.lease)?;
-        // What a first waiter and its connection cost is not the cost of a waiter.
-        let few = self.line_up(system, &mut holder, 40)?;
+        // The cost of a first waiter and its connection is not the cost of a waiter.
+        let few = self.fill_queue(system, &mut holder, 40)?;
         let before = self.meter.memory()?;
         few.into_iter().for_each(Process::kill);
         holder.kill();
         self.meter.empty()?;
         let mut holder = system.start(&self.server.url(), self.scale.lease)?;
-        let processes = self.line_up(system, &mut holder, many)?;
+        let processes = self.fill_queue(system, &mut holder, many)?;
         let bytes = (self.meter.memory()? - before) / (many - 40) as f64;
         self.results.note(system.name, "G.waiter_bytes", bytes);
         processes.into_iter().for_each(Process::kill);
         Ok(())
     }
 
-    /// I: from the death of the holder to the grant of the one who waits.
+    /// I: the time from the death of the holder to the grant of the waiter.
     fn crash(&mut self, system: &System) -> Result<(), Failure> {
         let lease = self.scale.short_lease;
         let mut holder = system.start(&self.server.url(), lease)?;
         let mut waiter = system.start(&self.server.url(), lease)?;
         holder.ask("hoard crash 1")?;
-        waiter.tell("wait crash")?;
-        // So that renewals are under way.
+        waiter.send("wait crash")?;
+        // Until renewals are under way.
         sleep(lease / 2);
         let died = shared_clock_us();
         holder.kill();
@@ -318,10 +323,10 @@ pub(crate) fn hand_offs(system: &System, url: &str, scale: Scale, seconds: f64) 
     if taken.is_empty() { Err("no hand-off was seen".into()) } else { Ok(taken) }
 }
 
-/// Says the same to all at once, and collects what they answer.
+/// Sends the same command to all at once, and collects the answers.
 fn all(processes: &mut [Process], command: &str) -> Result<Vec<Value>, Failure> {
     for process in processes.iter_mut() {
-        process.tell(command)?;
+        process.send(command)?;
     }
     processes.iter().map(Process::answer).collect()
 }

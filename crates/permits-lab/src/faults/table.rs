@@ -1,9 +1,9 @@
-//! The results, as a table in Markdown.
+//! The results as a table in Markdown.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::judging::{Excess, Verdict};
+use permits_testkit::faults::{Excess, Verdict};
 
 const HEAD: &str = "\
 | row | limit | operations | grants | lost | failed | faults | violations | above the limit | late writes refused | \

@@ -1,17 +1,17 @@
 //! Recipe 3: two sorted sets and a counter.
 //!
-//! Who is in is decided by a number that the server counts, and only who is out of time by the clients' clocks. One
-//! transaction drops the expired from the time set and, by intersecting, from the owner set, and draws a number; a
-//! second one enters both sets and asks for the rank. Refreshing rewrites the time: if that *adds* the member, the
-//! permit was lost before, and is removed again.
+//! A number that the server counts decides which client is admitted; the clients' clocks decide only which permits
+//! have expired. One transaction drops the expired from the time set and, by intersecting, from the owner set, and
+//! draws a number; a second one enters both sets and asks for the rank. Refreshing rewrites the time: if that *adds*
+//! the member, the permit was lost before, and is removed again.
 //!
-//! **Right**: clocks may differ by anything up to what is left of a lease; a crashed holder's place comes back after
-//! the lease; a holder that refreshes hears of a loss.
+//! **Right**: clocks may differ by the rest of a lease; a crashed holder's place comes back after the lease; a holder
+//! that refreshes learns of a loss.
 //!
 //! **Breaks**: between the two transactions a later number can be ranked first, and then the earlier one as well, so
-//! that both are in. A clock that is ahead by the lease throws everybody out, and so does a shorter lease. Every
-//! attempt, in vain or not, copies the whole owner set. Nobody stands in line: who is refused starts anew, and "fair"
-//! says only that a slow clock gains nothing.
+//! that both hold. A clock that is ahead by the lease evicts all holders, and so does a shorter lease. Every attempt
+//! copies the whole owner set. There is no queue: a refused client starts again, and "fair" says only that a slow
+//! clock gains nothing.
 
 use super::session::{Session, random_id};
 use super::{Client, Doing, Semaphore};
@@ -42,7 +42,7 @@ impl FairZset {
         Ok(number)
     }
 
-    /// The second transaction: enters with that number, and leaves again if that is too high.
+    /// The second transaction: enters with that number, and leaves again if the rank is too high.
     async fn claim(&mut self, number: u64) -> Result<bool, Failure> {
         let [time, owner] = ["time", "owner"].map(|part| self.semaphore.key(part));
         let id = random_id();

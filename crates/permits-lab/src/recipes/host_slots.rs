@@ -5,9 +5,9 @@
 //!
 //! **Right**: one script, so no race; a number to each host, and no two hosts with the same.
 //!
-//! **Breaks**: a crashed host keeps its number for ever; nobody looks at time. An unlock that is sent twice puts the
+//! **Breaks**: a crashed host keeps its number, because the recipe has no lease. An unlock that is sent twice puts the
 //! number into the list twice, and so does one after the keys were cleared: then two hosts have the same number. The
-//! limit cannot be raised. Nobody stands in line.
+//! limit cannot be raised. There is no queue.
 
 use super::session::Session;
 use super::{Client, Doing, Semaphore};

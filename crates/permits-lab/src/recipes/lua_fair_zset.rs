@@ -1,20 +1,20 @@
 //! Recipe 5: counter, ZADD and ZRANK in one script; a list on which waiters block; renewal in the background.
 //!
-//! Cleaning is done by whoever wins a key that expires after an interval, before its own attempt. Who is refused
-//! blocks on the list, and tries again when woken. Releasing pushes one wake-up, which expires. A background task
-//! rewrites the time at half the lease, and removes the id once more when it is stopped. The published times are a
-//! lease of 2 min, an interval of 30 s and 5 s for a wake-up; here they stay in this proportion to the lease.
+//! A client that wins a key with an expiry of an interval cleans before its own attempt. A refused client blocks on
+//! the list, and retries when it is woken. A release pushes one wake-up, which expires. A background task rewrites the
+//! time at half the lease, and removes the id once more when it is stopped. The published times are a lease of 2 min,
+//! an interval of 30 s and 5 s for a wake-up; the experiments keep this proportion to the lease.
 //!
-//! Filled in: the block on the list ends after an interval as well, for without that nobody would ever clean while
-//! all wait; and releasing waits for the background task, for the id is the task's, and a late removal would hit its
-//! next permit.
+//! Filled in: the block on the list ends after an interval as well, because otherwise no client cleans while all wait.
+//! A release waits for the background task, because the task shares the id and a late removal would hit the next
+//! permit.
 //!
-//! **Right**: one script, so no race; one wake-up for one place; a wake-up that comes early is kept for a moment.
+//! **Right**: one script, so no race; one wake-up for one place; an early wake-up is kept for a moment.
 //!
-//! **Breaks**: a newcomer overtakes the woken waiter, who then stands at the end of the line. A wake-up that goes to
-//! a waiter who vanished is lost, and the place stays free until somebody looks again. A crashed holder's place comes
-//! back only when its lease is over and, after that, a cleaning is due. A clock that is ahead by the rest of a lease
-//! throws everybody out; the background task rewrites the time of a permit that is gone, and tells nobody.
+//! **Breaks**: a newcomer overtakes the woken waiter, which then goes to the end of the queue. A wake-up that goes to
+//! a vanished waiter is lost, and the place stays free until another client tries. A crashed holder's place comes back
+//! only when its lease is over and a cleaning is due after that. A clock that is ahead by the rest of a lease evicts
+//! all holders; the background task rewrites the time of the lost permit, and reports nothing.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) struct LuaFairZset {
     renewal: Option<Renewal>,
 }
 
-/// The background task. Without a word to stop it has crashed with its client.
+/// The background task. A client that is dropped without stopping it has crashed.
 struct Renewal {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), Failure>>,
@@ -89,8 +89,8 @@ impl LuaFairZset {
         let task = tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    told = &mut stopped => {
-                        if told.is_ok() {
+                    stop = &mut stopped => {
+                        if stop.is_ok() {
                             session.send::<()>(&removal(&owner, &time, &id)).await?;
                         }
                         return Ok(());
@@ -152,7 +152,7 @@ impl Client for LuaFairZset {
             let kept = self.semaphore.lease / 24;
             leave.cmd("PEXPIRE").arg(&wait).arg(kept.as_millis() as u64).ignore();
             self.session.send::<()>(&leave).await?;
-            // It cannot have ended yet, and if it has failed that is told here.
+            // The task cannot have ended yet. If it has failed, the error is returned here.
             let _ = stop.send(());
             task.await?
         })
@@ -163,7 +163,7 @@ impl Client for LuaFairZset {
             let mut beat = redis::cmd("ZADD");
             beat.arg(self.semaphore.key("time")).arg(self.session.now_ns()).arg(&self.id);
             self.session.ask::<()>(&beat).await?;
-            // What it does not look at it cannot tell.
+            // The client learns of a loss only by a check of its own.
             Ok(Some(true))
         })
     }

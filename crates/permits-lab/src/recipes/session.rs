@@ -1,9 +1,8 @@
-//! What a recipe takes from its client: a way to the server, a clock, names.
+//! The client's side of a recipe: a connection to the server, a clock, names.
 //!
-//! Experiments reach into a recipe here and nowhere else. A clock may be set wrong; a [`Gate`] stops a client
-//! before each request until its turn comes, so that an interleaving of two clients is made and not hoped for; and
-//! requests are counted. After a broken connection a request is sent once more, as the usual client libraries do
-//! unasked.
+//! Experiments control a recipe here and nowhere else. A clock may be set wrong. A [`Gate`] stops a client before each
+//! request until its turn comes, so that an interleaving of two clients is forced. Requests are counted. After a
+//! broken connection a request is sent once more, as the usual client libraries do.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -20,14 +19,14 @@ use crate::Failure;
 /// The time, of which clocks may be wrong.
 #[derive(Clone, Debug)]
 pub enum Time {
-    /// That of the machine.
+    /// The time of the machine.
     System,
-    /// One that is set by hand, in nanoseconds. Each look at it takes a millisecond.
+    /// A time that is set by hand, in nanoseconds. Each reading takes a millisecond.
     Manual(Arc<AtomicI64>),
 }
 
 impl Time {
-    /// A time that is set by hand, from a moment in the past on.
+    /// A time that is set by hand, and begins in the past.
     pub fn manual() -> Self {
         Self::Manual(Arc::new(AtomicI64::new(1_700_000_000_000_000_000)))
     }
@@ -35,7 +34,7 @@ impl Time {
     /// Lets time pass.
     ///
     /// # Panics
-    /// If it is that of the machine.
+    /// If it is the time of the machine.
     pub fn pass(&self, duration: Duration) {
         let Self::Manual(now) = self else { panic!("the machine's time passes by itself") };
         now.fetch_add(nanos(duration), SeqCst);
@@ -94,7 +93,7 @@ impl Gate {
 
     async fn pass(&self) -> Result<(), Failure> {
         if self.shut.load(SeqCst) {
-            // Nobody listens: then nobody gives a turn either, and the client stands here for ever.
+            // The other side is gone and gives no turn: the client stays here.
             let _ = self.arrivals.send(());
             self.turns.acquire().await?.forget();
         }
@@ -118,14 +117,14 @@ impl Turns {
         self.shut.store(true, SeqCst);
     }
 
-    /// Lets the one that stands there pass, and all to come.
+    /// Lets the waiting request pass, and all later ones.
     pub fn open(&self) {
         self.shut.store(false, SeqCst);
         self.turns.add_permits(1);
     }
 }
 
-/// A client's way to the server.
+/// A client's connection to the server.
 #[derive(Clone)]
 pub(super) struct Session {
     server: redis::Client,
@@ -150,7 +149,7 @@ impl Session {
         Ok(Self { server, shared, clock, gate, requests })
     }
 
-    /// The same without a gate, for what runs in the background.
+    /// The same without a gate, for the background task.
     pub(super) fn ungated(&self) -> Self {
         Self { gate: None, ..self.clone() }
     }
@@ -185,8 +184,8 @@ impl Session {
         }
     }
 
-    /// Sends a command that blocks. It has a connection of its own, which closes if nobody waits for the answer any
-    /// more: otherwise the server would answer, with a token say, and nobody would have it.
+    /// Sends a command that blocks. It has a connection of its own, which closes when the future is dropped: otherwise
+    /// the server would send the reply, a token for example, to a client that no longer waits.
     pub(super) async fn block<T: FromRedisValue>(
         &mut self,
         line: &mut Option<MultiplexedConnection>,
@@ -202,7 +201,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Loads a script, and returns its hash. Not counted: it is done once.
+    /// Loads a script, and returns its hash. Not counted, because a client does so once.
     pub(super) async fn load(&mut self, script: &str) -> Result<String, Failure> {
         Ok(redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut self.shared).await?)
     }
@@ -221,7 +220,7 @@ async fn open(server: &redis::Client) -> Result<MultiplexedConnection, Failure> 
     Ok(server.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// A name that nobody else has.
+/// A unique name.
 pub(super) fn random_id() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }

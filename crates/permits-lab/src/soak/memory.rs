@@ -1,11 +1,11 @@
-//! Is memory flat? Samples over time, and the verdict on them: what was used when the load had settled, against what
-//! was used in the end, under the same load.
+//! The verdict on memory: samples over time, compared between the settled load at the start and the same load at the
+//! end.
 
 use std::fmt::Write as _;
 
 use permits_testkit::Server;
 
-/// How much more may be used in the end than after the warm-up: a quarter, and what an allocator keeps.
+/// The growth that is allowed beyond a quarter: an allocator keeps some memory.
 const SLACK: u64 = 8 << 20;
 
 /// Samples of one process.
@@ -30,8 +30,8 @@ impl Samples {
         Some((median(&self.bytes[tenth..2 * tenth])?, median(&self.bytes[self.bytes.len() - tenth..])?))
     }
 
-    /// A line on it; an error if it is not flat.
-    pub(crate) fn judge(&self, what: &str) -> Result<String, String> {
+    /// The verdict in a line; an error if memory is not flat.
+    pub(crate) fn verdict(&self, what: &str) -> Result<String, String> {
         let Some((start, end)) = self.start_and_end() else {
             return Ok(format!("{what}: too few samples"));
         };
@@ -47,12 +47,12 @@ impl Samples {
     }
 }
 
-/// What the server's data takes, and its buffers.
+/// The memory of the server's data and buffers.
 pub(crate) fn of_server(server: &Server) -> Option<u64> {
     server.info("used_memory")?.parse().ok()
 }
 
-/// What a process has in memory. Where the system does not tell, nothing is shown.
+/// The resident memory of a process; `None` where the system does not report it.
 pub(crate) fn of_process(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -64,19 +64,19 @@ pub(crate) fn of_process(pid: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn judged(samples: impl Iterator<Item = u64>) -> Result<String, String> {
+    fn verdict(samples: impl Iterator<Item = u64>) -> Result<String, String> {
         let mut all = Samples::default();
         samples.for_each(|sample| all.push(Some(sample << 20)));
-        all.judge("it")
+        all.verdict("it")
     }
 
     #[test]
-    fn what_grows_is_not_flat() {
-        assert!(judged((0..100).map(|_| 50)).is_ok());
-        assert!(judged((0..100).map(|at| 50 + at % 30)).is_ok(), "it goes up and down");
-        assert!(judged((0..100).map(|at| 50 + at)).is_err());
+    fn growing_memory_is_not_flat() {
+        assert!(verdict((0..100).map(|_| 50)).is_ok());
+        assert!(verdict((0..100).map(|at| 50 + at % 30)).is_ok(), "memory that goes up and down");
+        assert!(verdict((0..100).map(|at| 50 + at)).is_err());
         assert!(
-            judged((0..100).map(|at| if at < 10 { 10 } else { 70 })).is_ok(),
+            verdict((0..100).map(|at| if at < 10 { 10 } else { 70 })).is_ok(),
             "the warm-up does not count"
         );
     }

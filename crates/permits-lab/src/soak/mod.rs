@@ -1,95 +1,89 @@
-//! `permits-lab soak`: thousands of waiters on many semaphores, for minutes, while limits change, waiters give up and
-//! everything fails now and then. In the end nothing may be left, and memory must have been flat.
+//! `permits-lab soak`: thousands of waiters on many semaphores, for minutes, while limits change, requests are given up
+//! and everything fails now and then. At the end nothing may be left, and memory must have been flat.
 //!
-//! Not judged here is the bound from outside, which `faults` judges: there are too many grants to tell of each. What
-//! the store says that is held is looked at all the time.
+//! The soak does not verify the bound from outside, because there are too many grants to report each; the fault matrix
+//! does. The soak polls the units that the store reports as held.
 
-pub(crate) mod client;
+mod fault_injection;
 mod memory;
-mod trouble;
 
-use std::io::Write as _;
-use std::process::{ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits::blocking::Client;
-use permits_testkit::{Guard, Lines, Proxy, Resp, Server, wait};
+use permits_testkit::worker::{Mix, TIMEOUT, Wait, Work, Worker, WorkerPool, WorkerSettings};
+use permits_testkit::{Proxy, Resp, Server, wait};
 
-use self::client::Counts;
+use self::fault_injection::{Done, Operator};
 use self::memory::Samples;
-use self::trouble::{Done, Operator};
-use crate::Failure;
+use crate::{Failure, faults};
 
-/// How many semaphores there are.
+/// The number of semaphores.
 pub(crate) const SEMAPHORES: usize = 50;
 
-/// The limits: programs declare the lowest, operators set any of them. The heaviest request is for the lowest.
+/// The limits: programs declare the lowest, operators set any of them. The heaviest request fits the lowest.
 pub(crate) const LIMITS: std::ops::Range<u32> = 5..20;
 
-/// The processes that live through it, and the tasks of each; and one that is killed now and then.
+/// The processes that live through the soak, and the tasks of each.
 const STEADY: usize = 4;
 const TASKS: usize = 1000;
-const DOOMED_TASKS: usize = 300;
 
-/// How long all may take to end.
-const TIMEOUT: Duration = Duration::from_secs(180);
+/// The tasks of the process that is killed now and then.
+const DOOMED_TASKS: usize = 300;
 
 /// The name of a semaphore.
 pub(crate) fn name(index: usize) -> String {
     format!("soak-{index}")
 }
 
-/// A process with its tasks.
-struct Process {
-    guard: Guard,
-    stdin: ChildStdin,
-    lines: Lines,
-}
-
-impl Process {
-    fn start(url: &str, number: usize, tasks: usize, seed: u64) -> Self {
-        let program = std::env::current_exe().expect("a program knows where it is");
-        let words =
-            [number.to_string(), tasks.to_string(), seed.wrapping_add(number as u64 * 10_000).to_string()];
-        let mut command = Command::new(program);
-        command.args(["soak-client", url]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut guard = Guard::spawn(&mut command);
-        let (stdin, lines) = (guard.stdin(), guard.lines());
-        Self { guard, stdin, lines }
-    }
-
-    /// Tells it to end.
-    fn tell_to_stop(&mut self) {
-        // One that has ended already is found by what it does not say.
-        let _ = writeln!(self.stdin, "stop");
-    }
-
-    /// Waits for its end, and for what it says that it did.
-    fn end(mut self) -> Result<Counts, String> {
-        let line = self.lines.next_line(TIMEOUT).ok_or("a client does not stop")?;
-        let counts = Counts::parse(&line).ok_or_else(|| format!("a client says {line:?}"))?;
-        match self.guard.wait_timeout(TIMEOUT) {
-            Some(status) if status.success() => Ok(counts),
-            other => Err(format!("a client does not close well: {other:?}")),
-        }
+fn settings(url: &str, seed: u64) -> WorkerSettings {
+    WorkerSettings {
+        url: url.to_owned(),
+        label: "soak".to_owned(),
+        semaphores: (0..SEMAPHORES).map(name).collect(),
+        seed,
+        step: None,
+        ..WorkerSettings::new(LIMITS.start, Duration::from_secs(5))
     }
 }
 
-/// Everything there is.
+fn work(tasks: usize) -> Work {
+    let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
+    let leases = [1, 2, 5, 10, 30].map(|seconds| (1, Duration::from_secs(seconds)));
+    Work {
+        loops: tasks,
+        weight: Mix(vec![(6, 1), (1, 2), (1, 3), (1, 4), (1, 5)]),
+        lease: Some(Mix(leases.into())),
+        wait: Mix(vec![
+            (7, Wait::Granted),
+            (2, Wait::Timeout(millis(0, 10_000))),
+            (1, Wait::Cancel(millis(0, 10_000))),
+        ]),
+        hold: Mix::all(millis(50, 500)),
+        rest: millis(0, 200),
+        dropped: 0.25,
+    }
+}
+
+fn start(pool: &WorkerPool, tasks: usize) -> Worker {
+    let mut worker = pool.start(pool.settings.clone());
+    worker.work(&work(tasks));
+    worker
+}
+
+/// A server, its clients, and the faults that they meet.
 struct Soak {
-    steady: Vec<Process>,
-    doomed: Process,
+    steady: Vec<Worker>,
+    doomed: Worker,
+    pool: WorkerPool,
     proxy: Proxy,
     admin: Client,
     server: Server,
     random: fastrand::Rng,
     done: Done,
-    seed: u64,
-    started: usize,
 }
 
-/// Runs for so many minutes.
+/// Runs for the minutes that are given.
 pub(crate) fn run(words: &[&str]) -> Result<(), Failure> {
     let (minutes, seed): (f64, u64) = match words {
         [minutes] => (minutes.parse()?, fastrand::u64(..1 << 32)),
@@ -101,9 +95,9 @@ pub(crate) fn run(words: &[&str]) -> Result<(), Failure> {
     let fresh = memory::of_server(&server).unwrap_or(0);
     let mut soak = Soak::start(server, seed)?;
     let (server_memory, memories) = soak.go_on(Duration::from_secs_f64(minutes * 60.0))?;
-    let mut verdicts = vec![server_memory.judge("the server")];
+    let mut verdicts = vec![server_memory.verdict("the server")];
     for (number, memory) in memories.iter().enumerate() {
-        verdicts.push(memory.judge(&format!("client {number}")));
+        verdicts.push(memory.verdict(&format!("client {number}")));
     }
     println!("{:?}", soak.done);
     verdicts.extend(soak.end(fresh));
@@ -120,49 +114,50 @@ impl Soak {
     fn start(server: Server, seed: u64) -> Result<Self, Failure> {
         let proxy = Proxy::start(server.address());
         let admin = Client::connect(&server.url())?;
-        let steady = (0..STEADY).map(|number| Process::start(&proxy.url(), number, TASKS, seed)).collect();
-        let doomed = Process::start(&proxy.url(), STEADY, DOOMED_TASKS, seed);
-        let (random, done, started) = (fastrand::Rng::with_seed(seed), Done::default(), STEADY + 1);
-        Ok(Self { steady, doomed, proxy, admin, server, random, done, seed, started })
+        let pool = WorkerPool::new(faults::worker, settings(&proxy.url(), seed));
+        let steady = (0..STEADY).map(|_| start(&pool, TASKS)).collect();
+        let doomed = start(&pool, DOOMED_TASKS);
+        let (random, done) = (fastrand::Rng::with_seed(seed), Done::default());
+        Ok(Self { steady, doomed, pool, proxy, admin, server, random, done })
     }
 
-    /// Faults, operators and samples, for so long. Returns the samples of the server and of the clients.
+    /// Injects faults, acts as an operator, and samples memory for `time`. Returns the samples of the server and of the
+    /// clients.
     fn go_on(&mut self, time: Duration) -> Result<(Samples, Vec<Samples>), Failure> {
         let (mut server, mut clients) = (Samples::default(), Vec::new());
         clients.resize_with(STEADY, Samples::default);
         let (mut operator, begin) = (Operator::default(), Instant::now());
         let every = (time / 200).clamp(Duration::from_millis(200), Duration::from_secs(5));
         let (mut next_fault, mut next_sample) = (Duration::from_secs(3), every);
-        let mut next_word = Duration::from_secs(60);
+        let mut next_line = Duration::from_secs(60);
         while begin.elapsed() < time {
             sleep(Duration::from_millis(self.random.u64(50..500)));
             operator.act(&self.admin, &mut self.random, &mut self.done);
             if begin.elapsed() >= next_fault {
-                if trouble::strike(&self.server, &self.proxy, &mut self.random, &mut self.done) {
-                    self.doomed = Process::start(&self.proxy.url(), self.started, DOOMED_TASKS, self.seed);
-                    self.started += 1;
+                if fault_injection::strike(&self.server, &self.proxy, &mut self.random, &mut self.done) {
+                    self.doomed = start(&self.pool, DOOMED_TASKS);
                 }
                 next_fault = begin.elapsed() + Duration::from_millis(self.random.u64(2000..6000));
             }
             if begin.elapsed() >= next_sample {
                 server.push(memory::of_server(&self.server));
-                for (samples, process) in clients.iter_mut().zip(&self.steady) {
-                    samples.push(memory::of_process(process.guard.pid()));
+                for (samples, worker) in clients.iter_mut().zip(&self.steady) {
+                    samples.push(memory::of_process(worker.pid()));
                 }
                 next_sample = begin.elapsed() + every;
             }
-            if begin.elapsed() >= next_word {
+            if begin.elapsed() >= next_line {
                 let (held, waiting) = self.check_bound()?;
-                println!("{} s: {held} units held, {waiting} wait", begin.elapsed().as_secs());
-                next_word = begin.elapsed() + Duration::from_secs(60);
+                println!("{} s: {held} units held, {waiting} waiting", begin.elapsed().as_secs());
+                next_line = begin.elapsed() + Duration::from_secs(60);
             }
         }
         let (held, waiting) = self.check_bound()?;
-        println!("in the end: {held} units held, {waiting} wait");
+        println!("in the end: {held} units held, {waiting} waiting");
         Ok((server, clients))
     }
 
-    /// How many units are held, and how many wait, in all semaphores; none may hold more than the highest limit.
+    /// The units held and the waiters of all semaphores. No semaphore may hold more than the highest limit.
     fn check_bound(&self) -> Result<(u64, u64), Failure> {
         let (mut held, mut waiting) = (0, 0);
         for index in 0..SEMAPHORES {
@@ -176,23 +171,16 @@ impl Soak {
         Ok((held, waiting))
     }
 
-    /// Ends all clients, and judges what is left.
+    /// Ends all clients, and verifies what is left.
     fn end(self, fresh: u64) -> Vec<Result<String, String>> {
         let mut verdicts = vec![
-            trouble::settle(&self.admin)
+            fault_injection::settle(&self.admin)
                 .map_err(|error| error.to_string())
                 .map(|()| "all semaphores grant again".to_owned()),
         ];
-        let mut counts = Counts::default();
-        let mut processes: Vec<Process> = self.steady.into_iter().chain([self.doomed]).collect();
-        processes.iter_mut().for_each(Process::tell_to_stop);
-        for process in processes {
-            match process.end() {
-                Ok(more) => counts.add(&more),
-                Err(why) => verdicts.push(Err(why)),
-            }
-        }
-        verdicts.push(Ok(format!("of the clients that lived: {counts:?}")));
+        let workers = self.steady.into_iter().chain([self.doomed]).collect();
+        let counts = self.pool.close(workers);
+        verdicts.push(counts.map(|counts| format!("of the clients that lived: {counts:?}")));
         verdicts.push(at_rest(&self.admin));
         verdicts.push(only_states_are_left(&self.server));
         let now = memory::of_server(&self.server).unwrap_or(0);
@@ -204,7 +192,7 @@ impl Soak {
     }
 }
 
-/// P10: nothing is held, nobody waits, in any semaphore; all units can be had.
+/// P10: all semaphores are idle, and all units can be had.
 fn at_rest(admin: &Client) -> Result<String, String> {
     let mut left = Vec::new();
     wait::until(TIMEOUT, || {
@@ -229,13 +217,13 @@ fn at_rest(admin: &Client) -> Result<String, String> {
         }
     }
     if left.is_empty() {
-        Ok("at rest: nothing is held, nobody waits, all units can be had".to_owned())
+        Ok("at rest: all semaphores are idle, all units can be had".to_owned())
     } else {
         Err(format!("not at rest: {left:?}"))
     }
 }
 
-/// P12: what idle semaphores leave for a while is their state, and it expires.
+/// P12: idle semaphores leave only their state, which expires.
 fn only_states_are_left(server: &Server) -> Result<String, String> {
     let keys = server.command(&["KEYS", "*"]);
     let stray = |key: &&str| {
@@ -246,6 +234,6 @@ fn only_states_are_left(server: &Server) -> Result<String, String> {
     if stray.is_empty() {
         Ok(format!("{} keys, all of them states that expire", keys.array().len()))
     } else {
-        Err(format!("left behind for ever: {stray:?}"))
+        Err(format!("left behind without an expiry: {stray:?}"))
     }
 }

@@ -1,15 +1,15 @@
-//! How a cluster is formed.
+//! The forming of a cluster.
 //!
-//! The usual tool gives out the slots, lets one node meet all others, and leaves the rest to gossip, which takes
-//! seconds. Here every node meets every other, and all waiting is for a condition. What remains is the 2 seconds
-//! a primary waits after its start before it accepts anything, which no option shortens.
+//! The usual tool assigns the slots, lets one node meet all others, and leaves the rest to gossip, which takes
+//! seconds. Here every node meets every other, and each wait is for a condition. A primary waits 2 seconds after its
+//! start before it accepts anything, which no option shortens.
 
 use std::time::Duration;
 
 use super::Cluster;
 use super::slot::SLOTS;
-use crate::group::{self, Group};
-use crate::server::launch::{BUS_OFFSET, ServerBuilder, quoted};
+use crate::group::{self, Group, Options, deployment_options};
+use crate::server::launch::{BUS_OFFSET, ServerBuilder};
 
 /// A cluster to be configured; made by [`Cluster::builder`].
 #[derive(Debug)]
@@ -18,10 +18,7 @@ pub struct ClusterBuilder {
     primaries: usize,
     replicas: usize,
     node_timeout: Duration,
-    directives: Vec<(String, String)>,
-    append_only: bool,
-    proxied: bool,
-    password: Option<String>,
+    options: Options,
 }
 
 impl ClusterBuilder {
@@ -30,61 +27,33 @@ impl ClusterBuilder {
             primaries: 3,
             replicas: 1,
             node_timeout: Duration::from_millis(1500),
-            directives: Vec::new(),
-            append_only: false,
-            proxied: false,
-            password: None,
+            options: Options::default(),
         }
     }
 
-    /// How many primaries share the slots; 3 unless told otherwise, and at least 1.
+    /// The primaries that share the slots; 3 by default, and at least 1.
     ///
-    /// A failover is voted on by the primaries: with fewer than 3, none follows the death of one.
+    /// The primaries vote on a failover: with fewer than 3, none follows the death of one.
     pub fn primaries(mut self, primaries: usize) -> Self {
         self.primaries = primaries;
         self
     }
 
-    /// How many replicas each primary has; 1 unless told otherwise.
+    /// The replicas of each primary; 1 by default.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How long a node may be silent before the others hold it for dead; 1.5 s unless told otherwise.
+    /// The silence after which the others consider a node dead; 1.5 s by default.
     ///
-    /// A replica takes over about a second after that. Below 1 s, a busy machine alone brings failovers about.
+    /// A replica takes over about a second after that. Below 1 s, a busy machine alone causes failovers.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = node_timeout;
         self
     }
 
-    /// Adds a directive to the configuration of every node, as [`ServerBuilder::arg`] does for one.
-    pub fn arg(mut self, key: &str, value: &str) -> Self {
-        self.directives.push((key.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Keeps the data of every node in an append-only file.
-    pub fn append_only(mut self) -> Self {
-        self.append_only = true;
-        self
-    }
-
-    /// Demands `password` of every client, and of the nodes among themselves.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
-    /// Puts a [`Proxy`](crate::Proxy) before every node and lets the node announce the proxy's address.
-    ///
-    /// Clients, replicas and migrations then pass through [`Cluster::proxy`]; what the nodes tell each other
-    /// about the cluster does not.
-    pub fn proxied(mut self) -> Self {
-        self.proxied = true;
-        self
-    }
+    deployment_options!();
 
     /// Starts the cluster; returns once every node knows all the others and accepts commands, and every replica
     /// has its first copy.
@@ -98,8 +67,8 @@ impl ClusterBuilder {
         let count = self.primaries * (1 + self.replicas);
         let nodes: Vec<_> = (0..count).map(|_| self.node().start()).collect();
         let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text().to_owned()).collect();
-        let group = Group::new(nodes, self.proxied);
-        let cluster = Cluster { group, ids, password: self.password.clone() };
+        let group = Group::new(nodes, self.options.proxied);
+        let cluster = Cluster { group, ids, password: self.options.password.clone() };
         cluster.announce();
         self.give_out_slots(&cluster);
         cluster.introduce();
@@ -111,18 +80,11 @@ impl ClusterBuilder {
     }
 
     fn node(&self) -> ServerBuilder {
-        let mut node = ServerBuilder::node(self.node_timeout);
-        if self.append_only {
-            node = node.append_only();
-        }
-        if let Some(password) = &self.password {
-            node = node.password(password).arg("masterauth", &quoted(password));
-        }
-        self.directives.iter().fold(node, |node, (key, value)| node.arg(key, value))
+        self.options.apply(ServerBuilder::node(self.node_timeout))
     }
 
-    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes that meet with equal ones
-    /// have to sort that out first.
+    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to resolve
+    /// that first.
     fn give_out_slots(&self, cluster: &Cluster) {
         for (index, node) in cluster.nodes().iter().enumerate() {
             group::order(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);

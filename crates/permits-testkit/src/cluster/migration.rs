@@ -1,21 +1,21 @@
-//! A slot on its way from one primary to another.
+//! A hash slot on its way from one primary to another.
 
 use super::Cluster;
 use crate::group;
 use crate::resp::Resp;
 use crate::server::Server;
 
-/// How many keys are moved by one command.
+/// The keys that one command moves.
 const BATCH: usize = 100;
 
-/// How long a command that moves keys may take, in milliseconds.
+/// The time that a command that moves keys may take, in milliseconds.
 const MOVE_LIMIT_MS: &str = "5000";
 
 /// A slot whose migration has begun; made by [`Cluster::begin_migration`].
 ///
-/// Until [`finish`](Self::finish), the old owner answers for the keys it still has and says `ASK` for others. A
-/// command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration stays where
-/// it is, as when the tool that made it has crashed.
+/// Until [`finish`](Self::finish), the old owner answers for the keys that it still has and replies `ASK` for others.
+/// A command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration stays where it
+/// is, as when the tool that made it has crashed.
 #[derive(Debug)]
 #[must_use = "a migration that is not finished stays half done"]
 pub struct Migration<'a> {
@@ -31,7 +31,7 @@ impl<'a> Migration<'a> {
         let from = cluster.primary_of(slot);
         assert_ne!(from, to, "node {to} owns slot {slot} already");
         let number = slot.to_string();
-        // In this order: the other way round, a client sent to the new owner would be sent back.
+        // In this order: the other way round, the new owner would redirect a client back.
         group::order(&cluster.nodes()[to], &["CLUSTER", "SETSLOT", &number, "IMPORTING", &cluster.ids[from]]);
         group::order(&cluster.nodes()[from], &["CLUSTER", "SETSLOT", &number, "MIGRATING", &cluster.ids[to]]);
         Self { cluster, slot, from, to }
@@ -47,7 +47,7 @@ impl<'a> Migration<'a> {
         self.to
     }
 
-    /// Moves up to `count` keys of the slot; says how many there were to move.
+    /// Moves up to `count` keys of the slot. Returns the number of keys that there were to move.
     ///
     /// # Panics
     ///
@@ -74,7 +74,7 @@ impl<'a> Migration<'a> {
         self.send(keys);
     }
 
-    /// Moves what is left, tells every primary who owns the slot now, and waits until all nodes know.
+    /// Moves the remaining keys, sets the new owner at every primary, and waits until all nodes know it.
     ///
     /// # Panics
     ///
@@ -84,8 +84,8 @@ impl<'a> Migration<'a> {
         while self.move_keys(BATCH) > 0 {}
         let number = self.slot.to_string();
         let assign = ["CLUSTER", "SETSLOT", &number, "NODE", &self.cluster.ids[self.to]];
-        // The new owner first: it takes a new epoch, by which all others believe it. Did the old one forget the
-        // slot before, nobody would have it for a moment.
+        // The new owner first: it takes a new epoch, by which its claim is the newest. If the old one gave the slot up
+        // before, the slot would have no owner for a moment.
         group::order(self.node(self.to), &assign);
         group::order(self.node(self.from), &assign);
         self.cluster.wait_for("every node knows who owns the slot", || {
@@ -115,7 +115,7 @@ impl<'a> Migration<'a> {
         command.push("KEYS");
         command.extend(keys);
         match self.node(self.from).command(&command) {
-            // None of them may be left: one may expire between our look and the order.
+            // None need be left: one may expire between the poll and the command.
             Resp::Text(reply) if reply == "OK" || reply == "NOKEY" => {}
             other => panic!("keys {keys:?} did not move: {other:?}"),
         }

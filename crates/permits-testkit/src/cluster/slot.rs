@@ -1,11 +1,11 @@
-//! Which slot of a cluster a key belongs to.
+//! The hash slots of a cluster.
 
-/// How many slots a cluster has.
+/// The number of hash slots.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of `key`: CRC16 of its hash tag if it has one, else of all of it, modulo 16384.
+/// The hash slot of `key`: CRC16 of its hash tag if it has one, else of the whole key, modulo 16384.
 ///
-/// The hash tag is what stands between the first `{` and the next `}`, unless it is empty.
+/// The hash tag is the text between the first `{` and the next `}`, unless it is empty.
 ///
 /// # Examples
 ///

@@ -1,31 +1,31 @@
-//! What one node of a cluster believes about all of them, as `CLUSTER NODES` tells it.
+//! The view that one node of a cluster has of all of them, from `CLUSTER NODES`.
 //!
-//! Nodes learn of changes by gossip, so their views differ for a while. A view is therefore always that of one
-//! node, and what holds for the cluster is judged by [`Cluster`](super::Cluster), over the views of all.
+//! Nodes learn of changes by gossip, so their views differ for a while. A view is therefore always that of one node;
+//! [`Cluster`](super::Cluster) compares the views of all.
 
 use super::slot::SLOTS;
 
-/// The belief of one node. Nodes are given by their index in the cluster.
+/// The view of one node. Nodes are given by their index in the cluster.
 #[derive(Debug, PartialEq)]
 pub(super) struct View {
     /// The owner of each slot.
     pub(super) owners: Vec<Option<usize>>,
-    /// What is known of each node; `None` for one that is not known, or not yet by its name.
+    /// The entry of each node; `None` for an unknown one, or one without its name yet.
     pub(super) nodes: Vec<Option<Belief>>,
-    /// Nodes that are of no use: half-known ones, or strangers.
-    pub(super) strangers: usize,
+    /// Nodes that do not count: half-known or foreign ones.
+    pub(super) foreign: usize,
 }
 
-/// What is believed of one node.
+/// The entry of one node.
 #[derive(Debug, PartialEq)]
 pub(super) struct Belief {
     /// The primary it follows, if it is a replica and the primary is known.
     pub(super) primary: Option<usize>,
-    /// Whether it is, or may be, out of reach.
+    /// True if it is, or may be, out of reach.
     pub(super) failing: bool,
-    /// Whether the node that believes all this has a link to it.
+    /// True if the node whose view this is has a link to it.
     pub(super) linked: bool,
-    /// The version of its claims: of two owners of a slot, that with the greater one is right.
+    /// The version of its claims: of two owners of a slot, the one with the greater version is valid.
     pub(super) epoch: u64,
 }
 
@@ -34,13 +34,13 @@ impl View {
     ///
     /// # Panics
     ///
-    /// If it is not one.
+    /// If the text is no such reply.
     #[track_caller]
     pub(super) fn parse(reply: &str, ids: &[String]) -> Self {
         let mut view = Self {
             owners: vec![None; usize::from(SLOTS)],
             nodes: ids.iter().map(|_| None).collect(),
-            strangers: 0,
+            foreign: 0,
         };
         for line in reply.lines() {
             let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -50,7 +50,7 @@ impl View {
             let index = |id: &str| ids.iter().position(|known| known == id);
             let flag = |name: &str| flags.split(',').any(|flag| flag == name);
             let Some(node) = index(id).filter(|_| !flag("handshake")) else {
-                view.strangers += 1;
+                view.foreign += 1;
                 continue;
             };
             view.nodes[node] = Some(Belief {
@@ -59,7 +59,7 @@ impl View {
                 linked: flag("myself") || *link == "connected",
                 epoch: epoch.parse().unwrap_or_else(|_| panic!("not an epoch: {line:?}")),
             });
-            // What stands in brackets is a migration.
+            // A migration stands in brackets.
             for range in slots.iter().filter(|range| !range.starts_with('[')) {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 let bound = |text: &str| text.parse().unwrap_or_else(|_| panic!("not a slot: {line:?}"));
@@ -82,7 +82,7 @@ impl View {
         (0..self.nodes.len()).filter(follows).collect()
     }
 
-    /// Who owns what and follows whom: on this all nodes have to agree.
+    /// The owners and replicas, on which all nodes have to agree.
     pub(super) fn same_map(&self, other: &Self) -> bool {
         let primaries = |view: &Self| -> Vec<Option<usize>> {
             view.nodes.iter().map(|node| node.as_ref().and_then(|it| it.primary)).collect()
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(view.claim(200), Some((7, 0)));
         assert_eq!(view.claim(201), None);
         assert_eq!(view.replicas_of(0), [2]);
-        assert_eq!(view.strangers, 1);
+        assert_eq!(view.foreign, 1);
         let failing: Vec<bool> = view.nodes.iter().map(|node| node.as_ref().unwrap().failing).collect();
         assert_eq!(failing, [false, true, false]);
         let linked: Vec<bool> = view.nodes.iter().map(|node| node.as_ref().unwrap().linked).collect();

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{FencedResource, Stale};
 
-/// How long a client waits for a reply.
+/// The timeout of a client for a reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A [`FencedResource`] that other processes write to, over a Unix socket in a directory of its own.
@@ -42,7 +42,7 @@ pub struct FencedServer {
 }
 
 impl FencedServer {
-    /// Starts the service, on a thread of its own, with a resource that nobody has written to.
+    /// Starts the service, on a thread of its own, with a resource without writes.
     ///
     /// # Panics
     ///
@@ -80,7 +80,7 @@ impl FencedServer {
 
 impl Drop for FencedServer {
     fn drop(&mut self) {
-        // Either fails only if the thread is gone, which is what is wanted.
+        // Either call fails only if the thread has ended, which is the aim.
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -90,7 +90,7 @@ impl Drop for FencedServer {
     }
 }
 
-/// The thread of a service: accepts until told to stop. Its connections end with its runtime.
+/// The thread of a service: accepts until it is stopped. Its connections end with its runtime.
 fn serve(listener: UnixListener, resource: Arc<FencedResource>, mut stop: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -103,11 +103,11 @@ fn serve(listener: UnixListener, resource: Arc<FencedResource>, mut stop: onesho
                 _ = &mut stop => return,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        // A client that breaks off has nothing to be told.
+                        // Ignore the error: the client has closed the connection.
                         let answers = answer_all(stream, Arc::clone(&resource));
                         tokio::spawn(async { drop(answers.await) });
                     }
-                    // No descriptors are left, say: others will be closed in a moment.
+                    // The system may have no descriptors left; others are closed in a moment.
                     Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
                 },
             }
@@ -124,7 +124,7 @@ async fn answer_all(mut stream: tokio::net::UnixStream, resource: Arc<FencedReso
     Ok(())
 }
 
-/// Carries out one request.
+/// Executes one request.
 fn answer(line: &str, resource: &FencedResource) -> String {
     let mut words = line.splitn(4, ' ');
     let request = (|| {
@@ -151,7 +151,7 @@ impl FencedClient {
     ///
     /// # Errors
     ///
-    /// If nobody listens there.
+    /// If no service listens there.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -159,13 +159,13 @@ impl FencedClient {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Writes `data`, which is one line, under a permit with this slot and token. The inner result is the
-    /// resource's: whether the token is stale.
+    /// Writes `data`, which is one line, under a permit with this slot and token. The inner result is the resource's:
+    /// whether the token is stale.
     ///
     /// # Errors
     ///
-    /// If the connection is lost: the write may have been carried out. `InvalidInput` if `data` has a line
-    /// break, `InvalidData` if the reply is not one of the service.
+    /// If the connection is lost: the write may have been executed. `InvalidInput` if `data` has a line break,
+    /// `InvalidData` if the reply is not one of the service.
     pub fn write(&mut self, slot: u32, token: u64, data: &str) -> io::Result<Result<(), Stale>> {
         if data.contains(['\n', '\r']) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the data is more than one line"));

@@ -1,7 +1,7 @@
-//! The properties of one command, judged from outside: the state before, what was asked, what was answered,
-//! and the state after. Each check is named by the property it is for, and says it in its message.
+//! The properties of one command, checked from outside: the state before, the request, the reply, and the state after.
+//! Each check is named by its property, and says it in its message.
 //!
-//! They know nothing of how the model decides; where a bound has an exception, the exception is stated here.
+//! They do not depend on how the model decides. An exception to a bound is stated here.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ pub const CHECKS: [(&str, Check); 9] = [
 /// Runs all checks.
 ///
 /// # Errors
-/// What the command violates.
+/// The property that the command violates.
 pub fn check(step: &Step) -> Result<(), Violation> {
     CHECKS.iter().try_for_each(|(property, check)| {
         let whole = |reason| format!("{reason}\n{:?}\n{:?}", step.command, step.reply);
@@ -41,10 +41,9 @@ pub fn check(step: &Step) -> Result<(), Violation> {
     })
 }
 
-/// P1: after every command the units held are within the limit. They may be above it only when they were
-/// before it was lowered, and then they only become fewer: nothing is granted or put back above the limit.
-/// While the server recovers nothing is granted either out of what was free when the command came, neither
-/// units nor slots.
+/// P1: after every command the units held are within the limit. They may be above it only when they were before it was
+/// lowered, and then they only become fewer: nothing is granted or put back above the limit. While the server
+/// recovers, nothing is granted out of capacity that was free when the command came, neither units nor slots.
 ///
 /// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
 fn bound(step: &Step) -> Result<(), String> {
@@ -70,21 +69,22 @@ fn bound(step: &Step) -> Result<(), String> {
             return Err(format!("{holder} got slot {} of {limit}", grant.slot));
         }
         if step.is_recovering() {
-            // Whose slot it was is known: no holder that the store forgot can come back for it.
+            // The slot was a known holder's, so no forgotten holder can come back for it.
             let place = |entry: &Entry| matches!(entry.place, EntryState::Holding(before) if before.slot == grant.slot);
             if !step.entries_before().any(|(_, entry)| place(entry)) {
                 return Err(format!("{holder} got slot {}, which may be a forgotten holder's", grant.slot));
             }
         } else if let Some((lower, _)) = after.free.range(..u64::from(grant.slot)).next() {
-            // Everything that frees a slot comes before everything that takes one.
+            // A command frees slots before it takes one.
             return Err(format!("{holder} got slot {}, and {lower} is free", grant.slot));
         }
     }
     Ok(())
 }
 
-/// P5: an entry appears only by an acquire that is answered so, by an adoption that changes nothing but its
-/// name and session, or by the reclaim of a permit from before this era, which the store does not know. Whatever is renewed besides stays gone.
+/// P5: an entry appears only by an acquire with such an answer, by an adoption that changes nothing but the name and
+/// the session, or by the reclaim of a permit from before this era, which the store has forgotten. Any other renewed
+/// entry stays gone.
 fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for (holder, entry) in &after.entries {
@@ -138,8 +138,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P6: waiters are granted in the order of their tickets, each only when all before it have gone, and a
-/// newcomer only when nobody waits.
+/// P6: waiters are granted in the order of their tickets, each only when all before it have gone, and a newcomer only
+/// when the queue is empty.
 fn first_come_first_served(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let mut tickets = Vec::new();
@@ -152,7 +152,7 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
     if !tickets.is_sorted() {
         return Err(format!("granted in the order {tickets:?}"));
     }
-    // A ticket is given once, so one that is still there is that of a waiter who stayed.
+    // A ticket is given once, so a ticket that is still there belongs to a waiter that stayed.
     let first_left = step
         .before
         .iter()
@@ -167,7 +167,7 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && let Answers::Acquire(answers) = &step.reply.answers
     {
-        // Newcomers are behind those called; a request may stand in the batch twice, and counts once.
+        // Newcomers are behind the waiters that were granted. A request that stands in the batch twice counts once.
         let mut newcomers = step.fresh().into_iter().skip(tickets.len()).map(|fresh| fresh.grant).peekable();
         for (asked, answer) in requests.iter().zip(answers) {
             match answer {
@@ -182,9 +182,8 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P7, P11: after every command the head of the line does not fit; so what is freed, and what a raised limit
-/// adds, is handed over at once. Not while paused, in a recovery window, or when the reply says that work is
-/// left.
+/// P7, P11: after every command the head of the queue does not fit; so freed units, and those that a raised limit
+/// adds, are handed over at once. Not while paused, in a recovery window, or when the reply says that work is left.
 fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let Some(head) = after.queue.values().next() else { return Ok(()) };
@@ -192,7 +191,7 @@ fn what_fits_is_granted(step: &Step) -> Result<(), String> {
         return Ok(());
     }
     let (weight, limit) = (u64::from(after.entries[head].weight), u64::from(after.limit));
-    // Who is heavier than the limit is refused when anything is free.
+    // A head that is heavier than the limit is refused when anything is free.
     let fits = if weight > limit { after.held < limit } else { after.held + weight <= limit };
     if fits {
         Err(format!("{head} of {weight} waits, and {} of {limit} are held", after.held))
@@ -201,14 +200,14 @@ fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     }
 }
 
-/// P9: who was released or revoked is nowhere, and is not granted by the command that removed it.
+/// P9: a holder that was released or revoked has no entry, and is not granted by the command that removed it.
 fn what_left_is_gone(step: &Step) -> Result<(), String> {
     let left: Vec<(&Holder, Option<&RequestId>)> = match (&step.command.operation, &step.reply.answers) {
         (Operation::Release(releases), Answers::Release(answers)) => {
             let left = releases.iter().zip(answers).filter(|(_, was)| **was != ReleaseOutcome::Unknown);
             left.map(|(release, _)| (&release.holder, Some(&release.request))).collect()
         }
-        // One that is repeated says what the first one did.
+        // A repeated command has the answer of the first one.
         (Operation::Revoke { request, .. }, _) if step.was_made(request) => return Ok(()),
         (Operation::Revoke { holder, .. }, Answers::Revoke(_)) => vec![(holder, None)],
         _ => return Ok(()),
@@ -222,7 +221,7 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P10: the parts of the state say the same: units, slots, line, leases and entries; and nothing is over.
+/// P10: the parts of the state agree: units, slots, queue, leases and entries; and no lease is over.
 fn conservation(step: &Step) -> Result<(), String> {
     let Some(state) = &step.after else { return Ok(()) };
     conserved(state)?;
@@ -241,16 +240,16 @@ fn conservation(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether one state is whole.
+/// Checks that the parts of a state agree.
 ///
 /// # Errors
-/// What does not agree in it.
+/// The parts that do not agree.
 pub fn conserved(state: &State) -> Result<(), String> {
     state.check_invariants()
 }
 
-/// P11: what a program declares never changes a limit that an operator pinned, nor does a request that is refused; and
-/// the version tells of every change.
+/// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the version
+/// counts every change.
 fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
@@ -258,7 +257,7 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
     if before.pinned && !operator && !is_same {
         return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
     }
-    // A change at a version makes a new one, whatever it sets.
+    // A change at a version makes a new version, whatever it sets.
     let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
     let is_same_version = before.limit_version == after.limit_version;
     if is_same != is_same_version && !(is_same && at_version) {
@@ -271,7 +270,7 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
         }
     };
     if !operator && before.limit != after.limit && Some(after.limit) != declared {
-        return Err(format!("nobody asked for a limit of {}", after.limit));
+        return Err(format!("no command set the limit to {}", after.limit));
     }
     if let Answers::Acquire(answers) = &step.reply.answers
         && answers.iter().all(|answer| matches!(answer, AcquireOutcome::Refused(_)))
@@ -282,9 +281,9 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P13, P5, P11: an entry that the command does not name keeps everything it has until its own deadline,
-/// unless it is granted or refused and told so. So no short lease ends a longer one, no late release frees
-/// another's permit, and a lowered limit revokes nobody.
+/// P13, P5, P11: an entry that the command does not name keeps all its fields until its own deadline, unless it is
+/// granted or refused by an event. So no short lease ends a longer one, no late release frees another's permit, and a
+/// lowered limit revokes no holder.
 fn others_are_untouched(step: &Step) -> Result<(), String> {
     let named = step.named();
     for (holder, before) in step.entries_before() {
@@ -292,9 +291,9 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             continue;
         }
         let ended = before.deadline.unsigned_abs() <= step.now_ms();
-        let news =
+        let published =
             step.events.iter().find(|event| event.holder == *holder && event.request == before.request);
-        let wanted = match news.map(|event| &event.kind) {
+        let wanted = match published.map(|event| &event.kind) {
             None => Some(before.clone()),
             Some(EventKind::Granted(grant)) => Some(Entry {
                 place: EntryState::Holding(*grant),
@@ -304,9 +303,9 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             Some(EventKind::Refused) => None,
             Some(EventKind::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
         };
-        // Where it left, another of the same name may have come.
+        // After it left, another of the same name may have come.
         let after = step.entry_after(holder).filter(|after| after.request == before.request);
-        let reaped = ended && news.is_none() && after.is_none();
+        let reaped = ended && published.is_none() && after.is_none();
         if after != wanted.as_ref() && !reaped {
             return Err(format!("{holder} was {before:?} and is {after:?}"));
         }
@@ -314,8 +313,8 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P15: waiters are granted only from what was free or became free, each once, and each session hears only of
-/// its own.
+/// P15: waiters are granted only from units that were free or became free, each once, and each session receives only
+/// its own events.
 fn no_herd(step: &Step) -> Result<(), String> {
     let freed: u64 = step
         .entries_before()
@@ -327,14 +326,16 @@ fn no_herd(step: &Step) -> Result<(), String> {
         .sum();
     let limit = step.after.as_ref().map_or(0, |after| u64::from(after.limit));
     let room = limit.saturating_sub(step.held_before().saturating_sub(freed));
-    let mut told = BTreeSet::new();
+    let mut notified = BTreeSet::new();
     let mut granted = 0;
     for event in &step.events {
-        if !told.insert((&event.holder, &event.request)) {
-            return Err(format!("{} was told twice: {:?}", event.holder, step.events));
+        if !notified.insert((&event.holder, &event.request)) {
+            return Err(format!("{} received two events: {:?}", event.holder, step.events));
         }
         let before = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
-        let Some(before) = before else { return Err(format!("{} was told of nothing it had", event.holder)) };
+        let Some(before) = before else {
+            return Err(format!("{} received an event and had no entry", event.holder));
+        };
         if event.session != before.session {
             return Err(format!("{} is not of session {}", event.holder, event.session));
         }

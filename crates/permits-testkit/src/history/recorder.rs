@@ -1,9 +1,9 @@
-//! Listens to the commands that a server executes.
+//! A listener to the commands that a server executes.
 //!
-//! A thread subscribes and collects; it holds on to the server over restarts. What was published before a server
-//! died waits in the socket and is read first. What the server did not come to send, and what it did before the
-//! thread returned, is in the list where the scripts keep their last records, as far as the server has kept the state
-//! that it is of. So nothing is missing in between.
+//! A thread subscribes and collects, over restarts of the server. A message that was published before a server died
+//! waits in the socket and is read first. The list in which the scripts keep their last records has those that the
+//! server did not send, and those from before the thread was back, as far as the server has kept the state. So no
+//! record is missing in between.
 //!
 //! Redis publishes a message to a replica's listeners, too, and in a cluster to those of all nodes. So with one
 //! recorder at each server the same record is heard several times, and [`merge`] makes one history of all.
@@ -24,18 +24,18 @@ use crate::server::Server;
 use crate::server::launch::Access;
 use crate::wait;
 
-/// How long the server may take to tell all.
+/// The time limit for a server to publish a mark.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Before the next attempt to reach a server that is down.
+/// The pause before the next attempt to reach a server that is down.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What the messages begin with that are none of the scripts': their records begin with a digit.
+/// The beginning of the recorder's own messages: records begin with a digit.
 const MARK: &str = "mark ";
 
-/// What a server did while its clients recorded.
+/// The commands of a server, recorded while its clients [record](super::record).
 ///
-/// Only commands of clients that [record](super::record) are told of: they must be all that use the server.
+/// The record is whole only if all clients of the server record.
 #[derive(Debug)]
 pub struct Recorder {
     access: Access,
@@ -49,21 +49,22 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// What was heard so far.
+/// The messages so far.
 #[derive(Debug, Default)]
 struct Heard {
     messages: Vec<String>,
-    /// The same, to know what is in the list and was published, too. No two are equal: the time is in them.
+    /// The same messages, to recognize those that are both in the list and published. No two are equal, because each
+    /// has its time.
     known: HashSet<String>,
     last_mark: String,
     is_listening: bool,
 }
 
 impl Recorder {
-    /// The name of its connection, by `CLIENT LIST`: a test that kills connections may want to spare it.
+    /// The name of its connection, in `CLIENT LIST`. A test that kills connections may spare it by that.
     pub const NAME: &str = "permits-recorder";
 
-    /// Begins to listen to this server; returns when it does.
+    /// Begins to listen to this server; returns when the subscription stands.
     ///
     /// # Panics
     ///
@@ -76,7 +77,7 @@ impl Recorder {
             let (access, shared) = (recorder.access.clone(), recorder.shared.clone());
             move || {
                 while !shared.ended.load(Ordering::Relaxed) {
-                    // Down, or not yet up: there is nothing to do but to try again.
+                    // The server is down, or not yet up: try again.
                     let _ = listen(&access, &directory, &shared);
                     shared.heard().is_listening = false;
                     thread::sleep(PAUSE);
@@ -84,16 +85,16 @@ impl Recorder {
             }
         });
         let listening = wait::until(LIMIT, || recorder.shared.heard().is_listening);
-        assert!(listening, "nobody can listen to the server; its log:\n{}", server.log());
+        assert!(listening, "the server has no listener; its log:\n{}", server.log());
         recorder
     }
 
-    /// All commands that were executed so far, in their order. The server is asked to be sure that none is on its
-    /// way; one that is down has told all.
+    /// All commands that were executed so far, in their order. A mark that the server publishes shows that no record
+    /// is on its way; a server that is down has published all.
     ///
     /// # Panics
     ///
-    /// If the server is paused, or what it told cannot be read.
+    /// If the server is paused, or a record cannot be read.
     #[track_caller]
     pub fn records(&self) -> Vec<Record> {
         match self.access.connect() {
@@ -108,12 +109,12 @@ impl Recorder {
         heard.messages.iter().map(|message| read(message).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
-    /// Waits until something is heard that was said just now.
+    /// Waits until a mark that is published now is heard.
     #[track_caller]
     fn hear_all(&self, mut connection: Connection) {
         let mark = format!("{MARK}{}", self.marks.fetch_add(1, Ordering::Relaxed));
         let heard = wait::until(LIMIT, || {
-            // Again and again: it may be about to listen again.
+            // Repeated, because the thread may be about to subscribe again.
             let published = connection.call(&["PUBLISH", CHANNEL, &mark]);
             assert!(matches!(published, Ok(Resp::Int(_))), "the server takes no message: {published:?}");
             self.shared.heard().last_mark == mark
@@ -124,7 +125,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The thread sees it when the server ends, if not before.
+        // The thread notices at the next end of its connection.
         self.shared.ended.store(true, Ordering::Relaxed);
     }
 }
@@ -148,18 +149,18 @@ impl Heard {
 /// Listens until the connection ends.
 fn listen(access: &Access, directory: &Path, shared: &Shared) -> io::Result<()> {
     let mut connection = access.connect()?;
-    // While the server is down its port may be another's.
-    let told = connection.call(&["CONFIG", "GET", "dir"])?;
-    if !matches!(&told, Resp::Array(pair) if pair.last() == Some(&Resp::Text(directory.display().to_string())))
+    // While the server is down, another server may have its port.
+    let reply = connection.call(&["CONFIG", "GET", "dir"])?;
+    if !matches!(&reply, Resp::Array(pair) if pair.last() == Some(&Resp::Text(directory.display().to_string())))
     {
-        return Err(io::Error::other(format!("a stranger, who is at {told:?}")));
+        return Err(io::Error::other(format!("another server: {reply:?}")));
     }
     connection.call(&["CLIENT", "SETNAME", Recorder::NAME])?;
     connection.call(&["SUBSCRIBE", CHANNEL])?;
-    // Behind the subscription: what comes in between is in both.
+    // After the subscription, so that a record from in between is in both.
     let kept = match access.connect()?.call(&["LRANGE", CHANNEL, "0", "-1"])? {
         Resp::Array(kept) => kept,
-        // A node of a cluster, where nothing is kept.
+        // A node of a cluster, which keeps no list.
         Resp::Error(error) if error.starts_with("MOVED ") || error.starts_with("CLUSTERDOWN ") => Vec::new(),
         other => return Err(io::Error::other(format!("no list: {other:?}"))),
     };
@@ -179,10 +180,10 @@ fn listen(access: &Access, directory: &Path, shared: &Shared) -> io::Result<()> 
     Ok(())
 }
 
-/// One history of what several servers of this host told: the members of a cluster, or a primary and its replicas.
+/// One history of the records of several servers of this host: the members of a cluster, or a primary and its
+/// replicas.
 ///
-/// By the servers' clock, which is the same one for all of them, and stands for the order of execution as long as
-/// nobody sets it back.
+/// Ordered by the clock of this host, which is the order of execution unless the clock is set back.
 pub fn merge(histories: impl IntoIterator<Item = Vec<Record>>) -> Vec<Record> {
     let mut all: Vec<Record> = histories.into_iter().flatten().collect();
     all.sort_by_key(|record| record.now_us);

@@ -1,12 +1,12 @@
-//! What the store did is what the model does: a recorded history, executed again.
+//! The replay: the commands of a recorded history, executed by the model.
 //!
 //! The commands of each semaphore run through the model in the order of their execution, each with the clock and the
-//! identity that the server had then. Every reply must be equal, and every message to a session; then the checks of
-//! one command look at the states before and after it.
+//! identity that the server had then. Every reply must be equal, and every event; then the checks of one command
+//! compare the states before and after it.
 //!
-//! Where a store lost state, the sequence number in the reply says what the command found: one more than before, if
-//! nothing was lost; 1 (or 0, where nothing was left), if all was; something in between, if a restart or a failover
-//! brought an earlier state back. That state is made again by replaying the commands that led to it.
+//! Where a store lost state, the sequence number in the reply tells the state that the command found: one more than
+//! before, if nothing was lost; 1 (or 0, where nothing was left), if all was; something in between, if a restart or a
+//! failover brought an earlier state back. That state is made by a replay of the commands that led to it.
 
 use std::collections::BTreeMap;
 
@@ -14,42 +14,42 @@ use permits::model::{EntryState, ServerClock, State, apply};
 use permits::protocol::{Event, SessionId};
 
 use super::checks::check;
-use super::outside::Granted;
+use super::client_checks::Granted;
+use super::client_event::{now, wall_offset_us};
 use super::step::Step;
-use super::told::{now, wall_offset_us};
 use super::{Record, Violation};
 
-/// By how much two clocks of one host may have moved against each other in the time of a test, in milliseconds.
+/// The drift of two clocks of one host in the time of a test, in milliseconds.
 const APART_MS: u64 = 10;
 
-/// A store that went back.
+/// A loss of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The state key of the semaphore.
     pub semaphore: String,
-    /// Which record was the first to find it so.
+    /// The first record after the loss.
     pub record: usize,
-    /// The state's sequence number before.
+    /// The sequence number before.
     pub from: u64,
-    /// The state's sequence number to which it went back; 0 if all was forgotten.
+    /// The sequence number to which the state went back; 0 if all was lost.
     pub to: u64,
-    /// Whether the server was another run: a restart or a failover. If not, it was flushed.
+    /// True if the run of the server changed: a restart or a failover. Otherwise the server was flushed.
     pub restarted: bool,
 }
 
-/// A history that the model agrees to.
+/// A history that agrees with the model.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
-    /// How many commands there were.
+    /// The number of commands.
     pub commands: usize,
-    /// How many messages sessions were told by.
+    /// The number of events.
     pub events: usize,
-    /// Where state was lost.
+    /// The losses of state.
     pub losses: Vec<Loss>,
-    /// What is left of each semaphore, by state key; `None` of one without a state.
+    /// The last state of each semaphore, by state key; `None` without a state.
     pub states: BTreeMap<String, Option<State>>,
-    /// The last deadline in the store of each permit that there ever was, in milliseconds of the server's clock, by
-    /// token. As long as one semaphore is judged, a token names a permit.
+    /// The last deadline of each permit in the store, in milliseconds of the server's clock, by token. Within one
+    /// semaphore a token identifies a permit.
     pub deadlines: BTreeMap<u64, u64>,
 }
 
@@ -57,10 +57,10 @@ pub struct Replayed {
 ///
 /// # Errors
 ///
-/// Where a reply or a message is another than the model's, a record is missing or out of order, or a property of the
-/// semaphore does not hold.
+/// A reply or an event that differs from the model's, a record that is missing or out of order, or a property that
+/// does not hold.
 pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
-    let mut lines: BTreeMap<&str, Line<'_>> = BTreeMap::new();
+    let mut lines: BTreeMap<&str, SemaphoreReplay<'_>> = BTreeMap::new();
     let mut replayed = Replayed { commands: records.len(), ..Replayed::default() };
     for (number, record) in records.iter().enumerate() {
         let line = lines.entry(&record.semaphore).or_default();
@@ -78,7 +78,7 @@ pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
     Ok(replayed)
 }
 
-/// With the last commands before it.
+/// Adds the last commands before it.
 fn explained(violation: Violation, records: &[Record], number: usize) -> Violation {
     let semaphore = &records[number].semaphore;
     let earlier = records[..=number].iter().enumerate().filter(|(_, record)| record.semaphore == *semaphore);
@@ -94,7 +94,7 @@ impl Replayed {
     ///
     /// # Errors
     ///
-    /// Where it was.
+    /// The first loss.
     pub fn check_kept(&self) -> Result<(), Violation> {
         match self.losses.first() {
             None => Ok(()),
@@ -102,11 +102,11 @@ impl Replayed {
         }
     }
 
-    /// P10: nobody holds or waits any more. The servers must have this host's clock.
+    /// P10: the semaphores are idle. The servers must have this host's clock.
     ///
     /// # Errors
     ///
-    /// Who does.
+    /// The entries that are left.
     pub fn check_at_rest(&self) -> Result<(), Violation> {
         let now_ms = (now() + wall_offset_us()) / 1000;
         for (semaphore, state) in &self.states {
@@ -118,15 +118,15 @@ impl Replayed {
         Ok(())
     }
 
-    /// P3: each of these permits was granted by the store, and its holder stops by itself before the store's deadline
-    /// for it. Of one semaphore; and the server must have this host's clock, which must not have been set since.
+    /// P3: each of these permits was granted by the store, and its holder stops by itself before the store's deadline.
+    /// For one semaphore; the server must have this host's clock, which must not have been set since.
     ///
-    /// A server that was killed and kept nothing may have answered and not have told of it: a permit that it granted
-    /// in its last moment may be unknown then.
+    /// A server that was killed and kept nothing may have answered without publishing: a permit that it granted in its
+    /// last moment may be unknown then.
     ///
     /// # Errors
     ///
-    /// Which was not, or does not.
+    /// The permit that was not granted, or whose deadline is too late.
     pub fn check_deadlines(&self, grants: &[Granted]) -> Result<(), Violation> {
         let offset_us = wall_offset_us();
         for granted in grants {
@@ -148,17 +148,17 @@ impl Replayed {
 
 /// One semaphore.
 #[derive(Default)]
-struct Line<'a> {
+struct SemaphoreReplay<'a> {
     state: Option<State>,
     /// The commands that led from nothing to the state: as many as its sequence number says.
     led_here: Vec<&'a Record>,
-    /// Who executed the last command.
+    /// The run id of the server that executed the last command.
     run_id: &'a str,
-    /// The highest token granted so far, whatever the store has forgotten since.
+    /// The highest token granted so far, including tokens that the store has forgotten.
     last_token: u64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> SemaphoreReplay<'a> {
     fn step(&mut self, record: &'a Record, number: usize, losses: &mut Vec<Loss>) -> Result<Step, Violation> {
         self.go_back(record, number, losses)?;
         let before = self.state.clone();
@@ -216,17 +216,17 @@ impl<'a> Line<'a> {
         self.led_here.clear();
     }
 
-    /// Executes the command on the model, and demands the same.
+    /// Executes the command on the model, and compares reply and events.
     fn apply(&mut self, record: &'a Record) -> Result<Vec<Event>, Violation> {
         let Record { now_us, run_id, uptime_ms, command, .. } = record;
         let server = ServerClock { now_us: *now_us, run_id, uptime_ms: *uptime_ms };
         let (reply, events) = apply(&mut self.state, &server, command);
         if reply != record.reply {
-            let what = format!("the store said {:?}\nand the model says {reply:?}", record.reply);
+            let what = format!("the store replied {:?}\nand the model {reply:?}", record.reply);
             return Err(Violation::new("reply", what));
         }
         if by_session(&events) != by_session(&record.events) {
-            let what = format!("the store told {:?}\nand the model tells {events:?}", record.events);
+            let what = format!("the store published {:?}\nand the model {events:?}", record.events);
             return Err(Violation::new("events", what));
         }
         if self.state.is_some() {
@@ -238,7 +238,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What each session was told, in order. Between sessions there is no order.
+/// The events of each session, in order. Between sessions there is no order.
 fn by_session(events: &[Event]) -> BTreeMap<&str, Vec<&Event>> {
     let mut sessions: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in events {

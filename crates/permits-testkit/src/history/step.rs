@@ -1,4 +1,4 @@
-//! One command as the checks see it: the state before, what was asked, what was answered, and the state after.
+//! One command as the checks see it: the state before, the request, the reply, and the state after.
 
 use std::collections::BTreeSet;
 
@@ -7,27 +7,27 @@ use permits::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Reply, RequestId,
 };
 
-/// One command, with all that it found, said and left.
+/// One command, with its reply, its events, and the states around it.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The server's clock, in microseconds.
     pub now_us: u64,
-    /// The state that the command found; `None` also for one that had expired.
+    /// The state that the command found; `None` also for an expired one.
     pub before: Option<State>,
-    /// What was asked.
+    /// The command.
     pub command: Command,
-    /// What was answered.
+    /// The reply.
     pub reply: Reply,
-    /// What sessions were told.
+    /// The events that it published.
     pub events: Vec<Event>,
-    /// The state that it left.
+    /// The state after it.
     pub after: Option<State>,
 }
 
 /// A grant that this command made. A reclaim is none.
 #[derive(Clone, Debug)]
 pub struct Fresh {
-    /// Whose it is.
+    /// The holder.
     pub holder: Holder,
     /// Its token and slot.
     pub grant: Grant,
@@ -50,12 +50,12 @@ impl Step {
         self.after.as_ref()?.entries.get(holder)
     }
 
-    /// Entries before, also of a state that was not there.
+    /// The entries before; none without a state.
     pub(super) fn entries_before(&self) -> impl Iterator<Item = (&Holder, &Entry)> {
         self.before.iter().flat_map(|state| &state.entries)
     }
 
-    /// Whether the reply says that work is left.
+    /// Returns whether the reply says that work is left.
     pub(super) fn is_cut(&self) -> bool {
         self.reply.recheck_ms == Some(0)
     }
@@ -64,11 +64,11 @@ impl Step {
         self.after.as_ref().is_some_and(|state| self.now_ms() < state.recovering_until_ms)
     }
 
-    /// What this command granted, in order: first waiters, then newcomers.
+    /// The grants of this command, in order: first waiters, then newcomers.
     pub fn fresh(&self) -> Vec<Fresh> {
         let mut fresh: Vec<Fresh> = Vec::new();
-        for Event { holder, kind: news, .. } in &self.events {
-            if let EventKind::Granted(grant) = news {
+        for Event { holder, kind, .. } in &self.events {
+            if let EventKind::Granted(grant) = kind {
                 fresh.push(Fresh { holder: holder.clone(), grant: *grant });
             }
         }
@@ -77,7 +77,7 @@ impl Step {
         {
             for (asked, answer) in requests.iter().zip(answers) {
                 let AcquireOutcome::Granted(grant) = answer else { continue };
-                // Not the earlier answer to a request known before, nor one that stands in this batch twice.
+                // Neither the earlier answer to a known request, nor a request that stands in this batch twice.
                 let place = EntryState::Holding(*grant);
                 let earlier = self.entry_before(&asked.holder).is_some_and(|entry| entry.place == place);
                 if !earlier && !fresh.iter().any(|fresh| fresh.grant == *grant) {
@@ -88,14 +88,14 @@ impl Step {
         fresh
     }
 
-    /// Whether an operator's change was made by an earlier command.
+    /// Returns whether an operator's change was made by an earlier command.
     pub(super) fn was_made(&self, request: &RequestId) -> bool {
         self.before
             .as_ref()
             .is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
     }
 
-    /// What the command names: these entries may change by its word.
+    /// The holders that the command names: it may change their entries.
     pub(super) fn named(&self) -> BTreeSet<(Holder, RequestId)> {
         match &self.command.operation {
             Operation::Acquire { requests, .. } => {

@@ -1,12 +1,11 @@
-//! One connection through the proxy, and what goes wrong with it.
+//! One connection through the proxy, and its faults.
 //!
-//! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether it
-//! lives, holds it back as long as the delay says, and writes it at the pace of the limit, which is in `pace`. The
-//! switches are looked at again between reading and writing, so that nothing sent after a switch was turned slips
-//! past it.
+//! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether it is
+//! passed on, holds it back for the delay, and writes it at the pace of the limit, which is in `pace`. It reads the
+//! switches again between reading and writing, so that nothing sent after a switch was turned slips past it.
 //!
-//! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it returns
-//! and does not depend on what the pumps are waiting for.
+//! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it returns,
+//! whatever the pumps are waiting for.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -27,13 +26,13 @@ use super::pace::Pace;
 /// The largest piece that is read at once.
 const CHUNK: usize = 16 * 1024;
 
-/// How many chunks one direction may hold back; then the sender is no longer read, and feels it.
+/// The chunks that one direction may hold back; then the sender is no longer read, and blocks.
 const HELD_BACK: usize = 1024;
 
-/// How long the server may take to close a connection whose reply is swallowed.
+/// The time in which the server closes a connection whose reply is swallowed.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
-/// The switches that pumps look at.
+/// The switches that pumps read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     pub(super) request_delay: Duration,
@@ -61,7 +60,7 @@ pub(super) enum Swallow {
     ReplyTo(Vec<u8>),
 }
 
-/// What the proxy and its connections share.
+/// The state that the proxy and its connections share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) faults: watch::Sender<Faults>,
@@ -127,12 +126,12 @@ impl Shared {
     }
 
     fn close(&self, link: &Link) {
-        // First out of the count, then cut: a client that sees its end does not find it counted.
+        // First out of the count, then cut, so that a client that sees its end does not find it counted.
         lock(&self.links).open.remove(&link.number);
         link.sever();
     }
 
-    /// Whether `request`, which came after `previous`, completes the needle that is waited for; once.
+    /// Returns whether `request`, which came after `previous`, completes the needle; once.
     fn takes_reply_to(&self, previous: &[u8], request: &[u8]) -> bool {
         let mut armed = lock(&self.armed);
         let taken = matches!(&*armed, Some(Swallow::ReplyTo(needle)) if completes(needle, previous, request));
@@ -142,7 +141,7 @@ impl Shared {
         taken
     }
 
-    /// Whether the next reply is waited for; once.
+    /// Returns whether the next reply is to be swallowed; once.
     fn takes_next_reply(&self) -> bool {
         let mut armed = lock(&self.armed);
         let taken = matches!(*armed, Some(Swallow::NextReply));
@@ -197,12 +196,12 @@ fn doubled(stream: TcpStream) -> io::Result<(TcpStream, std::net::TcpStream)> {
     Ok((TcpStream::from_std(stream)?, handle))
 }
 
-/// Why a connection ends.
+/// The reasons why a connection ends.
 enum End {
-    /// The server has closed it, and all it said is delivered.
+    /// The server has closed it, and all its bytes are delivered.
     ///
-    /// A client that closes does so one way, for its last requests are still to be answered. A server that
-    /// closes has gone altogether: the client is to meet a closed connection, as it would without the proxy.
+    /// A client that closes does so one way, because its last requests are still to be answered. A server that closes
+    /// has gone altogether: the client has to meet a closed connection, as it would without the proxy.
     Closed,
     /// A reply is to be swallowed and the connection cut.
     Swallowed,
@@ -232,10 +231,10 @@ async fn relay(client: &mut TcpStream, upstream: &mut TcpStream, shared: &Shared
     }
 }
 
-/// Lets the server finish what it was sent, and throws away what it says.
+/// Lets the server finish its requests, and throws away its replies.
 ///
-/// A server reads in pieces and answers in between. Were the connection closed at once, the answer to the first
-/// piece would meet a reset, and the server would drop the pieces it has not read. So the sending side alone is
+/// A server reads in pieces and answers in between. If the connection were closed at once, the answer to the first
+/// piece would meet a reset, and the server would drop the pieces that it has not read. So the sending side alone is
 /// closed, and the server reads all, acts on all, and closes.
 async fn drain(upstream: &mut TcpStream) {
     let finish = async {
@@ -244,7 +243,7 @@ async fn drain(upstream: &mut TcpStream) {
         while upstream.read(&mut ignored).await? > 0 {}
         io::Result::Ok(())
     };
-    // It is cut afterwards anyhow, whether it ended well, badly or not in time.
+    // The connection is cut afterwards in any case, whether it ended well, badly or not in time.
     let _ = timeout(DRAIN_LIMIT, finish).await;
 }
 
@@ -290,9 +289,9 @@ async fn pump(
                     held.push_front(chunk);
                     continue;
                 }
-                // Not before the write: a reply to an earlier request would end the connection in the middle
-                // of this one. And no reply to this one can be read before the note, for no other task of
-                // this thread runs between the last byte and here.
+                // After the write: before it, a reply to an earlier request would end the connection in the middle of
+                // this one. No reply to this request can be read before the note, because no other task of this thread
+                // runs between the last byte and here.
                 if direction == Direction::Requests {
                     if shared.takes_reply_to(&previous, &chunk.bytes) {
                         doomed.store(true, SeqCst);
@@ -326,12 +325,12 @@ async fn pump(
     }
 }
 
-/// Whether a chunk that came from the server just now is to be passed on.
+/// Returns whether a chunk that came from the server just now is to be passed on.
 fn survives(shared: &Shared, doomed: &AtomicBool) -> Result<bool, End> {
     if doomed.load(SeqCst) || shared.takes_next_reply() {
         return Err(End::Swallowed);
     }
-    // Read afresh: it may have been switched on since the pump began to wait.
+    // Read again: the switch may have been turned while the pump waited.
     let swallow = shared.faults.borrow().swallow_replies;
     if swallow {
         shared.swallowed.fetch_add(1, SeqCst);
@@ -339,7 +338,7 @@ fn survives(shared: &Shared, doomed: &AtomicBool) -> Result<bool, End> {
     Ok(!swallow)
 }
 
-/// Whether `needle` ends within `chunk`, having begun there or in `previous`.
+/// Returns whether `needle` ends within `chunk`, having begun there or in `previous`.
 fn completes(needle: &[u8], previous: &[u8], chunk: &[u8]) -> bool {
     let overlap = previous.len().min(needle.len() - 1);
     let joined = [&previous[previous.len() - overlap..], chunk].concat();

@@ -1,24 +1,24 @@
 //! The pace at which a limit lets the bytes of one direction pass.
 //!
-//! It cuts what passes into pieces, each due when the one before it has had its time. A piece is small, so that
-//! the other side sees a slow connection and not a silent one.
+//! It cuts the bytes into pieces, each due when the one before it has had its time. A piece is small, so that the
+//! other side sees a slow connection and not a silent one.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Into how many pieces a second is cut.
+/// The pieces in a second.
 const PIECES_PER_SECOND: u32 = 50;
 
-/// When the next piece may go, by the limit: the last one takes its time first.
+/// The time at which the next piece may go, by the limit: after the time of the last one.
 #[derive(Default)]
 pub(super) struct Pace {
     last: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// The earliest instant from `earliest` on; reckoned anew from the limit of now, so that a change applies at
-    /// once. What went out before under a higher limit counts for one piece of now.
+    /// The earliest instant from `earliest` on, by the present limit, so that a change applies at once. Bytes that
+    /// went out before under a higher limit count as one piece of the present one.
     pub(super) fn due(&self, earliest: Instant, limit: u32) -> Instant {
         let Some((began, length)) = self.last.filter(|_| limit > 0) else {
             return earliest;

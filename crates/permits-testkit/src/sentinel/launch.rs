@@ -1,19 +1,19 @@
-//! How a set of sentinels is formed.
+//! The forming of a set of sentinels.
 //!
-//! A sentinel learns of replicas from what the primary says, every 10 seconds and once at its start: so it is
-//! started when the primary has them all. It learns of other sentinels from what each says of itself every 2
-//! seconds: so each is told the same right away, in the same words.
+//! A sentinel learns of replicas from the primary's `INFO`, every 10 seconds and once at its start: so it is started
+//! when the primary has them all. It learns of other sentinels from their messages, every 2 seconds: so each is sent
+//! the same messages right away.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{SERVICE, Sentinels};
-use crate::group::{self, Group};
+use crate::group::{self, Group, Options, deployment_options};
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
 
-/// How many seconds a replica may be silent and still count for `min-replicas-to-write`.
+/// The seconds for which a replica may be silent and still count for `min-replicas-to-write`.
 const MAX_LAG: &str = "2";
 
 /// A primary with replicas and sentinels to be configured; made by [`Sentinels::builder`].
@@ -26,10 +26,7 @@ pub struct SentinelsBuilder {
     down_after: Duration,
     failover_timeout: Duration,
     min_replicas_to_write: usize,
-    directives: Vec<(String, String)>,
-    append_only: bool,
-    proxied: bool,
-    password: Option<String>,
+    options: Options,
     sentinel_password: Option<String>,
 }
 
@@ -42,87 +39,56 @@ impl SentinelsBuilder {
             down_after: Duration::from_secs(1),
             failover_timeout: Duration::from_secs(3),
             min_replicas_to_write: 0,
-            directives: Vec::new(),
-            append_only: false,
-            proxied: false,
-            password: None,
+            options: Options::default(),
             sentinel_password: None,
         }
     }
 
-    /// How many sentinels watch; 3 unless told otherwise.
+    /// The sentinels; 3 by default.
     pub fn sentinels(mut self, sentinels: usize) -> Self {
         self.sentinels = sentinels;
         self
     }
 
-    /// How many replicas the primary has; 2 unless told otherwise.
+    /// The replicas of the primary; 2 by default.
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// How many sentinels must agree that the primary is down; 2 unless told otherwise.
+    /// The sentinels that must agree that the primary is down; 2 by default.
     pub fn quorum(mut self, quorum: usize) -> Self {
         self.quorum = quorum;
         self
     }
 
-    /// How long a server may be silent before a sentinel holds it for down; 1 s unless told otherwise.
+    /// The silence after which a sentinel considers a server down; 1 s by default.
     ///
-    /// A busy machine or disk may bring about a failover that nobody wanted; the shorter this is, the more often.
+    /// A busy machine or disk may cause an unwanted failover; the shorter this is, the more often.
     pub fn down_after(mut self, down_after: Duration) -> Self {
         self.down_after = down_after;
         self
     }
 
-    /// How long a failover may take before it is given up; 3 s unless told otherwise. After twice that, another
-    /// is tried.
+    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try another one.
     pub fn failover_timeout(mut self, failover_timeout: Duration) -> Self {
         self.failover_timeout = failover_timeout;
         self
     }
 
-    /// Lets a primary refuse writes unless so many replicas have been heard of within 2 seconds; 0 unless told
-    /// otherwise.
+    /// Lets a primary refuse writes unless this many replicas have been heard of within 2 seconds; 0 by default.
     pub fn min_replicas_to_write(mut self, replicas: usize) -> Self {
         self.min_replicas_to_write = replicas;
         self
     }
 
-    /// Adds a directive to the configuration of the primary and the replicas, as [`ServerBuilder::arg`] does
-    /// for one.
-    pub fn arg(mut self, key: &str, value: &str) -> Self {
-        self.directives.push((key.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Keeps the data of the primary and the replicas in append-only files.
-    pub fn append_only(mut self) -> Self {
-        self.append_only = true;
-        self
-    }
-
-    /// Demands `password` of every client of the primary and the replicas, the sentinels included.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
-    /// Demands `password` of every client of the sentinels, and of the sentinels among themselves.
+    /// Requires `password` of every client of the sentinels, and of the sentinels among themselves.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_password = Some(password.to_owned());
         self
     }
 
-    /// Puts a [`Proxy`](crate::Proxy) before the primary and each replica, at whose address all others reach it: clients,
-    /// sentinels and replicas.
-    ///
-    /// With [`Proxy::stall`](crate::Proxy::stall) a primary can be parted from the rest and go on.
-    pub fn proxied(mut self) -> Self {
-        self.proxied = true;
-        self
-    }
+    deployment_options!();
 
     /// Starts everything; returns once every replica has its first copy and every sentinel knows all servers
     /// and all the other sentinels.
@@ -135,10 +101,10 @@ impl SentinelsBuilder {
         assert!(self.sentinels > 0, "a set of sentinels needs a sentinel");
         let servers: Vec<Server> = (0..=self.replicas).map(|_| self.server().start()).collect();
         let mut set = Sentinels {
-            group: Group::new(servers, self.proxied),
+            group: Group::new(servers, self.options.proxied),
             sentinels: Vec::new(),
             min_replicas_to_write: self.min_replicas_to_write,
-            password: self.password.clone(),
+            password: self.options.password.clone(),
             sentinel_password: self.sentinel_password.clone(),
         };
         set.attach_replicas();
@@ -151,16 +117,10 @@ impl SentinelsBuilder {
     }
 
     fn server(&self) -> ServerBuilder {
-        let mut server = ServerBuilder::new()
+        let server = ServerBuilder::new()
             .arg("min-replicas-to-write", &self.min_replicas_to_write.to_string())
             .arg("min-replicas-max-lag", MAX_LAG);
-        if self.append_only {
-            server = server.append_only();
-        }
-        if let Some(password) = &self.password {
-            server = server.password(password).arg("masterauth", &quoted(password));
-        }
-        self.directives.iter().fold(server, |server, (key, value)| server.arg(key, value))
+        self.options.apply(server)
     }
 
     fn sentinel(&self, primary: SocketAddr) -> ServerBuilder {
@@ -174,7 +134,7 @@ impl SentinelsBuilder {
             format!("down-after-milliseconds {SERVICE} {}", self.down_after.as_millis()),
             format!("failover-timeout {SERVICE} {}", self.failover_timeout.as_millis()),
         ];
-        if let Some(password) = &self.password {
+        if let Some(password) = &self.options.password {
             lines.push(format!("auth-pass {SERVICE} {}", quoted(password)));
         }
         lines.iter().fold(sentinel, |sentinel, line| sentinel.arg("sentinel", line))
@@ -182,7 +142,7 @@ impl SentinelsBuilder {
 }
 
 impl Sentinels {
-    /// Makes all servers but the first replicas of that, and waits until it counts them.
+    /// Makes all servers but the first replicas of the first, and waits until the first counts them.
     #[track_caller]
     fn attach_replicas(&self) {
         for (index, server) in self.servers().iter().enumerate() {
@@ -210,17 +170,17 @@ impl Sentinels {
         });
     }
 
-    /// Lets the sentinels look and talk more often: by default they look at a replica every 10 seconds, and after
-    /// a failover it takes two looks until they have the whole picture.
+    /// Shortens the periods of the sentinels: by default they poll a replica every 10 seconds, and after a failover
+    /// they need two polls.
     fn hurry(&self) {
         for sentinel in &self.sentinels {
-            // Before version 7 this cannot be set, and everything takes longer. Not shorter: a sentinel that does
-            // not hear of a failover within four times the second period undoes it.
+            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter, because a
+            // sentinel that does not hear of a failover within four times the second period undoes it.
             sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "1000"]);
         }
     }
 
-    /// Tells each sentinel of each other what that would say of itself.
+    /// Sends each sentinel the message of each other one.
     #[track_caller]
     fn introduce(&self) {
         let primary = self.group.announced(0);
@@ -232,7 +192,7 @@ impl Sentinels {
             for other in &self.sentinels {
                 if other.port() != sentinel.port() {
                     let reply = other.command(&["PUBLISH", "__sentinel__:hello", &hello]);
-                    assert_eq!(reply, Resp::Int(1), "the sentinel takes the greeting");
+                    assert_eq!(reply, Resp::Int(1), "the sentinel receives the message");
                 }
             }
         }

@@ -1,8 +1,8 @@
-//! How a server is configured, found and launched.
+//! The configuration, the program and the launch of a server.
 //!
-//! It owns the [`Site`] of a server: what stays the same over restarts. The configuration goes through a file
-//! and not the command line, because a value of several words (`client-output-buffer-limit`) would arrive as
-//! one quoted word, and because `CONFIG REWRITE` and Sentinel need a file.
+//! It owns the [`Site`] of a server, which stays the same over restarts. The configuration goes through a file and not
+//! the command line, because a value of several words (`client-output-buffer-limit`) would arrive as one quoted word,
+//! and because `CONFIG REWRITE` and Sentinel need a file.
 
 use std::collections::hash_map::RandomState;
 use std::env;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::Server;
-use crate::process::Guard;
+use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use crate::tls::{Certificates, ClientCertificates};
 use crate::wait;
@@ -30,19 +30,19 @@ const PROGRAM_VARIABLE: &str = "PERMITS_TEST_SERVER";
 /// The programs looked for in `PATH` otherwise.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// How long a server may take until it answers, loading included.
+/// The time in which a server answers, loading included.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often another port is tried when the server exits at once.
+/// The ports that are tried when the server exits at once.
 const START_ATTEMPTS: usize = 8;
 
-/// Where ports are taken from: below the range from which systems serve outgoing connections. Were it within,
-/// a client that reconnects could be given the very port of a server that is down, and stop its restart.
+/// The range of ports: below the range from which systems serve outgoing connections. Within that range, a client that
+/// reconnects could be given the very port of a server that is down, and prevent its restart.
 const FIRST_PORT: u16 = 11_000;
 const PORTS: u16 = 10_000;
 
-/// How far above its port a node of a cluster listens for the other nodes, unless told otherwise. The option to
-/// tell it otherwise is younger than the oldest server these tests serve.
+/// The distance of the port on which a node of a cluster listens for the other nodes. The option to set it is younger
+/// than the oldest server that these tests serve.
 pub(crate) const BUS_OFFSET: u16 = 10_000;
 
 /// A server to be configured; made by [`Server::builder`].
@@ -56,7 +56,7 @@ pub struct ServerBuilder {
     tls: Option<(Certificates, ClientCertificates)>,
 }
 
-/// What a server process is started as.
+/// The role of a server process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
     /// On its own, or a primary or replica.
@@ -72,8 +72,8 @@ impl ServerBuilder {
         Self::of(Role::Store)
             .arg("save", "")
             .arg("appendonly", "no")
-            // A replica whose first copy did not come from a file says that its link is up, and is sent no
-            // write for another second, until it says that again. Failing over meanwhile would lose them.
+            // A replica whose first copy did not come from a file says that its link is up, and is sent no write for
+            // another second, until it says that again. A failover meanwhile would lose those writes.
             .arg("repl-diskless-sync", "no")
     }
 
@@ -87,7 +87,7 @@ impl ServerBuilder {
             .arg("cluster-node-timeout", &node_timeout.as_millis().to_string())
     }
 
-    /// A sentinel, which watches nothing yet.
+    /// A sentinel that watches no primary yet.
     pub(crate) fn sentinel() -> Self {
         Self::of(Role::Sentinel)
     }
@@ -106,9 +106,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps the data in an append-only file, synced every second. So it survives the death of the process, but for up
-    /// to two seconds: while the disk is still busy with the last sync, Redis does not even write. With
-    /// `.arg("appendfsync", "always")` everything that was answered survives.
+    /// Keeps the data in an append-only file, synced every second. Data older than two seconds survives the death of
+    /// the process: while the disk is busy with the last sync, Redis does not even write. With `.arg("appendfsync",
+    /// "always")` everything that was answered survives.
     pub fn append_only(self) -> Self {
         self.arg("appendonly", "yes").arg("appendfsync", "everysec")
     }
@@ -119,14 +119,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Demands `password` of every client.
+    /// Requires `password` of every client.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.arg("requirepass", &quoted(password))
     }
 
-    /// Speaks TLS alone on its port, with a certificate of `certificates`, and asks its clients for theirs as
-    /// `clients` says.
+    /// Speaks TLS alone on its port, with a certificate of `certificates`, and asks its clients for theirs by
+    /// `clients`.
     ///
     /// The kit itself reaches it over a Unix socket.
     pub fn tls(mut self, certificates: &Certificates, clients: ClientCertificates) -> Self {
@@ -163,7 +163,7 @@ impl ServerBuilder {
         self.attempt().unwrap_or_else(|site| site.give_up())
     }
 
-    /// Starts the server; gives its site with the log if it does not answer.
+    /// Starts the server; returns its site with the log if it does not answer.
     pub(crate) fn attempt(self) -> Result<Server, Box<Site>> {
         let dir = tempfile::Builder::new()
             .prefix("permits-server-")
@@ -182,7 +182,7 @@ impl ServerBuilder {
             site.configure(&self.directives);
             match site.launch() {
                 Ok(process) => return Ok(Server { process: Mutex::new(process), site }),
-                // Most likely another program took the port between our look and the server's.
+                // Most likely another program took the port between the check and the launch.
                 Err(Failure::Exited) => site.endpoint = self.endpoint(site.dir.path()),
                 Err(Failure::Silent) => break,
             }
@@ -199,7 +199,7 @@ impl ServerBuilder {
     }
 }
 
-/// A way to a server, also for threads of the kit's own.
+/// The address and password of a server, for threads of the kit.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     endpoint: Endpoint,
@@ -221,14 +221,14 @@ impl Access {
     }
 }
 
-/// Where a server listens.
+/// The endpoint of a server.
 #[derive(Clone, Debug)]
 pub(super) enum Endpoint {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// Why a launch failed.
+/// The reasons why a launch failed.
 enum Failure {
     /// The process ended before it answered.
     Exited,
@@ -236,7 +236,7 @@ enum Failure {
     Silent,
 }
 
-/// What stays the same when a server is restarted.
+/// The parts of a server that stay the same over restarts.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(super) dir: TempDir,
@@ -266,7 +266,7 @@ impl Site {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// How the kit itself reaches the server: past TLS, by a socket.
+    /// The kit's own way to the server: past TLS, by a socket.
     pub(super) fn access(&self) -> Access {
         let endpoint = match &self.endpoint {
             Endpoint::Tcp(_) if self.tls.is_some() => Endpoint::Unix(socket(self.dir.path())),
@@ -279,10 +279,10 @@ impl Site {
         self.access().connect()
     }
 
-    /// Launches the server again, where it was. Its place may be taken for a moment by a stranger, so it is
-    /// tried for as long as a start may take.
+    /// Launches the server again, at its place. Another program may have its port for a moment, so it retries for as
+    /// long as a start may take.
     #[track_caller]
-    pub(super) fn relaunch(&self) -> Guard {
+    pub(super) fn relaunch(&self) -> ChildGuard {
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
             match self.launch() {
@@ -295,16 +295,16 @@ impl Site {
     }
 
     #[track_caller]
-    fn launch(&self) -> Result<Guard, Failure> {
-        // One file for standard output, standard error and all restarts: what the server says before it can
-        // open a log of its own is what explains a failed start.
+    fn launch(&self) -> Result<ChildGuard, Failure> {
+        // One file for standard output, standard error and all restarts, because the server's output before it opens a
+        // log of its own explains a failed start.
         let log = File::options()
             .create(true)
             .append(true)
             .open(self.dir.path().join("server.log"))
             .expect("a file in the server's own directory can be opened");
         let errors = log.try_clone().expect("an open file can be duplicated");
-        let mut process = Guard::spawn(
+        let mut process = ChildGuard::spawn(
             Command::new(&self.program)
                 .arg(self.dir.path().join("server.conf"))
                 .args(self.sentinel.then_some("--sentinel"))
@@ -325,18 +325,18 @@ impl Site {
         }
     }
 
-    /// Whether the server with this pid is ready for commands.
+    /// Returns whether the server with this pid is ready for commands.
     fn answers(&self, pid: u32) -> bool {
         let Ok(mut connection) = self.connect() else {
             return false;
         };
         match connection.call(&["PING"]) {
             Ok(Resp::Text(_)) => {}
-            // A password given as a plain directive is not known here.
+            // The kit does not know a password that is given as a plain directive.
             Ok(Resp::Error(message)) => return message.starts_with("NOAUTH"),
             _ => return false,
         }
-        // If a stranger won the race for the port, it is the one who answers, while ours is about to exit.
+        // If another server won the race for the port, that one answers, while ours is about to exit.
         match connection.call(&["INFO", "server"]) {
             Ok(Resp::Text(info)) => info_field(&info, "process_id") == Some(&pid.to_string()),
             Ok(_) => true,
@@ -409,9 +409,9 @@ fn socket(dir: &Path) -> PathBuf {
     dir.join("server.sock")
 }
 
-/// An address on loopback at which nobody listens now, nor, if the server takes a second port, there.
+/// An address on loopback without a listener, also, if the server takes a second port, at that one.
 fn free_address(second: bool) -> SocketAddr {
-    // Where to begin differs from call to call, so that test processes side by side seldom meet.
+    // The start of the search differs from call to call, so that test processes side by side seldom meet.
     let start = RandomState::new().build_hasher().finish() % u64::from(PORTS);
     let start = u16::try_from(start).expect("it is less than the number of ports");
     (0..PORTS)
@@ -423,12 +423,12 @@ fn free_address(second: bool) -> SocketAddr {
         .expect("one of thousands of ports is free")
 }
 
-/// A value between quotes, as the configuration file wants it.
+/// A value between quotes, in the syntax of the configuration file.
 pub(crate) fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A text as it may stand in a URL.
+/// A text in the syntax of a URL.
 pub(crate) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -1,36 +1,36 @@
-//! A long line under load, without faults: the same judges, and what it costs.
+//! A long queue under load, without faults: order, and the cost of a grant.
 
-use permits_testkit::history::{What, outside::check_order};
+use permits_testkit::history::{ClientEvent, client_checks::check_order};
+use permits_testkit::worker::{Worker, WorkerCommand};
+
+use crate::fixture::{Fixture, calls};
 use std::time::Duration;
-
-use crate::stage::{Stage, Worker, calls};
-use crate::worker::Told;
 
 #[test]
 fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     const PROCESSES: usize = 4;
     const EACH: usize = 50;
-    let stage = Stage::new(2, Duration::from_secs(6));
-    let mut gate = stage.worker("gate");
+    let fixture = Fixture::new(2, Duration::from_secs(6));
+    let mut gate = fixture.worker("gate");
     gate.acquire("left");
     gate.acquire("right");
     let mut workers: Vec<Worker> =
-        (0..PROCESSES).map(|number| stage.worker(&format!("worker-{number}"))).collect();
-    // In turns, so that the line changes between the processes: 10 of one, then 10 of the next.
+        (0..PROCESSES).map(|number| fixture.worker(&format!("worker-{number}"))).collect();
+    // Ten waiters of one process, then ten of the next, so that the queue changes between processes.
     let mut enqueued = 0;
     for turn in 0..EACH / 10 {
         for worker in &mut workers {
             for number in 0..10 {
                 let (tag, hold) = (format!("w{turn}.{number}"), Some(Duration::from_millis(3)));
-                worker.tell(&Told::Acquire { tag, hold });
+                worker.send(&WorkerCommand::Acquire { tag, hold });
             }
             enqueued += 10;
-            stage.await_waiting(enqueued);
-            (0..10).for_each(|number| worker.seen_in_line(&format!("w{turn}.{number}")));
+            fixture.await_waiting(enqueued);
+            (0..10).for_each(|number| worker.note_queued(&format!("w{turn}.{number}")));
         }
     }
     // Each command is recorded by one more message.
-    let sums = || ["evalsha", "publish"].map(|command| calls(&stage.server, command));
+    let sums = || ["evalsha", "publish"].map(|command| calls(&fixture.server, command));
     let before = sums();
     gate.release("left");
     gate.release("right");
@@ -41,13 +41,13 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     }
     let after = sums();
 
-    let grants = stage.grants();
+    let grants = fixture.grants();
     let waiters = &grants[2..];
-    assert_eq!(waiters.len(), PROCESSES * EACH, "nobody starved");
+    assert_eq!(waiters.len(), PROCESSES * EACH, "every waiter was served");
     check_order(waiters).unwrap_or_else(|violation| panic!("{violation}"));
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::Failed(_))), 0);
-    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few.
-    // Whoever wakes all waiters, or confirms each grant, needs more.
+    assert_eq!(fixture.count(|what| matches!(what, ClientEvent::Lost(_) | ClientEvent::Failed(_))), 0);
+    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few. Waking all
+    // waiters, or confirming each grant, would take more.
     let calls = after[0] - before[0];
     let messages = after[1] - before[1] - calls;
     let granted = waiters.len() as u64;
@@ -59,6 +59,6 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     for worker in workers {
         worker.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }

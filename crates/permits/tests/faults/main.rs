@@ -1,34 +1,33 @@
-//! What real processes see of a semaphore while clients, the network and the server fail.
+//! Faults of clients, the network and the server, seen by real processes.
 //!
-//! Each test has a server of its own and workers in processes of their own, which use the public API and tell
-//! what happens to them, line by line, by the one clock of this host. From that the tests judge from outside:
+//! Each test has a server of its own and workers in processes of their own (`permits_testkit::worker`), which use the
+//! public API and report what happens to them by the one clock of this host. From these reports the tests verify:
 //!
-//! - **Safety** by the recorded intervals alone, however slow the machine was: never more held than the
-//!   limit, no slot held twice, tokens that rise (`history`).
+//! - **Safety** by the recorded intervals alone, however slow the machine is: never more held than the limit, no slot
+//!   held twice, rising tokens (`permits_testkit::history`).
 //! - **Liveness** by bounds of several leases and more.
-//! - **Rest**: at the end nothing is held, nobody waits, no slot is missing (`stage`).
+//! - **Rest**: at the end the semaphore is idle, and all its slots are free (`fixture`).
 //! - **Coverage**: each test asserts that its fault has happened.
 //!
-//! Not here: a client's wrong wall clock. A client of a server never reads it (only the memory store does,
-//! for it is the server), and the tools that fake it hang a server or need rights that a test does not have.
+//! `rows` runs every row of the fault matrix for a moment: random load, random victims. The other tests show one
+//! mechanism each, step by step, which random load does not show: which call or message heals, and what it costs.
+//!
+//! Not here: a wrong wall clock of a client (`permits_testkit::faults::LEFT_OUT`).
 
 mod clients;
-#[path = "../support/crew.rs"]
-mod crew;
+mod fixture;
 mod load;
 mod network;
 #[path = "../support/packed.rs"]
 mod packed;
 mod restarts;
+mod rows;
 mod server;
-mod stage;
 mod vanished;
-#[path = "../support/worker.rs"]
-mod worker;
 
-/// Not a test: `crew` starts this executable again with this name, as a worker.
+/// Not a test: a pool starts this executable again with this name, as a worker.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
 fn worker_process() {
-    worker::run_if_told();
+    permits_testkit::worker::run_if_started();
 }

@@ -1,35 +1,34 @@
 //! A network that loses, delays and cuts.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use permits::{Recovery, blocking};
-use permits_testkit::history::{Recorder, What, now, outside::most_at_once};
+use permits_testkit::history::{ClientEvent, Recorder, client_checks::most_at_once, now};
+use permits_testkit::worker::{TIMEOUT, Worker, micros};
 use permits_testkit::{Proxy, Server, wait};
 
-use crate::stage::{LIMIT, Monitor, Stage, Worker, micros, random};
-use crate::worker::MAX_WAITERS;
+use crate::fixture::{Fixture, MAX_WAITERS, Monitor};
 
-/// A word that only requests to release have among those of a worker: they don't speak of the limit.
+/// A word that is in a worker's releases alone: they do not contain the limit.
 const RELEASE: &[u8] = b"stored";
 
-/// A word that only renewals have, as long as nothing is acquired: they bring the limit in case it was
-/// forgotten.
+/// A word that is in renewals alone while nothing is acquired: they contain the limit, in case the store forgot it.
 const RENEW: &[u8] = b"fallback";
 
-/// A worker behind a proxy that has acquired and released once, so that the server knows the scripts: a lost
-/// reply is then a reply to what was done, and not to a script that the server did not know.
-fn warm_worker(stage: &Stage, proxy: &Proxy) -> Worker {
-    let mut worker = stage.worker_at("proxied", &proxy.url(), stage.lease);
+/// A worker behind a proxy that has acquired and released once, so that the server knows the scripts. A lost reply is
+/// then the reply of a command, and not NOSCRIPT.
+fn warm_worker(fixture: &Fixture, proxy: &Proxy) -> Worker {
+    let mut worker = fixture.start_connected("proxied", &proxy.url(), fixture.settings.lease);
     worker.acquire("warm");
     worker.renewed("warm");
     worker.release("warm");
     worker
 }
 
-/// The connections that listen for grants, by their ids.
-fn listeners(stage: &Stage) -> Vec<String> {
-    let list = stage.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+/// The ids of the connections that are subscribed to grants.
+fn listeners(fixture: &Fixture) -> Vec<String> {
+    let list = fixture.server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
     let workers = list.text().lines().filter(|line| !line.contains(Recorder::NAME));
     let field = |line: &str| Some(line.split_whitespace().next()?.strip_prefix("id=")?.to_owned());
     workers.map(|line| field(line).expect("a line begins with the id")).collect()
@@ -37,82 +36,82 @@ fn listeners(stage: &Stage) -> Vec<String> {
 
 #[test]
 fn a_lost_reply_to_an_acquisition_makes_one_grant() {
-    let stage = Stage::new(2, Duration::from_secs(3));
-    let proxy = Proxy::start(stage.server.address());
-    let mut worker = warm_worker(&stage, &proxy);
-    let mut other = stage.worker("other");
+    let fixture = Fixture::new(2, Duration::from_secs(3));
+    let proxy = Proxy::start(fixture.server.address());
+    let mut worker = warm_worker(&fixture, &proxy);
+    let mut other = fixture.worker("other");
     let kept = other.acquire("kept");
 
     proxy.swallow_reply_to(MAX_WAITERS.to_string().as_bytes());
     let granted = worker.acquire("once");
     assert_eq!(proxy.swallowed(), 1, "the first reply was lost");
-    assert_eq!((stage.state("held"), stage.entries()), (2, 2));
-    assert_eq!(stage.state("last_token"), granted.token);
-    let told: Vec<u64> = stage.tokens_told().into_iter().filter(|token| *token > kept.token).collect();
-    assert_eq!(told, [granted.token; 2], "one token, that of the first time, told twice");
+    assert_eq!((fixture.state("held"), fixture.entries()), (2, 2));
+    assert_eq!(fixture.state("last_token"), granted.token);
+    let tokens: Vec<u64> = fixture.granted_tokens().into_iter().filter(|token| *token > kept.token).collect();
+    assert_eq!(tokens, [granted.token; 2], "one token, that of the first request, in both replies");
 
     worker.release("once");
     other.release("kept");
     worker.close();
     other.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn a_lost_reply_to_an_acquisition_makes_one_place_in_line() {
-    let stage = Stage::new(1, Duration::from_secs(3));
-    let proxy = Proxy::start(stage.server.address());
-    let mut worker = warm_worker(&stage, &proxy);
-    let mut other = stage.worker("other");
+    let fixture = Fixture::new(1, Duration::from_secs(3));
+    let proxy = Proxy::start(fixture.server.address());
+    let mut worker = warm_worker(&fixture, &proxy);
+    let mut other = fixture.worker("other");
     other.acquire("kept");
 
     proxy.swallow_reply_to(MAX_WAITERS.to_string().as_bytes());
     worker.ask("once");
-    assert!(wait::until(LIMIT, || proxy.swallowed() == 1), "no reply was lost");
-    stage.await_waiting(1);
-    // It learns that it waits by asking again, and so is renewed.
-    let sequence = stage.state("sequence");
-    assert!(wait::until(LIMIT, || stage.state("sequence") > sequence + 1));
-    assert_eq!((stage.state("held"), stage.waiting(), stage.entries()), (1, 1, 2));
+    assert!(wait::until(TIMEOUT, || proxy.swallowed() == 1), "no reply was lost");
+    fixture.await_waiting(1);
+    // The session learns that the request waits by a second request, which renews it.
+    let sequence = fixture.state("sequence");
+    assert!(wait::until(TIMEOUT, || fixture.state("sequence") > sequence + 1));
+    assert_eq!((fixture.state("held"), fixture.waiting(), fixture.entries()), (1, 1, 2));
     other.release("kept");
     worker.acquired("once");
-    assert_eq!((stage.state("held"), stage.waiting(), stage.entries()), (1, 0, 1));
+    assert_eq!((fixture.state("held"), fixture.waiting(), fixture.entries()), (1, 0, 1));
 
     worker.release("once");
     worker.close();
     other.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn a_lost_reply_to_a_release_gives_the_units_back_once() {
-    let stage = Stage::new(2, Duration::from_secs(3));
-    let proxy = Proxy::start(stage.server.address());
-    let mut worker = warm_worker(&stage, &proxy);
-    let mut other = stage.worker("other");
+    let fixture = Fixture::new(2, Duration::from_secs(3));
+    let proxy = Proxy::start(fixture.server.address());
+    let mut worker = warm_worker(&fixture, &proxy);
+    let mut other = fixture.worker("other");
     other.acquire("kept");
     worker.acquire("given-back");
-    assert_eq!(stage.state("held"), 2);
+    assert_eq!(fixture.state("held"), 2);
 
     proxy.swallow_reply_to(RELEASE);
-    worker.tell_release("given-back");
-    // That it was done the first time is no reason to report it as lost.
+    worker.start_release("given-back");
+    // The first request released the permit. The second one must not report it as lost.
     worker.released("given-back");
     assert_eq!(proxy.swallowed(), 1, "the first reply was lost");
-    assert_eq!((stage.state("held"), stage.entries()), (1, 1));
+    assert_eq!((fixture.state("held"), fixture.entries()), (1, 1));
     other.renewed("kept");
 
     other.release("kept");
     worker.close();
     other.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 #[test]
-fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did() {
+fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let connect = |url: &str| {
@@ -121,15 +120,15 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did()
     };
     let (direct, proxied) = (connect(&server.url()), connect(&proxy.url()));
     let (semaphore, administered) = (direct.semaphore("exports", 3), proxied.open("exports"));
-    // So that the server knows the scripts: a lost reply is then one to what was done.
+    // So that the server knows the scripts, and a lost reply is the reply of a command.
     administered.set_limit(3).expect("the server runs");
-    administered.revoke("nobody", "").expect("the server runs");
+    administered.revoke("none", "").expect("the server runs");
 
     let options = permits::AcquireOptions::new().holder("web-3");
     let permit = semaphore.acquire_with(options).expect("it is free");
     proxy.swallow_reply_to(b"web-3");
     assert_eq!(administered.revoke("web-3", "late"), Ok(true), "the first call took it");
-    assert_eq!(permit.lost_within(LIMIT), Some(permits::Lost::Revoked { reason: "late".into() }));
+    assert_eq!(permit.lost_within(TIMEOUT), Some(permits::Lost::Revoked { reason: "late".into() }));
 
     let version = administered.inspect().expect("the server runs").limit_version;
     proxy.swallow_reply_to(b"adjust");
@@ -143,117 +142,56 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_says_what_it_did()
 
 #[test]
 fn a_lost_reply_to_a_renewal_is_no_loss() {
-    let stage = Stage::new(1, Duration::from_secs(3));
-    let proxy = Proxy::start(stage.server.address());
-    let mut worker = warm_worker(&stage, &proxy);
+    let fixture = Fixture::new(1, Duration::from_secs(3));
+    let proxy = Proxy::start(fixture.server.address());
+    let mut worker = warm_worker(&fixture, &proxy);
     let granted = worker.acquire("kept");
 
     proxy.swallow_reply_to(RENEW);
-    assert!(wait::until(LIMIT, || proxy.swallowed() == 1), "no reply was lost");
+    assert!(wait::until(TIMEOUT, || proxy.swallowed() == 1), "no reply was lost");
     worker.renewed("kept");
-    assert_eq!(stage.state("last_token"), granted.token);
-    assert_eq!((stage.state("held"), stage.entries()), (1, 1));
+    assert_eq!(fixture.state("last_token"), granted.token);
+    assert_eq!((fixture.state("held"), fixture.entries()), (1, 1));
 
     worker.release("kept");
     worker.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
-#[test]
-fn connections_cut_at_random_lose_and_leak_nothing() {
-    const LOOPS: u32 = 4;
-    const TIME: Duration = Duration::from_secs(5);
-    let mut random = random();
-    let stage = Stage::new(3, Duration::from_secs(3));
-    let proxies: Vec<Proxy> = (0..2).map(|_| Proxy::start(stage.server.address())).collect();
-    let mut workers: Vec<Worker> = Vec::new();
-    for (number, proxy) in proxies.iter().enumerate() {
-        workers.push(stage.worker_at(&format!("cut-{number}"), &proxy.url(), stage.lease));
-    }
-    workers.push(stage.worker("untouched"));
-    for worker in &mut workers {
-        worker.work(LOOPS, Duration::from_millis(8));
-    }
-    let start = Instant::now();
-    let mut cut_connections = 0;
-    while start.elapsed() < TIME {
-        sleep(Duration::from_millis(random.u64(5..120)));
-        let proxy = &proxies[random.usize(..proxies.len())];
-        cut_connections += proxy.connections();
-        match random.u32(0..4) {
-            0 => proxy.cut(),
-            1 => proxy.swallow_next_reply_then_cut(),
-            2 => {
-                proxy.refuse(true);
-                sleep(Duration::from_millis(random.u64(0..150)));
-                proxy.refuse(false);
-            }
-            _ => {
-                proxy.stall(true);
-                sleep(Duration::from_millis(random.u64(0..150)));
-                proxy.cut();
-                proxy.stall(false);
-            }
-        }
-    }
-    // An order to swallow that is still armed is carried out by what comes next.
-    for worker in &mut workers {
-        worker.stop();
-    }
-    let swallowed: usize = proxies.iter().map(Proxy::swallowed).sum();
-    let refused: usize = proxies.iter().map(Proxy::refused).sum();
-    let grants = stage.grants();
-    eprintln!("{} grants, {cut_connections} cuts, {swallowed} swallowed, {refused} refused", grants.len());
-    assert!(cut_connections > 20 && swallowed > 2, "{cut_connections} cuts, {swallowed} swallowed");
-    assert_eq!(stage.count(|what| matches!(what, What::Failed(_))), 0, "no acquisition failed");
-    for number in 1..=workers.len() {
-        for task in 0..LOOPS {
-            let loop_name = format!("loop{task}.");
-            let turns = grants.iter().filter(|g| g.worker == number && g.tag.starts_with(&loop_name)).count();
-            assert!(turns >= 3, "loop {task} of worker {number} was granted {turns} times");
-        }
-    }
-    for worker in workers {
-        worker.close();
-    }
-    stage.assert_safe();
-    stage.assert_at_rest();
-}
-
-/// With a lease of 60 s nothing is renewed for 20 s. What comes sooner was asked for by the session when it
-/// listened again.
+/// With a lease of 60 s nothing is renewed for 20 s. An earlier call is the session's own, after it has subscribed
+/// again.
 #[test]
 fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
-    let stage = Stage::new(1, Duration::from_secs(60)).recovery(Recovery::Off);
-    let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
+    let fixture = Fixture::new(1, Duration::from_secs(60)).recovery(Recovery::Off);
+    let (mut holder, mut waiter) = (fixture.worker("holder"), fixture.worker("waiter"));
     let mut message_lost = false;
     for round in 0..20 {
         let (first, next) = (format!("first{round}"), format!("next{round}"));
         holder.acquire(&first);
         waiter.ask(&next);
-        stage.await_waiting(1);
-        let monitor = Monitor::start(&stage.server);
-        // While the server stands still both arrive: it kills the connection, and then releases.
-        let mut admin = stage.server.connect().expect("the server is up");
-        // Accepted by now: otherwise it would be only after the holder is heard.
+        fixture.await_waiting(1);
+        let monitor = Monitor::start(&fixture.server);
+        // While the server is paused both arrive: it kills the connection, and then releases.
+        let mut admin = fixture.server.connect().expect("the server is up");
+        // Accepted before the pause: otherwise the server would accept it after the holder's command.
         admin.call(&["PING"]).expect("the server is up");
-        let listeners = listeners(&stage);
-        stage.server.pause();
+        let listeners = listeners(&fixture);
+        fixture.server.pause();
         for listener in &listeners {
             admin.send(&["CLIENT", "KILL", "ID", listener]).expect("the system takes it");
         }
         admin.send(&["ECHO", "killed"]).expect("the system takes it");
-        holder.tell_release(&first);
-        holder.await_event(&first, |what| *what == What::Releasing);
+        holder.start_release(&first);
+        holder.await_event(&first, |what| *what == ClientEvent::Releasing);
         sleep(Duration::from_millis(100));
-        stage.server.resume();
+        fixture.server.resume();
 
-        let released = holder.granted(&first).releasing.expect("it was told");
+        let released = holder.granted(&first).releasing.expect("the worker reported it");
         let took = waiter.acquired(&next).acquired - released;
         assert!(took < micros(Duration::from_secs(15)), "that was a renewal, after {took} us");
         waiter.release(&next);
-        let heard = monitor.stop(&stage.server);
+        let heard = monitor.stop(&fixture.server);
         let killed = heard.iter().position(|line| line.contains("\"killed\"")).expect("it was sent");
         let at = heard
             .iter()
@@ -268,39 +206,39 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
             break;
         }
     }
-    assert!(message_lost, "in no round the message came while nobody listened");
+    assert!(message_lost, "in no round the message came without a subscriber");
     holder.close();
     waiter.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
-    let stage = Stage::new(1, Duration::from_secs(6));
-    let proxy = Proxy::start(stage.server.address());
-    let mut holder = stage.worker("holder");
-    let mut waiter = stage.worker_at("waiter", &proxy.url(), stage.lease);
+    let fixture = Fixture::new(1, Duration::from_secs(6));
+    let proxy = Proxy::start(fixture.server.address());
+    let mut holder = fixture.worker("holder");
+    let mut waiter = fixture.start_connected("waiter", &proxy.url(), fixture.settings.lease);
     let mut healed_by_renewal = false;
     for round in 0..5 {
         let (first, next) = (format!("first{round}"), format!("next{round}"));
         holder.acquire(&first);
         waiter.ask(&next);
-        stage.await_waiting(1);
+        fixture.await_waiting(1);
         let (connections, swallowed) = (proxy.accepted(), proxy.swallowed());
         // Before the waiter renews again, unless the machine is very slow.
         proxy.swallow_replies(true);
         holder.release(&first);
-        assert!(wait::until(LIMIT, || stage.waiting() == 0 && proxy.swallowed() > swallowed));
+        assert!(wait::until(TIMEOUT, || fixture.waiting() == 0 && proxy.swallowed() > swallowed));
         proxy.swallow_replies(false);
-        let token = stage.state("last_token");
+        let token = fixture.state("last_token");
 
         let granted = waiter.acquired(&next);
-        assert_eq!(granted.token, token, "the grant that it was not told of");
-        let took = granted.acquired - holder.granted(&first).releasing.expect("it was told");
-        assert!(took < 2 * micros(stage.lease), "learned after {took} us");
+        assert_eq!(granted.token, token, "the grant of the lost message");
+        let took = granted.acquired - holder.granted(&first).releasing.expect("the worker reported it");
+        assert!(took < 2 * micros(fixture.settings.lease), "learned after {took} us");
         waiter.release(&next);
-        // If a reply was swallowed as well it was healed by another connection.
+        // If a reply was swallowed as well, another connection healed it.
         healed_by_renewal = (proxy.accepted(), proxy.swallowed()) == (connections, swallowed + 1);
         eprintln!("round {round}: learned after {took} us, by renewal: {healed_by_renewal}");
         if healed_by_renewal {
@@ -310,42 +248,42 @@ fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
     assert!(healed_by_renewal, "in no round the message alone was swallowed");
     holder.close();
     waiter.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
-/// A message that a network held back while the store moved on: the waiter's lease ended, it stands in line
-/// anew by the same request, and then it hears of the grant that it lost. Believed, two would hold.
+/// A network held back a message while the store moved on: the waiter's lease ended, it was queued again by the same
+/// request, and then it hears of the grant that it lost. If it believed the message, two would hold.
 #[test]
 fn a_late_message_of_an_earlier_grant_is_not_believed() {
-    let stage = Stage::new(1, Duration::from_secs(2));
-    let proxy = Proxy::start(stage.server.address());
-    let (mut holder, mut other) = (stage.worker("holder"), stage.worker("other"));
-    let mut victim = stage.worker_at("victim", &proxy.url(), stage.lease);
+    let fixture = Fixture::new(1, Duration::from_secs(2));
+    let proxy = Proxy::start(fixture.server.address());
+    let (mut holder, mut other) = (fixture.worker("holder"), fixture.worker("other"));
+    let mut victim = fixture.start_connected("victim", &proxy.url(), fixture.settings.lease);
     holder.acquire("first");
     victim.ask("granted-twice");
-    stage.await_waiting(1);
-    let mut listener = stage.server.connect().expect("the server is up");
+    fixture.await_waiting(1);
+    let mut listener = fixture.server.connect().expect("the server is up");
     listener.call(&["PSUBSCRIBE", "permits:wake:*"]).expect("the server is up");
     proxy.stall(true);
     holder.release("first");
     let message = listener.receive().expect("a grant is published");
     let [_, _, channel, payload] = message.array() else { panic!("no message: {message:?}") };
     assert!(payload.text().contains("victim"), "the victim is the head of the line: {payload:?}");
-    let token = stage.state("last_token");
+    let token = fixture.state("last_token");
     other.ask("meanwhile");
     let meanwhile = other.acquired("meanwhile");
     assert!(meanwhile.token > token, "the victim was granted the permit before, and did not hear of it");
-    assert!(!victim.has_told("granted-twice", |what| matches!(what, What::Acquired { .. })));
+    assert!(!victim.has_reported("granted-twice", |what| matches!(what, ClientEvent::Acquired { .. })));
     proxy.stall(false);
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
 
-    // It listens again some time, besides the one that listened in.
-    let replay = || stage.server.command(&["PUBLISH", channel.text(), payload.text()]).int();
-    assert!(wait::until(LIMIT, || replay() == 2), "the victim does not listen");
+    // The victim subscribes again some time later, besides the listener of this test.
+    let replay = || fixture.server.command(&["PUBLISH", channel.text(), payload.text()]).int();
+    assert!(wait::until(TIMEOUT, || replay() == 2), "the victim does not listen");
     other.renewed("meanwhile");
     assert!(
-        !victim.has_told("granted-twice", |what| matches!(what, What::Acquired { .. })),
+        !victim.has_reported("granted-twice", |what| matches!(what, ClientEvent::Acquired { .. })),
         "it was believed"
     );
     other.release("meanwhile");
@@ -355,25 +293,26 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
     for worker in [holder, other, victim] {
         worker.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
-/// Replies come when what they say is no longer true. The store grants, renews and ends leases meanwhile.
+/// Replies arrive when they are no longer true. The store grants, renews and ends leases meanwhile.
 #[test]
 fn grants_that_come_later_than_the_lease_are_not_held() {
-    // Of the short one the reply comes within a call's timeout, and is used; of the other it is given up.
+    // With the short lease the reply comes within the timeout of the call, and is used; with the other the call is
+    // given up.
     for (lease_ms, delay_ms) in [(200, 225), (1000, 1500)] {
         let (lease, delay) = (Duration::from_millis(lease_ms), Duration::from_millis(delay_ms));
-        let stage = Stage::new(2, lease);
-        let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::start(stage.server.address())).collect();
+        let fixture = Fixture::new(2, lease);
+        let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::start(fixture.server.address())).collect();
         let mut late: Vec<Worker> =
-            proxies.iter().map(|proxy| stage.worker_at("late", &proxy.url(), lease)).collect();
-        let mut direct = stage.worker_at("direct", &stage.server.url(), Duration::from_secs(3));
+            proxies.iter().map(|proxy| fixture.start_connected("late", &proxy.url(), lease)).collect();
+        let mut direct = fixture.start_connected("direct", &fixture.server.url(), Duration::from_secs(3));
         direct.acquire("first");
         late[0].acquire("held");
         late[1].ask("waited-for");
-        stage.await_waiting(1);
+        fixture.await_waiting(1);
         for proxy in &proxies {
             proxy.delay_replies(delay);
         }
@@ -382,33 +321,35 @@ fn grants_that_come_later_than_the_lease_are_not_held() {
         late[0].lost("held");
         let lost_after = late[0].granted("held").end().saturating_sub(delayed);
         assert!(lost_after <= micros(lease), "held for {lost_after} us more");
-        // Those who wait, and who ask now, are granted in the store what they cannot use in time.
-        let before = stage.state("last_token");
+        // The store grants requests that wait, and later ones, and the clients cannot use those grants in time.
+        let before = fixture.state("last_token");
         direct.release("first");
         late[2].ask("asked-late");
-        assert!(wait::until(LIMIT, || stage.state("last_token") > before), "nothing was granted late");
+        assert!(wait::until(TIMEOUT, || fixture.state("last_token") > before), "nothing was granted late");
         sleep(3 * lease.max(delay));
         for (worker, tag) in [(&late[1], "waited-for"), (&late[2], "asked-late")] {
-            let told = worker.told_since(tag, delayed + micros(lease));
-            let held =
-                told.iter().any(|event| matches!(event.what, What::Acquired { .. } | What::Held { .. }));
-            assert!(!held, "held by a late word: {told:?}");
+            let records = worker.records_since(tag, delayed + micros(lease));
+            let held = records
+                .iter()
+                .any(|event| matches!(event.event, ClientEvent::Acquired { .. } | ClientEvent::Held { .. }));
+            assert!(!held, "held by a late reply: {records:?}");
         }
         for proxy in &proxies {
             proxy.delay_replies(Duration::ZERO);
         }
-        // A lease so short may end on a busy machine before it is used; then the loss is told.
+        // So short a lease may end on a busy machine before it is used; then the worker reports the loss.
         for (worker, tag) in [(1, "waited-for"), (2, "asked-late")] {
             late[worker].acquired(tag);
-            late[worker].tell_release(tag);
-            late[worker].await_event(tag, |what| matches!(what, What::Released(_) | What::Lost(_)));
+            late[worker].start_release(tag);
+            late[worker]
+                .await_event(tag, |what| matches!(what, ClientEvent::Released(_) | ClientEvent::Lost(_)));
         }
         for worker in late {
             worker.close();
         }
         direct.close();
-        assert!(most_at_once(&stage.grants()).len() == 2, "the semaphore was full at some time");
-        stage.assert_safe();
-        stage.assert_at_rest();
+        assert!(most_at_once(&fixture.grants()).len() == 2, "the semaphore was full at some time");
+        fixture.assert_safe();
+        fixture.assert_at_rest();
     }
 }

@@ -1,88 +1,88 @@
-//! A server that dies and comes back, with what it wrote to disk or with nothing.
+//! A server that dies and comes back, with its data on disk or with none.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use permits::Recovery;
-use permits_testkit::history::{What, now};
+use permits_testkit::history::{ClientEvent, now};
+use permits_testkit::worker::{TIMEOUT, Worker, micros};
 use permits_testkit::{Server, wait};
 
-use crate::stage::{LIMIT, Stage, Worker, micros};
+use crate::fixture::Fixture;
 
-/// Kills the server, lets it be down for so long, and starts it again.
-fn restart(stage: &Stage, down: Duration) {
-    let before = stage.server.info("run_id");
-    stage.server.kill();
+/// Kills the server, and starts it again after `down`.
+fn restart(fixture: &Fixture, down: Duration) {
+    let before = fixture.server.info("run_id");
+    fixture.server.kill();
     sleep(down);
-    stage.server.restart();
-    assert_ne!(stage.server.info("run_id"), before, "it is another run");
+    fixture.server.restart();
+    assert_ne!(fixture.server.info("run_id"), before, "it is another run");
 }
 
-/// What holds after a restart for those that hold: they are renewed, and by no word of theirs was there a
-/// gap.
+/// Asserts that these holders are renewed after a restart, and report no gap.
 fn assert_still_held(holders: &[(Worker, String)]) {
     for (worker, tag) in holders {
         worker.renewed(tag);
         assert!(
-            !worker.has_told(tag, |what| matches!(what, What::Lost(_) | What::NotHeld)),
+            !worker.has_reported(tag, |what| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld)),
             "{tag} was lost"
         );
     }
 }
 
-/// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter. The
-/// windows in which a restarted server grants nothing new are looked for through `watcher`.
-fn survive_restarts(stage: &Stage, downs: &[Duration], keeps_order: bool) {
+/// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter. `watcher` sees
+/// the windows in which a restarted server grants nothing new.
+fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
     const HOLDERS: usize = 3;
     const WAITERS: usize = 2;
-    let mut watcher = stage.worker("watcher");
+    let mut watcher = fixture.worker("watcher");
     let mut holding: Vec<(Worker, String)> = Vec::new();
     for number in 0..HOLDERS {
-        let mut worker = stage.worker(&format!("worker-{number}"));
+        let mut worker = fixture.worker(&format!("worker-{number}"));
         worker.acquire("held");
         holding.push((worker, "held".to_owned()));
     }
     let mut waiting: Vec<(Worker, String)> = Vec::new();
     for number in 0..WAITERS {
-        let mut worker = stage.worker(&format!("worker-{}", HOLDERS + number));
+        let mut worker = fixture.worker(&format!("worker-{}", HOLDERS + number));
         worker.ask("waited-for");
         waiting.push((worker, "waited-for".to_owned()));
-        stage.await_waiting(number + 1);
+        fixture.await_waiting(number + 1);
     }
     let mut windows = 0;
     for (round, down) in downs.iter().enumerate() {
-        let queue = stage.queue();
+        let queue = fixture.queue();
         if round % 2 == 1 {
             // Twice: the second comes while sessions are coming back from the first.
-            restart(stage, Duration::ZERO);
+            restart(fixture, Duration::ZERO);
         }
-        restart(stage, *down);
+        restart(fixture, *down);
         let seen = watcher.inspect();
         windows += usize::from(seen.recovering_ms > 0);
         assert!(seen.held <= HOLDERS as u64 && seen.waiting <= WAITERS as u64, "{seen:?}");
         eprintln!("round {round}, down for {down:?}: {seen:?}");
         assert_still_held(&holding);
-        stage.await_waiting(WAITERS);
-        assert_eq!((stage.state("held"), stage.entries()), (3, HOLDERS + WAITERS));
+        fixture.await_waiting(WAITERS);
+        assert_eq!((fixture.state("held"), fixture.entries()), (3, HOLDERS + WAITERS));
         if keeps_order {
-            assert_eq!(stage.queue(), queue, "the line is as it was");
+            assert_eq!(fixture.queue(), queue, "the line is as it was");
         }
-        // The line goes on: one releases and stands in line again.
+        // The queue moves on: a holder releases and asks again.
         let (mut worker, tag) = holding.remove(0);
         worker.release(&tag);
         let tag = format!("turn{round}");
         worker.ask(&tag);
         let mut found = None;
-        let granted = wait::until(LIMIT, || {
-            found = waiting
-                .iter()
-                .position(|(worker, tag)| worker.has_told(tag, |what| matches!(what, What::Acquired { .. })));
+        let granted = wait::until(TIMEOUT, || {
+            found = waiting.iter().position(|(worker, tag)| {
+                worker.has_reported(tag, |what| matches!(what, ClientEvent::Acquired { .. }))
+            });
             found.is_some()
         });
         assert!(granted, "what was released was not handed on");
         holding.push(waiting.remove(found.expect("it was found")));
         waiting.push((worker, tag));
-        stage.await_waiting(WAITERS);
+        fixture.await_waiting(WAITERS);
     }
     assert_eq!(windows, downs.len(), "a window was seen after each restart");
     for (mut worker, tag) in holding {
@@ -95,114 +95,97 @@ fn survive_restarts(stage: &Stage, downs: &[Duration], keeps_order: bool) {
         worker.close();
     }
     watcher.close();
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::NotHeld | What::Failed(_))), 0);
-    stage.assert_safe();
-    stage.assert_at_rest();
+    assert_eq!(
+        fixture.count(|what| matches!(
+            what,
+            ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Failed(_)
+        )),
+        0
+    );
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
-/// The window was once a third of the longest lease that the store knew, which after a loss is that of whoever
-/// comes first: 200 ms for the short lease here. The holder of the long one was still on its way back then, and
+/// The window was once a third of the longest lease that the store knew, which after a loss is the lease of the first
+/// client to reconnect: 200 ms for the short lease here. The holder of the long one was still reconnecting then, and
 /// the short one was granted its unit.
 #[test]
-fn a_short_lease_that_comes_first_does_not_take_what_a_long_one_holds() {
-    let stage = Stage::new(1, Duration::from_secs(15)).forgetful();
-    let url = stage.server.url();
-    let mut short = stage.worker_at("short", &url, Duration::from_millis(600));
+fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
+    let fixture = Fixture::new(1, Duration::from_secs(15)).forgetful();
+    let url = fixture.server.url();
+    let mut short = fixture.start_connected("short", &url, Duration::from_millis(600));
     short.acquire("before");
     short.release("before");
-    let mut long = stage.worker("long");
+    let mut long = fixture.worker("long");
     long.acquire("held");
-    restart(&stage, Duration::from_millis(2500));
+    restart(&fixture, Duration::from_millis(2500));
     short.ask("after");
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     long.renewed("held");
     long.release("held");
     short.acquired("after");
     short.release("after");
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::NotHeld | What::Failed(_))), 0);
-    stage.assert_safe();
+    assert_eq!(
+        fixture.count(|what| matches!(
+            what,
+            ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Failed(_)
+        )),
+        0
+    );
+    fixture.assert_safe();
     long.close();
     short.close();
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
 #[test]
-fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_nobody() {
-    let stage = Stage::new(3, Duration::from_secs(3)).forgetful();
+fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_no_other() {
+    let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful();
     let downs = [0, 300, 0, 1000, 100].map(Duration::from_millis);
-    survive_restarts(&stage, &downs, false);
+    survive_restarts(&fixture, &downs, false);
 }
 
 #[test]
 fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
-    let stage = Stage::new(3, Duration::from_secs(3)).forgetful().recovery(Recovery::Strict);
-    survive_restarts(&stage, &[Duration::from_millis(200)], false);
+    let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful().recovery(Recovery::Strict);
+    survive_restarts(&fixture, &[Duration::from_millis(200)], false);
 }
 
 #[test]
 fn restarts_with_an_append_only_file_lose_nothing() {
-    // Synced every second, the last answers may be lost: on a busy disk Redis puts off not just the sync.
+    // With `everysec` the last answers may be lost: on a busy disk Redis delays more than the sync.
     let server = Server::builder().append_only().arg("appendfsync", "always").start();
-    let stage = Stage::on(server, 3, Duration::from_secs(3));
+    let fixture = Fixture::on(server, 3, Duration::from_secs(3));
     let downs = [0, 800, 100].map(Duration::from_millis);
-    survive_restarts(&stage, &downs, true);
+    survive_restarts(&fixture, &downs, true);
 }
 
-#[test]
-fn a_server_down_for_longer_than_the_lease_ends_permits_at_their_deadline() {
-    let stage = Stage::new(2, Duration::from_millis(1500)).forgetful();
-    let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
-    holder.acquire("left");
-    holder.acquire("right");
-    waiter.ask("next");
-    stage.await_waiting(1);
-    stage.server.kill();
-    let killed = now();
-    for tag in ["left", "right"] {
-        holder.lost(tag);
-        let end = holder.granted(tag).end();
-        assert!(end <= killed + micros(stage.lease), "{tag} was not renewed after the end of the server");
-    }
-    stage.server.restart();
-    // Nobody holds: the window costs its time, and the line goes on.
-    let next = waiter.acquired("next");
-    holder.acquire("after");
-    assert!(next.token > holder.granted("right").token);
-    waiter.release("next");
-    holder.release("after");
-    for worker in [holder, waiter] {
-        worker.close();
-    }
-    stage.assert_safe();
-    stage.assert_at_rest();
-}
-
-/// The server tells how long it has been up in whole seconds, counted from the second in which it began: a
-/// moment after its start that may be 1 already. Taken at its word, with a window of a second, it granted at
-/// once what a holder had that was not yet back; the holder, its slot taken, lost its permit.
+/// The server reports its uptime in whole seconds, counted from the second in which it began: a moment after its start
+/// that may be 1 already. With a window of a second, the server then granted at once a unit of a holder that was not
+/// yet back; the holder, its slot taken, lost its permit.
 #[test]
 fn a_window_follows_a_restart_at_the_end_of_a_second() {
-    // On a machine so busy that the window is over before the second is, nothing is shown.
+    // On a very busy machine the window is over before the second is, and the round shows nothing.
     assert!((0..5).any(|_| restart_at_the_end_of_a_second()), "in no round the server was young enough");
 }
 
-/// Returns whether the server was still within the window when it said to be up for a second.
+/// Returns whether the server was still within the window when it reported an uptime of a second.
 fn restart_at_the_end_of_a_second() -> bool {
-    let stage = Stage::new(2, Duration::from_secs(3)).forgetful();
-    let (mut holder, mut newcomer) = (stage.worker("holder"), stage.worker("newcomer"));
+    let fixture = Fixture::new(2, Duration::from_secs(3)).forgetful();
+    let (mut holder, mut newcomer) = (fixture.worker("holder"), fixture.worker("newcomer"));
     holder.acquire("held");
-    let time = stage.server.command(&["TIME"]);
+    let time = fixture.server.command(&["TIME"]);
     let fraction: u64 = time.array()[1].text().parse().expect("microseconds");
     sleep(Duration::from_micros((1_850_000 - fraction) % 1_000_000));
-    // Away for a moment, as on a busy machine: the newcomer is faster.
+    // The holder is away for a moment, as on a busy machine, so the newcomer is faster.
     holder.pause();
     let restarted = now();
-    restart(&stage, Duration::ZERO);
-    let uptime = || stage.server.info("uptime_in_seconds");
-    assert!(wait::until(LIMIT, || uptime().as_deref() != Some("0")), "the server does not grow old");
+    restart(&fixture, Duration::ZERO);
+    let uptime = || fixture.server.info("uptime_in_seconds");
+    assert!(wait::until(TIMEOUT, || uptime().as_deref() != Some("0")), "the server does not grow old");
     newcomer.ask("new");
-    assert!(wait::until(LIMIT, || stage.entries() > 0), "the newcomer does not come");
-    let young = now() - restarted < micros(stage.lease) / 4;
+    assert!(wait::until(TIMEOUT, || fixture.entries() > 0), "the newcomer does not come");
+    let young = now() - restarted < micros(fixture.settings.lease) / 4;
     holder.resume();
     if !young {
         return false;
@@ -213,7 +196,7 @@ fn restart_at_the_end_of_a_second() -> bool {
     holder.release("held");
     holder.close();
     newcomer.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
     true
 }

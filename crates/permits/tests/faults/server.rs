@@ -1,49 +1,53 @@
-//! A server that stands still, or forgets while it runs.
+//! A server that is paused, or loses its state while it runs.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use permits_testkit::history::{
-    What, now,
-    outside::{check_order, most_at_once},
+    ClientEvent,
+    client_checks::{check_order, most_at_once},
+    now,
 };
 use permits_testkit::wait;
+use permits_testkit::worker::{TIMEOUT, micros};
 
-use crate::stage::{LIMIT, Stage, calls, errors, micros, random};
+use crate::fixture::{Fixture, calls};
 
 #[test]
 fn holders_stop_at_their_deadline_when_the_server_stands_still() {
-    let stage = Stage::new(2, Duration::from_millis(1500));
-    let (mut holder, mut second) = (stage.worker("holder"), stage.worker("second"));
-    let mut waiter = stage.worker("waiter");
+    let fixture = Fixture::new(2, Duration::from_millis(1500));
+    let (mut holder, mut second) = (fixture.worker("holder"), fixture.worker("second"));
+    let mut waiter = fixture.worker("waiter");
     holder.acquire("h");
     second.acquire("s");
     for (number, tag) in ["w1", "w2", "w3"].into_iter().enumerate() {
         waiter.ask(tag);
-        stage.await_waiting(number + 1);
+        fixture.await_waiting(number + 1);
     }
-    stage.server.pause();
+    fixture.server.pause();
     let paused = now();
     for (worker, tag) in [(&holder, "h"), (&second, "s")] {
         let lost = worker.lost(tag);
         let granted = worker.granted(tag);
         assert!(
-            granted.until <= paused + micros(stage.lease),
+            granted.until <= paused + micros(fixture.settings.lease),
             "it holds a lease from its last renewal, no more"
         );
-        eprintln!("{tag}: loss told {} us after the deadline", lost.at.saturating_sub(granted.until));
+        eprintln!("{tag}: loss reported {} us after the deadline", lost.at.saturating_sub(granted.until));
         assert!(granted.end() <= lost.at);
     }
-    assert!(!waiter.has_told("w1", |what| matches!(what, What::Acquired { .. })), "nobody can grant now");
-    stage.server.resume();
+    assert!(
+        !waiter.has_reported("w1", |what| matches!(what, ClientEvent::Acquired { .. })),
+        "the paused server cannot grant"
+    );
+    fixture.server.resume();
 
-    // Of one session the order in line survives, though all leases have ended.
+    // Within one session the order of the queue survives, though all leases have ended.
     let granted: Vec<_> = ["w1", "w2"].map(|tag| waiter.acquired(tag)).into();
     check_order(&granted).unwrap_or_else(|violation| panic!("{violation}"));
-    // Who comes now stands behind those who came before.
-    stage.await_waiting(1);
+    // A later request is queued behind the earlier ones.
+    fixture.await_waiting(1);
     holder.ask("late");
-    stage.await_waiting(2);
+    fixture.await_waiting(2);
     waiter.release("w1");
     let third = waiter.acquired("w3");
     assert!(granted[1].token < third.token);
@@ -56,105 +60,76 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
     for worker in [holder, second, waiter] {
         worker.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
-}
-
-#[test]
-fn scripts_flushed_under_load_are_not_missed() {
-    const TIME: Duration = Duration::from_secs(3);
-    let mut random = random();
-    let stage = Stage::new(3, Duration::from_secs(3));
-    let mut workers = [stage.worker("one"), stage.worker("two")];
-    for worker in &mut workers {
-        worker.work(6, Duration::from_millis(6));
-    }
-    let start = Instant::now();
-    let mut flushes = 0;
-    while start.elapsed() < TIME {
-        sleep(Duration::from_millis(random.u64(1..60)));
-        stage.server.command(&["SCRIPT", "FLUSH"]);
-        flushes += 1;
-    }
-    for worker in &mut workers {
-        worker.stop();
-    }
-    let (missed, whole) = (errors(&stage.server, "NOSCRIPT"), calls(&stage.server, "eval"));
-    let grants = stage.grants().len();
-    eprintln!("{flushes} flushes, {missed} scripts missed, {whole} sent whole, {grants} grants");
-    assert!(missed >= 10 && whole >= missed, "{missed} scripts missed, {whole} sent whole");
-    assert!(grants > 50, "{grants} grants");
-    assert_eq!(stage.count(|what| matches!(what, What::Failed(_) | What::Lost(_))), 0);
-    let released = stage.count(|what| matches!(what, What::Released(outcome) if outcome == "ok"));
-    assert_eq!(released, grants, "every permit was released, and the release went well");
-    for worker in workers {
-        worker.close();
-    }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
-    let stage = Stage::new(2, Duration::from_secs(2)).forgetful();
-    let (mut one, mut two, mut later) = (stage.worker("one"), stage.worker("two"), stage.worker("later"));
+    let fixture = Fixture::new(2, Duration::from_secs(2)).forgetful();
+    let (mut one, mut two, mut later) =
+        (fixture.worker("one"), fixture.worker("two"), fixture.worker("later"));
     let first = one.acquire("first");
     let second = two.acquire("second");
     for _ in 0..2 {
-        stage.server.command(&["FLUSHALL"]);
-        let reclaimed = wait::until(LIMIT, || stage.entries() == 2);
-        assert!(reclaimed, "{} of 2 holders are back", stage.entries());
+        fixture.server.command(&["FLUSHALL"]);
+        let reclaimed = wait::until(TIMEOUT, || fixture.entries() == 2);
+        assert!(reclaimed, "{} of 2 holders are back", fixture.entries());
         one.renewed("first");
         two.renewed("second");
-        assert_eq!((stage.state("held"), stage.state("last_token")), (2, second.token));
+        assert_eq!((fixture.state("held"), fixture.state("last_token")), (2, second.token));
     }
-    assert!(calls(&stage.server, "flushall") == 2);
+    assert!(calls(&fixture.server, "flushall") == 2);
     assert_eq!((one.granted("first").slot, two.granted("second").slot), (first.slot, second.slot));
     later.ask("third");
-    stage.await_waiting(1);
-    assert_eq!(stage.state("held"), 2, "there is no room for a third");
+    fixture.await_waiting(1);
+    assert_eq!(fixture.state("held"), 2, "there is no room for a third");
     one.release("first");
     let third = later.acquired("third");
     assert!(third.token > second.token && third.slot == first.slot);
     two.release("second");
     later.release("third");
-    assert_eq!(stage.count(|what| matches!(what, What::Lost(_) | What::NotHeld)), 0);
+    assert_eq!(fixture.count(|what| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld)), 0);
     for worker in [one, two, later] {
         worker.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
-/// What cannot be prevented is bounded: FLUSHALL forgets a holder, and a newcomer is faster than its renewal.
-/// Both hold then, until the forgotten one's deadline and no longer.
+/// FLUSHALL forgets a holder, and a newcomer is faster than its renewal. Both hold then, until the forgotten holder's
+/// deadline and no longer.
 #[test]
 fn a_flushed_holder_whose_units_were_granted_again_is_lost_within_its_lease() {
-    let stage = Stage::new(1, Duration::from_secs(3)).forgetful();
-    let (mut old, mut new) = (stage.worker("old"), stage.worker("new"));
+    let fixture = Fixture::new(1, Duration::from_secs(3)).forgetful();
+    let (mut old, mut new) = (fixture.worker("old"), fixture.worker("new"));
     // On a young server without state free units are held back, for a third of the lease.
-    let uptime = || stage.server.info("uptime_in_seconds").and_then(|seconds| seconds.parse().ok());
-    let grown = wait::until(LIMIT, || uptime().unwrap_or(0) > 2);
+    let uptime = || fixture.server.info("uptime_in_seconds").and_then(|seconds| seconds.parse().ok());
+    let grown = wait::until(TIMEOUT, || uptime().unwrap_or(0) > 2);
     assert!(grown, "the server does not grow old");
     let first = old.acquire("first");
     old.renewed("first");
-    stage.server.command(&["FLUSHALL"]);
+    fixture.server.command(&["FLUSHALL"]);
     let flushed = now();
     let second = new.acquire("second");
     let lost = old.lost("first");
-    assert!(old.granted("first").end() <= flushed + micros(stage.lease), "it was not renewed");
+    assert!(old.granted("first").end() <= flushed + micros(fixture.settings.lease), "it was not renewed");
     assert!(second.token > first.token);
     eprintln!("lost {} us after the flush", lost.at - flushed);
-    assert_eq!(most_at_once(&stage.grants()).len(), 2, "the newcomer came first: otherwise nothing is shown");
+    assert_eq!(
+        most_at_once(&fixture.grants()).len(),
+        2,
+        "the newcomer came first: otherwise nothing is shown"
+    );
     new.renewed("second");
-    assert_eq!(stage.state("held"), 1);
+    assert_eq!(fixture.state("held"), 1);
 
     old.ask("third");
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     new.release("second");
     assert!(old.acquired("third").token > second.token);
     old.release("third");
     old.close();
     new.close();
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
+use permits_testkit::worker::TIMEOUT;
 use permits_testkit::{Connection, Server};
+
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::stage::LIMIT;
 
 const LEASE: Duration = Duration::from_millis(1500);
 
@@ -42,7 +42,7 @@ impl Full {
     }
 }
 
-/// How many connections the server has taken, and how many scripts it has run.
+/// The connections that the server has accepted, and the scripts that it has run.
 fn counted(connection: &mut Connection) -> (u64, u64) {
     let mut info = |section| connection.call(&["INFO", section]).expect("the server runs").text().to_owned();
     let number = |text: &str| text.trim().parse::<u64>().expect("it is a number");
@@ -50,7 +50,7 @@ fn counted(connection: &mut Connection) -> (u64, u64) {
     let connections = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
     let calls = commands.lines().filter_map(|line| line.strip_prefix("cmdstat_eval")?.split_once("calls="));
     let calls = calls.map(|(_, rest)| number(rest.split(',').next().unwrap_or_default())).sum();
-    (number(connections.expect("it is told")), calls)
+    (number(connections.expect("INFO has the field")), calls)
 }
 
 async fn client(server: &Server) -> Client {
@@ -58,8 +58,8 @@ async fn client(server: &Server) -> Client {
     builder.connect().await.expect("the server runs")
 }
 
-/// Every subset of the keys of a semaphore that is in use vanishes. It is noticed and heals: holders keep what they hold,
-/// the waiter is granted when it fits, and meanwhile neither connections nor calls multiply.
+/// Every subset of the keys of a semaphore vanishes while it is in use. The store notices and heals: holders keep
+/// their permits, the waiter is granted when it fits, and meanwhile neither connections nor calls multiply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_subset_of_the_keys_may_vanish_in_use() {
     let server = Server::start();
@@ -88,13 +88,13 @@ async fn any_subset_of_the_keys_may_vanish_in_use() {
     assert!(((calls_after - calls) as f64) < most, "{} calls, {most} at most", calls_after - calls);
 
     for (subset, Full { semaphore, held, waiter }) in all {
-        // Of a semaphore without any key the store cannot know that it was in use, so the waiter may come first.
+        // Without any key the store cannot know that the semaphore was in use, so the waiter may come first.
         if subset != (1 << PARTS.len()) - 1 {
             assert!(held.iter().all(Permit::is_held), "{subset}: {held:?}");
             assert!(!waiter.is_finished(), "{subset}: granted beside two holders");
         }
         drop(held);
-        let permit = timeout(LIMIT, waiter).await;
+        let permit = timeout(TIMEOUT, waiter).await;
         let permit = permit.unwrap_or_else(|_| panic!("{subset}: it still waits")).expect("no panic");
         permit.release().await.expect("it is held");
         let seen = semaphore.inspect().await.expect("the server runs");

@@ -1,34 +1,34 @@
-//! Users of the file die or stop, at any moment.
+//! Processes that die or stop while they use the file, at any moment.
 
 use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
-use permits_testkit::history::{What, now};
-use permits_testkit::{Guard, wait};
+use permits_testkit::history::{ClientEvent, now};
+use permits_testkit::worker::{TIMEOUT, Work, Worker, micros};
+use permits_testkit::{ChildGuard, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::crew::{LIMIT, Worker, micros, random};
 use crate::errand;
 use crate::stage::Stage;
 
-/// In the line, while holding, while reading, in the middle of writing: with enough kills, all of it.
+/// While waiting, holding, reading, or in the middle of writing: enough kills meet all of these.
 #[test]
 fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many() {
     const WORKERS: usize = 5;
     const KILLS: usize = 120;
     let stage = Stage::new(3, Duration::from_millis(150));
-    let mut random = random();
+    let mut random = permits_testkit::random::rng();
     let start = |number: usize| -> Worker {
         let mut worker = stage.worker(&format!("worker-{number}"));
-        worker.work(1, Duration::from_millis(40));
+        worker.work(&Work::brief(1, Duration::from_millis(40)));
         worker
     };
     let mut workers: Vec<Worker> = (0..WORKERS).map(start).collect();
     for number in 0..KILLS {
         let victim = random.usize(..WORKERS);
         let pause = Duration::from_micros(random.u64(..100_000));
-        // Not for something to happen: the moment of the fault is what is drawn.
+        // The moment of the fault is random.
         std::thread::sleep(pause);
         if random.u8(..4) == 0 {
             workers[victim].pause();
@@ -53,19 +53,19 @@ fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many(
     stage.assert_at_rest();
 }
 
-/// The waiter renews every 20 s. What comes sooner it has asked for because the store said when to.
+/// The waiter renews every 20 s. An earlier call is a recheck, at the time that the store named.
 #[test]
 fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
     let stage = Stage::new(1, Duration::from_secs(1));
     let (mut holder, mut waiter) =
-        (stage.worker("holder"), stage.worker_at("waiter", &stage.url(), Duration::from_secs(60)));
+        (stage.worker("holder"), stage.start_connected("waiter", &stage.url(), Duration::from_secs(60)));
     holder.acquire("first");
     waiter.ask("next");
     stage.await_waiting(1);
     holder.kill();
     let (next, first) = (waiter.acquired("next"), holder.granted("first"));
     assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
-    assert!(next.acquired < first.until + 10 * micros(stage.lease), "{first:?} {next:?}");
+    assert!(next.acquired < first.until + 10 * micros(stage.settings.lease), "{first:?} {next:?}");
     println!("granted {} us after the dead holder's deadline", next.acquired - first.until);
 
     waiter.release("next");
@@ -97,11 +97,12 @@ fn a_killed_waiter_is_skipped() {
     stage.assert_at_rest();
 }
 
-/// An errand: writes to the file, and stays in the middle of that until told to go on.
+/// A child task: writes to the file, and stays in the middle of that until it reads a line.
 pub(crate) fn write_until_told() {
     let mut connection = Connection::open(errand::place()).expect("it can be opened");
-    let transaction =
-        connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("nobody else writes");
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .expect("no other process writes");
     transaction.execute("DELETE FROM semaphores", []).expect("it has the table");
     println!("writing");
     let _ = std::io::stdin().lock().read_line(&mut String::new());
@@ -109,13 +110,13 @@ pub(crate) fn write_until_told() {
     println!("done");
 }
 
-fn writer(stage: &Stage) -> (Guard, std::process::ChildStdin) {
+fn writer(stage: &Stage) -> (ChildGuard, std::process::ChildStdin) {
     let mut child = errand::command("write", &stage.path()).spawn().expect("a test can start itself");
     let stdin = child.stdin.take().expect("it is piped");
-    let mut process = Guard::new(child);
+    let mut process = ChildGuard::new(child);
     let lines = process.lines();
-    while lines.next_line(LIMIT).expect("it writes").trim() != "writing" {}
-    // Whatever else it says has room in the pipe.
+    while lines.next_line(TIMEOUT).expect("it writes").trim() != "writing" {}
+    // The rest of its output fits the pipe.
     drop(lines);
     (process, stdin)
 }
@@ -133,7 +134,7 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("locked by another process"), "{reason}");
         }
-        other => panic!("somebody else writes: {other:?}"),
+        other => panic!("another process writes: {other:?}"),
     }
     let other = stage.worker("other");
     let mut other = other;
@@ -142,18 +143,18 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
     writer.resume();
     writeln!(stdin, "go on").expect("it listens");
     stage.await_waiting(1);
-    held.release().expect("nobody holds us up");
+    held.release().expect("no other process writes");
     other.acquired("next");
     other.release("next");
     other.close();
     assert!(!other_failed(&stage), "it has waited, and that is all");
-    hasty.close().expect("nobody holds us up");
-    client.close().expect("nobody holds us up");
+    hasty.close().expect("no other process writes");
+    client.close().expect("no other process writes");
     stage.assert_at_rest();
 }
 
 fn other_failed(stage: &Stage) -> bool {
-    stage.count(|what| matches!(what, What::Failed(_) | What::Lost(_))) > 0
+    stage.count(|what| matches!(what, ClientEvent::Failed(_) | ClientEvent::Lost(_))) > 0
 }
 
 #[test]
@@ -164,11 +165,11 @@ fn what_a_process_had_half_written_when_it_was_killed_never_was() {
     let (mut writer, _stdin) = writer(&stage);
     writer.kill();
     let killed = now();
-    let seen = stage.semaphore(&client).inspect().expect("nobody holds us up");
+    let seen = stage.semaphore(&client).inspect().expect("no other process writes");
     println!("{} us after the kill the others go on", now() - killed);
     assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
     held.release().expect("it is held");
-    client.close().expect("nobody holds us up");
-    assert!(wait::until(LIMIT, || stage.waiting() == 0));
+    client.close().expect("no other process writes");
+    assert!(wait::until(TIMEOUT, || stage.waiting() == 0));
     stage.assert_at_rest();
 }

@@ -1,13 +1,12 @@
-//! Very many processes.
+//! Many processes at once.
 
 use std::time::Duration;
 
-use permits_testkit::history::{What, outside::check_order};
+use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use permits_testkit::wait;
+use permits_testkit::worker::{TIMEOUT, Work, Worker, WorkerCommand};
 
-use crate::crew::{LIMIT, Worker};
 use crate::stage::Stage;
-use crate::worker::Told;
 
 const CROWD: usize = 40;
 
@@ -20,12 +19,12 @@ fn forty_processes_are_served_in_the_order_in_which_they_came() {
     }
     let mut crowd: Vec<Worker> = (0..CROWD).map(|number| stage.worker(&format!("worker-{number}"))).collect();
     for (number, worker) in crowd.iter_mut().enumerate() {
-        worker.tell(&Told::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
+        worker.send(&WorkerCommand::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
         stage.await_waiting(number as i64 + 1);
-        worker.seen_in_line("turn");
+        worker.note_queued("turn");
     }
     for tag in ["one", "two", "three"] {
-        holder.tell_release(tag);
+        holder.start_release(tag);
     }
     for worker in crowd.iter().chain([&holder]) {
         worker.released(if std::ptr::eq(worker, &holder) { "three" } else { "turn" });
@@ -40,19 +39,20 @@ fn forty_processes_are_served_in_the_order_in_which_they_came() {
     stage.assert_at_rest();
 }
 
-/// Everybody writes at once, all the time: nobody is left behind.
+/// All processes write at once, all the time, and each is served.
 #[test]
 fn forty_processes_that_crowd_in_all_get_through() {
     let stage = Stage::new(3, Duration::from_secs(10));
     let mut crowd: Vec<Worker> = (0..CROWD).map(|number| stage.worker(&format!("worker-{number}"))).collect();
     for worker in &mut crowd {
-        worker.work(1, Duration::from_millis(1));
+        worker.work(&Work::brief(1, Duration::from_millis(1)));
     }
     let served = |worker: &Worker| {
-        (1..=3)
-            .all(|turn| worker.has_told(&format!("loop0.{turn}"), |what| matches!(what, What::Released(_))))
+        (1..=3).all(|turn| {
+            worker.has_reported(&format!("loop0.{turn}"), |what| matches!(what, ClientEvent::Released(_)))
+        })
     };
-    assert!(wait::until(LIMIT, || crowd.iter().all(served)), "somebody is left behind\n{}", stage.tail());
+    assert!(wait::until(TIMEOUT, || crowd.iter().all(served)), "a process was not served\n{}", stage.tail());
     for worker in &mut crowd {
         worker.stop();
     }

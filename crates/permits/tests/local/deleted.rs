@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use permits::blocking::Client;
 use permits::{AcquireError, StoreError};
-use permits_testkit::history::What;
+use permits_testkit::history::ClientEvent;
 use permits_testkit::wait;
+use permits_testkit::worker::{SEMAPHORE, TIMEOUT};
 
-use crate::crew::LIMIT;
 use crate::stage::{Stage, await_closed};
-use crate::worker::SEMAPHORE;
 
 /// Deletes the file, with its companions or without.
 fn delete(stage: &Stage, suffixes: &[&str]) {
@@ -53,7 +52,7 @@ fn delete_and_await(stage: &Stage, suffixes: &[&str]) {
     let before = inode();
     delete(stage, suffixes);
     let replaced = || inode().is_some_and(|now| Some(now) != before) && held(stage) > 0;
-    assert!(wait::until(LIMIT, replaced), "no holder is in a new file: {suffixes:?}\n{}", stage.tail());
+    assert!(wait::until(TIMEOUT, replaced), "no holder is in a new file: {suffixes:?}\n{}", stage.tail());
 }
 
 #[test]
@@ -68,13 +67,13 @@ fn holders_and_waiters_of_a_deleted_file_continue_in_the_next() {
         let mut newcomer = stage.worker("newcomer");
         newcomer.ask("third");
         stage.await_waiting(2);
-        assert!(!newcomer.has_told("third", |what| matches!(what, What::Acquired { .. })));
+        assert!(!newcomer.has_reported("third", |what| matches!(what, ClientEvent::Acquired { .. })));
         holder.renewed("first");
         assert_eq!(holder.granted("first").token, first.token, "it is the same permit");
         holder.release("first");
         // The order in which they follow to the new file is undefined.
-        waiter.tell_release("second");
-        newcomer.tell_release("third");
+        waiter.start_release("second");
+        newcomer.start_release("third");
         waiter.released("second");
         newcomer.released("third");
         for worker in [holder, waiter, newcomer] {
@@ -107,7 +106,7 @@ fn a_new_client_waits_for_the_holder_to_follow() {
 
 #[test]
 fn clients_that_notice_at_once_follow_to_the_same_file() {
-    const HOLDERS: usize = 6;
+    const HOLDERS: u32 = 6;
     let stage = Stage::new(HOLDERS, Duration::from_secs(10));
     let mut holders: Vec<_> = (0..HOLDERS).map(|number| stage.worker(&format!("holder-{number}"))).collect();
     for holder in &mut holders {
@@ -115,8 +114,8 @@ fn clients_that_notice_at_once_follow_to_the_same_file() {
     }
     for suffixes in [&["-shm"][..], &["-wal"], &["-wal", "-shm"]] {
         delete_and_await(&stage, suffixes);
-        let all = || held(&stage) == HOLDERS as i64;
-        assert!(wait::until(LIMIT, all), "{} are in the new file\n{}", held(&stage), stage.tail());
+        let all = || held(&stage) == i64::from(HOLDERS);
+        assert!(wait::until(TIMEOUT, all), "{} are in the new file\n{}", held(&stage), stage.tail());
     }
     for mut holder in holders {
         holder.release("permit");
@@ -233,7 +232,7 @@ fn a_holder_whose_directory_is_deleted_stops_by_its_deadline() {
     let stage = Stage::new(1, Duration::from_secs(2));
     let below = stage.directory().join("below");
     let url = crate::stage::url(&below.join("semaphores.db"));
-    let mut holder = stage.worker_at("holder", &url, stage.lease);
+    let mut holder = stage.start_connected("holder", &url, stage.settings.lease);
     holder.acquire("first");
     fs::remove_dir_all(&below).expect("it is ours");
     holder.lost("first");

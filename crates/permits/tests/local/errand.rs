@@ -1,24 +1,24 @@
-//! Errands: what a test has done by a process of its own, because it is to be stopped, to have other rights, or
-//! little room.
+//! Child tasks: parts of a test that need a process of their own, because it is stopped, or has other rights or little
+//! room.
 
 use std::env;
 use std::process::{Command, Stdio};
 
-use permits_testkit::Guard;
+use permits_testkit::ChildGuard;
+use permits_testkit::worker::TIMEOUT;
 
-use crate::crew::LIMIT;
 use crate::{crashes, full, idle, rights, time};
 
-/// The test's name under which the harness runs an errand.
+/// The name of the test under which the harness runs a child task.
 const TEST: &str = "errand_process";
 
-/// Which errand it is.
+/// The variable with the name of the task.
 const ERRAND: &str = "PERMITS_LOCAL_ERRAND";
 
-/// The directory or file that it is about.
+/// The variable with the directory or file of the task.
 const PLACE: &str = "PERMITS_LOCAL_PLACE";
 
-/// All there are.
+/// All child tasks.
 const ERRANDS: &[(&str, fn())] = &[
     ("write", crashes::write_until_told),
     ("hand_over", idle::hand_over),
@@ -30,42 +30,42 @@ const ERRANDS: &[(&str, fn())] = &[
     ("on_a_full_disk", full::on_a_full_disk),
 ];
 
-/// Runs an errand if the environment says so.
+/// Runs a child task if the environment names one.
 pub(crate) fn run_if_told() {
     let Ok(name) = env::var(ERRAND) else { return };
-    // The harness may have begun a line.
+    // Ends the line that the harness may have begun.
     println!();
     let (_, errand) = ERRANDS.iter().find(|(errand, _)| *errand == name).expect("there is such an errand");
     errand();
 }
 
-/// The place that this process was told.
+/// The directory or file of this task.
 pub(crate) fn place() -> std::path::PathBuf {
     env::var_os(PLACE).expect("it is set").into()
 }
 
-/// With which arguments this executable is an errand.
+/// The arguments with which this executable runs a child task.
 pub(crate) const ARGUMENTS: &[&str] = &[TEST, "--exact", "--ignored", "--nocapture", "--test-threads=1"];
 
-/// Makes a command an errand.
+/// Sets a command up to run a child task.
 pub(crate) fn send<'a>(command: &'a mut Command, errand: &str, place: &std::path::Path) -> &'a mut Command {
     command.env(ERRAND, errand).env(PLACE, place).stdin(Stdio::piped()).stdout(Stdio::piped())
 }
 
-/// The command of an errand.
+/// The command of a child task.
 pub(crate) fn command(errand: &str, place: &std::path::Path) -> Command {
     let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
     send(command.args(ARGUMENTS), errand, place);
     command
 }
 
-/// Waits until the errand has ended well. Returns what it said.
+/// Waits until the task has succeeded. Returns its output.
 #[track_caller]
 pub(crate) fn done(command: &mut Command) -> Vec<String> {
-    let mut process = Guard::spawn(command);
+    let mut process = ChildGuard::spawn(command);
     let lines = process.lines();
-    let said: Vec<String> = std::iter::from_fn(|| lines.next_line(LIMIT)).collect();
-    let status = process.wait_timeout(LIMIT).expect("it ends");
+    let said: Vec<String> = std::iter::from_fn(|| lines.next_line(TIMEOUT)).collect();
+    let status = process.wait_timeout(TIMEOUT).expect("it ends");
     assert!(status.success(), "{status}: {said:#?}");
     said
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use permits::{AcquireError, StoreError};
+use permits_testkit::worker::TIMEOUT;
 use rusqlite::Connection;
 
-use crate::crew::LIMIT;
 use crate::stage::{Stage, await_closed, refusal};
 
 /// The content of a file, and of its log if there is one.
@@ -113,7 +113,7 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
     let error = refusal(permits::blocking::Client::connect_with(
         permits::Client::builder(crate::stage::url(&another)).store_timeout(Duration::from_millis(500)),
     ));
-    assert!(began.elapsed() < LIMIT, "without a bound");
+    assert!(began.elapsed() < TIMEOUT, "without a bound");
     assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("lslocks")), "{error}");
     let left =
         || fs::read_dir(stage.directory()).expect("it is there").flatten().map(|entry| entry.file_name());

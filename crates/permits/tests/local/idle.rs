@@ -6,9 +6,9 @@ use std::time::Duration;
 use permits::blocking::Client;
 use permits_testkit::wait;
 
-use crate::crew::LIMIT;
 use crate::errand;
 use crate::stage::{Stage, url};
+use permits_testkit::worker::TIMEOUT;
 
 /// More than a holder's polling interval.
 const POLL: Duration = Duration::from_millis(400);
@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(400);
 fn wakings() -> u64 {
     let mut status = None;
     // A new thread takes its name when it first runs.
-    assert!(wait::until(LIMIT, || {
+    assert!(wait::until(TIMEOUT, || {
         status = store_thread();
         status.is_some()
     }));

@@ -19,17 +19,11 @@ mod rights;
 mod stage;
 mod time;
 
-#[path = "../support/crew.rs"]
-#[allow(dead_code, reason = "other suites use the rest")]
-mod crew;
-#[path = "../support/worker.rs"]
-mod worker;
-
-/// Not a test: `crew` starts this executable again with this name, as a worker.
+/// Not a test: a pool starts this executable again with this name, as a worker.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
 fn worker_process() {
-    worker::run_if_told();
+    permits_testkit::worker::run_if_started();
 }
 
 /// Not a test: `errand` starts this executable again with this name.

@@ -1,4 +1,4 @@
-//! What every test stands on: a directory, a file in it, and a crew of workers.
+//! The fixture of every test: a directory, a file in it, and a pool of workers.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -7,29 +7,28 @@ use std::time::Duration;
 use permits::blocking::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
 use permits_testkit::wait;
+use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::crew::{Crew, LIMIT, Worker};
-use crate::worker::SEMAPHORE;
-
-/// A file that is not there yet, and the crew that uses it.
+/// A file that does not exist yet, and the workers that use it.
 pub(crate) struct Stage {
     directory: TempDir,
-    crew: Crew,
+    pool: WorkerPool,
 }
 
 impl Deref for Stage {
-    type Target = Crew;
+    type Target = WorkerPool;
 
-    fn deref(&self) -> &Crew {
-        &self.crew
+    fn deref(&self) -> &WorkerPool {
+        &self.pool
     }
 }
 
 impl Stage {
-    pub(crate) fn new(limit: usize, lease: Duration) -> Self {
-        Self { directory: TempDir::new().expect("there is room"), crew: Crew::new(limit, lease) }
+    pub(crate) fn new(limit: u32, lease: Duration) -> Self {
+        let pool = WorkerPool::new(|| test_command("worker_process"), WorkerSettings::new(limit, lease));
+        Self { directory: TempDir::new().expect("there is room"), pool }
     }
 
     /// For tests of one process.
@@ -51,7 +50,7 @@ impl Stage {
 
     /// A worker, connected.
     pub(crate) fn worker(&self, label: &str) -> Worker {
-        self.worker_at(label, &self.url(), self.lease)
+        self.pool.start_connected(label, &self.url(), self.settings.lease)
     }
 
     /// A client in this process.
@@ -61,35 +60,36 @@ impl Stage {
     }
 
     pub(crate) fn connect(&self) -> Result<Client, ConnectError> {
-        Client::connect_with(permits::Client::builder(self.url()).lease(self.lease))
+        Client::connect_with(permits::Client::builder(self.url()).lease(self.settings.lease))
     }
 
     /// The semaphore of the workers.
     pub(crate) fn semaphore(&self, client: &Client) -> Semaphore {
-        client.semaphore(SEMAPHORE, u32::try_from(self.limit).expect("it is small"))
+        client.semaphore(SEMAPHORE, self.settings.limit)
     }
 
-    /// The file, as any program sees it. It is not to be opened otherwise: that would give up our locks on it.
+    /// The file, opened as by any program. In any other way it must not be opened: that would give up the client's
+    /// locks.
     pub(crate) fn sqlite(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("it can be opened");
-        connection.busy_timeout(LIMIT).expect("it can wait");
+        connection.busy_timeout(TIMEOUT).expect("it can wait");
         connection
     }
 
-    /// How many wait, as the file has it: looking by a client would make time take effect.
+    /// The waiters in the file. An inspection by a client would let time take effect.
     pub(crate) fn waiting(&self) -> i64 {
         let sql = "SELECT count(*) FROM semaphores, json_each(state, '$.queue') WHERE name = ?1";
         self.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).expect("it has the table")
     }
 
-    /// Waits until so many wait in line.
+    /// Waits until `waiting` clients wait.
     #[track_caller]
     pub(crate) fn await_waiting(&self, waiting: i64) {
-        let there = wait::until(LIMIT, || self.waiting() == waiting);
+        let there = wait::until(TIMEOUT, || self.waiting() == waiting);
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// Nothing is held, nobody waits, all slots can be had, and the file is sound.
+    /// The semaphore is idle, all its slots can be had, and the file is sound.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let client = self.client();
@@ -98,8 +98,8 @@ impl Stage {
             let seen = semaphore.inspect().expect("the file can be used");
             (seen.held, seen.waiting)
         };
-        assert!(wait::until(LIMIT, || left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
-        let all = (0..self.limit).map(|_| semaphore.try_acquire().expect("all are free"));
+        assert!(wait::until(TIMEOUT, || left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
+        let all = (0..self.settings.limit).map(|_| semaphore.try_acquire().expect("all are free"));
         let mut slots: Vec<u32> = all.collect::<Vec<_>>().iter().map(|permit| permit.slot()).collect();
         slots.sort_unstable();
         assert!(slots.iter().copied().eq(0..slots.len() as u32), "each slot once: {slots:?}");
@@ -121,8 +121,8 @@ pub(crate) fn url(path: &Path) -> String {
     format!("local:{}", path.display())
 }
 
-/// Waits until this process has nothing open in this directory. A client that was closed may close its file a
-/// moment later.
+/// Waits until this process has no file of this directory open. A client may close its file a moment after its own
+/// close.
 #[track_caller]
 pub(crate) fn await_closed(directory: &Path) {
     let is_open = || {
@@ -130,10 +130,10 @@ pub(crate) fn await_closed(directory: &Path) {
         let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         targets.any(|target| target.starts_with(directory))
     };
-    assert!(wait::until(LIMIT, || !is_open()), "something in {} stays open", directory.display());
+    assert!(wait::until(TIMEOUT, || !is_open()), "something in {} stays open", directory.display());
 }
 
-/// Why the store refuses.
+/// The error with which the store refuses.
 #[track_caller]
 pub(crate) fn refusal(result: Result<Client, ConnectError>) -> StoreError {
     match result {

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use permits::blocking::Client;
 use permits::{AcquireError, RenewError, StoreError};
+use permits_testkit::worker::{SEMAPHORE, micros};
 
-use crate::crew::micros;
 use crate::errand;
 use crate::stage::{Stage, url};
-use crate::worker::SEMAPHORE;
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -90,7 +89,7 @@ fn a_wrong_wall_clock_changes_nothing() {
         holder.kill();
         let next = waiter.acquired("next");
         let until = holder.granted("first").until;
-        assert!(until <= next.acquired && next.acquired < until + 10 * micros(stage.lease));
+        assert!(until <= next.acquired && next.acquired < until + 10 * micros(stage.settings.lease));
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
         let off = i64::try_from(next.token).expect("it is small")
             - i64::try_from(micros(wall)).expect("it is small");

@@ -1,4 +1,4 @@
-//! How random histories are run: how many, from which seed, and where the failed ones are kept.
+//! The runs of random histories: their number, their seed, and the files of failed ones.
 
 use std::fmt::Debug;
 
@@ -6,10 +6,10 @@ use permits_testkit::random;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
-/// How often a run may be repeated until it has met all that it must.
+/// The runs after which [`cases_until`] gives up.
 const RUNS: usize = 10;
 
-/// Runs [`cases`] until `met`: what is rare does not come in every run, and has to come in one of a few.
+/// Runs [`cases`] until `met`, because rare events do not come in every run.
 pub(crate) fn cases_until<S>(
     count: u32,
     regressions: &'static str,
@@ -28,9 +28,10 @@ pub(crate) fn cases_until<S>(
     }
 }
 
-/// Runs `check` on so many histories, times `PERMITS_CASES`, and on those in the file `regressions` first.
+/// Runs `check` on `count` histories, times `PERMITS_CASES`, and on those in the file `regressions` first.
 ///
 /// # Panics
+///
 /// If one fails, with the shortest one found; its seed goes into the file.
 pub(crate) fn cases<S>(
     count: u32,

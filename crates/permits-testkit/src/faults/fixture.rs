@@ -1,0 +1,225 @@
+//! The store of a cell, the workers that use it, and the fenced resource that they write to.
+
+use std::time::Duration;
+
+use super::Fault;
+use crate::cluster::slot as hash_slot;
+use crate::history::{ClientEvent, Recorder, now};
+use crate::sentinel::SERVICE;
+use crate::worker::{Mix, SEMAPHORE, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings};
+use crate::{Cluster, FencedServer, Proxy, Sentinels, Server};
+
+/// The number of processes that use the semaphore.
+pub(super) const WORKERS: usize = 10;
+
+/// The lease of all permits.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+
+/// The servers on which a semaphore lives.
+pub(super) enum Deployment {
+    /// One server, with a proxy before it for each worker, or none.
+    Server { server: Server, proxies: Vec<Proxy> },
+    /// Servers watched by sentinels, of which every worker knows all.
+    Sentinels(Sentinels),
+    /// The same; half of the workers know the first sentinel alone, the other half the other sentinels.
+    Parted(Sentinels),
+    /// A cluster.
+    Cluster(Cluster),
+}
+
+impl Deployment {
+    pub(super) fn server() -> Self {
+        Self::Server { server: Server::start(), proxies: Vec::new() }
+    }
+
+    /// A server with an append-only file that is synced `always` or `everysec`.
+    pub(super) fn append_only(fsync: &str) -> Self {
+        let server = Server::builder().append_only().arg("appendfsync", fsync).start();
+        Self::Server { server, proxies: Vec::new() }
+    }
+
+    /// Puts a proxy before the server for each worker.
+    pub(super) fn proxied(self) -> Self {
+        let Self::Server { server, .. } = self else { panic!("only a single server has proxies here") };
+        let proxies = (0..WORKERS).map(|_| Proxy::start(server.address())).collect();
+        Self::Server { server, proxies }
+    }
+
+    /// The URL by which this worker reaches the store.
+    pub(super) fn url(&self, worker: usize) -> String {
+        match self {
+            Self::Server { server, proxies } => proxies.get(worker).map_or_else(|| server.url(), Proxy::url),
+            Self::Sentinels(set) => set.url(),
+            Self::Parted(set) => {
+                let (first, others) = set.sentinels().split_at(1);
+                let known = if worker.is_multiple_of(2) { first } else { others };
+                let hosts: Vec<String> = known.iter().map(|it| it.address().to_string()).collect();
+                format!("redis+sentinel://{}/{SERVICE}", hosts.join(","))
+            }
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+}
+
+/// The work of all workers. Holds are mostly short, so that much happens; some outlast the lease, so that a fault meets
+/// a permit that is being renewed.
+fn work(limit: u32) -> Work {
+    let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
+    Work {
+        loops: 2,
+        weight: if limit > 1 { Mix(vec![(3, 1), (1, 2)]) } else { Mix::all(1) },
+        lease: None,
+        wait: Mix(vec![
+            (8, Wait::Granted),
+            (1, Wait::Timeout(millis(50, 1550))),
+            (1, Wait::Cancel(millis(0, 300))),
+        ]),
+        hold: Mix(vec![
+            (1, millis(2000, 4500)),
+            (2, millis(500, 1500)),
+            (6, millis(50, 400)),
+            (11, millis(2, 30)),
+        ]),
+        rest: millis(0, 20),
+        dropped: 0.0,
+    }
+}
+
+/// A store, its workers, and the fenced resource.
+pub(super) struct Fixture {
+    // Declared before the deployment: workers end before the servers that they use.
+    pub(super) workers: Vec<Worker>,
+    pub(super) pool: WorkerPool,
+    /// The record of all commands, where the store is a single server.
+    pub(super) recorder: Option<Recorder>,
+    pub(super) deployment: Deployment,
+    pub(super) fence: FencedServer,
+    pub(super) random: fastrand::Rng,
+}
+
+impl Fixture {
+    /// Starts all workers; every other one with `other_prefix`, if that is given.
+    pub(super) fn start(
+        deployment: Deployment,
+        command: fn() -> std::process::Command,
+        limit: u32,
+        seed: u64,
+        other_prefix: Option<&str>,
+    ) -> Self {
+        let fence = FencedServer::start();
+        let recorder = match &deployment {
+            Deployment::Server { server, .. } => Some(Recorder::listen(server)),
+            _ => None,
+        };
+        let settings = WorkerSettings {
+            seed,
+            fence: Some(fence.path().to_owned()),
+            recorded: recorder.is_some(),
+            ..WorkerSettings::new(limit, LEASE)
+        };
+        let pool = WorkerPool::new(command, settings);
+        let random = fastrand::Rng::with_seed(seed);
+        let mut fixture = Self { workers: Vec::new(), pool, recorder, deployment, fence, random };
+        for worker in 0..WORKERS {
+            let prefix = other_prefix.filter(|_| worker % 2 == 1);
+            let started = fixture.start_worker(worker, prefix.unwrap_or(&fixture.pool.settings.prefix));
+            fixture.workers.push(started);
+        }
+        fixture
+    }
+
+    fn start_worker(&self, index: usize, prefix: &str) -> Worker {
+        let (url, prefix) = (self.deployment.url(index), prefix.to_owned());
+        let mut worker = self.pool.start(WorkerSettings { url, prefix, ..self.pool.settings.clone() });
+        worker.work(&work(self.pool.settings.limit));
+        worker
+    }
+
+    /// Kills a worker (SIGKILL), and starts another in its place.
+    pub(super) fn replace(&mut self, index: usize) {
+        self.workers[index].kill();
+        self.workers[index] = self.start_worker(index, &self.pool.settings.prefix);
+    }
+
+    /// Has a worker fork a child.
+    pub(super) fn fork(&mut self, index: usize) {
+        self.workers[index].send(&WorkerCommand::Fork);
+    }
+
+    /// Waits until every worker has acquired after `since`.
+    pub(super) fn await_served(&self, since: u64) -> Result<(), String> {
+        let acquires = |event: &ClientEvent| matches!(event, ClientEvent::Acquired { .. });
+        let served = self.pool.await_each(&self.workers, since, acquires);
+        served.map_err(|missing| format!("workers {missing:?} got no permit"))
+    }
+
+    /// The indexes of the workers that hold now, by their own reports.
+    fn holders(&self) -> Vec<usize> {
+        let now = now();
+        let grants = self.pool.grants();
+        let holding = |number| grants.iter().any(|it| it.worker == number && it.end() > now);
+        (0..WORKERS).filter(|index| holding(self.workers[*index].number)).collect()
+    }
+
+    /// Some of the workers, at least one and at most `most`; mostly those that hold.
+    pub(super) fn victims(&mut self, most: usize) -> Vec<usize> {
+        let count = self.random.usize(1..=most);
+        let mut holders = self.holders();
+        self.random.shuffle(&mut holders);
+        if self.random.u32(0..3) == 0 {
+            holders.clear();
+        }
+        let mut others: Vec<usize> = (0..WORKERS).filter(|index| !holders.contains(index)).collect();
+        self.random.shuffle(&mut others);
+        holders.into_iter().chain(others).take(count).collect()
+    }
+
+    /// A time out of this range of milliseconds.
+    pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.random.u64(range))
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        let Deployment::Server { server, .. } = &self.deployment else {
+            panic!("this row is for a single server")
+        };
+        server
+    }
+
+    pub(super) fn proxies(&self) -> &[Proxy] {
+        let Deployment::Server { proxies, .. } = &self.deployment else {
+            panic!("this row is for a single server")
+        };
+        assert!(!proxies.is_empty(), "this row needs proxies");
+        proxies
+    }
+
+    pub(super) fn sentinels(&self) -> &Sentinels {
+        match &self.deployment {
+            Deployment::Sentinels(set) | Deployment::Parted(set) => set,
+            _ => panic!("this row is for sentinels"),
+        }
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        let Deployment::Cluster(cluster) = &self.deployment else { panic!("this row is for a cluster") };
+        cluster
+    }
+
+    /// The hash slot of the semaphore in a cluster.
+    pub(super) fn hash_slot() -> u16 {
+        hash_slot(&key("state"))
+    }
+}
+
+/// The key of a part of the semaphore.
+pub(super) fn key(part: &str) -> String {
+    format!("permits:{{{SEMAPHORE}}}:{part}")
+}
+
+impl Fault {
+    /// A fault that is over now.
+    pub(super) fn over_now(effects: usize) -> Self {
+        Self { over: now(), effects }
+    }
+}

@@ -1,0 +1,289 @@
+//! The fault matrix: a row for each kind of fault, run against real servers with ten worker processes.
+//!
+//! A [`Cell`] is a row with a limit, for some time, with a store and workers of its own. Faults follow each other, and
+//! the workers report their events. When the cell is over, its history is [verified](verdict::Verdict) from outside,
+//! by the one clock of this host, and the writes that the fenced resource accepted with it. The commands of a single
+//! server are replayed through the model, too. At the end nothing may be left behind.
+//!
+//! The test suite `faults` of `permits` runs every row for two seconds, `scripts/faults` for a minute with several
+//! limits.
+
+mod fixture;
+mod groups;
+mod queue_watch;
+mod single;
+mod verdict;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use permits::blocking::Client;
+use permits::{AcquireError, AcquireOptions};
+
+use self::fixture::{Deployment, Fixture};
+use self::queue_watch::QueueWatch;
+pub use self::verdict::{Excess, Verdict};
+use crate::history::{now, replay};
+use crate::mutants::Split;
+use crate::wait;
+use crate::worker::{SEMAPHORE, TIMEOUT};
+
+/// The least time between two faults, so that workers acquire in between.
+const LEAST_GAP: Duration = Duration::from_millis(500);
+
+/// One kind of fault.
+pub struct Row {
+    /// The name by which the row is chosen.
+    pub name: &'static str,
+    /// The fault, in some words.
+    pub fault: &'static str,
+    deployment: fn() -> Deployment,
+    inject: fn(&mut Fixture) -> Fault,
+    promise: Promise,
+}
+
+/// The promises of a row, besides those that every row keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Promise {
+    /// P2: never more than the limit. Otherwise the excess is measured.
+    bound: bool,
+    /// P6 throughout, and no permit is lost: the store forgets nothing, and no client is away for longer than the lease.
+    order: bool,
+    /// Every acquisition succeeds in the end, unless it was given up.
+    success: bool,
+    /// The state of the store after the fault.
+    state: StateAfter,
+}
+
+/// The state of the store after a fault, for the replay of its commands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StateAfter {
+    /// As before.
+    Kept,
+    /// An earlier state, or none.
+    Lost,
+    /// Parts are missing, which the replay does not follow: the records do not name the keys that vanished.
+    Damaged,
+}
+
+/// The queue may break, because a client is away for longer than the lease.
+const BOUND: Promise = Promise { bound: true, order: false, success: true, state: StateAfter::Kept };
+
+/// Everything holds, and no connected client loses a permit.
+const ALL: Promise = Promise { order: true, ..BOUND };
+
+/// The store loses state.
+const LOSING: Promise = Promise { state: StateAfter::Lost, ..BOUND };
+
+/// The store loses state, and the excess is measured.
+const MEASURED: Promise = Promise { bound: false, ..LOSING };
+
+/// Requests may be refused.
+const REFUSING: Promise = Promise { success: false, ..BOUND };
+
+/// A fault that was injected.
+struct Fault {
+    /// The time from which recovery is measured: the end of the fault; for a fault without an end, its beginning.
+    over: u64,
+    /// The number of its effects. A row in which this is 0 throughout has shown nothing.
+    effects: usize,
+}
+
+/// All rows.
+pub const ROWS: [Row; 25] = [
+    row("client-kill", "clients killed, holding or waiting", Deployment::server, single::client_kill, ALL),
+    row("client-pause", "clients paused beyond the lease", Deployment::server, single::client_pause, BOUND),
+    row("client-fork", "clients forked while they hold", Deployment::server, single::client_fork, ALL),
+    row("reply-lost", "connections cut before the reply", proxied, single::reply_lost, BOUND),
+    row("reply-late", "replies delayed beyond the lease", proxied, single::reply_late, BOUND),
+    row("partition", "clients cut off, both ways", proxied, single::partition, BOUND),
+    row("wakeup-cut", "wake-up connections killed", Deployment::server, single::wakeup_cut, ALL),
+    row("server-pause", "server paused beyond the lease", Deployment::server, single::server_pause, BOUND),
+    row("restart-aof", "server killed, append-only file, fsync everysec", everysec, single::restart, LOSING),
+    row("restart-always", "server killed, append-only file, fsync always", always, single::restart, BOUND),
+    row("restart-empty", "server killed, nothing on disk", Deployment::server, single::restart, LOSING),
+    row("flushall", "FLUSHALL: excess measured", Deployment::server, single::flushall, MEASURED),
+    row(
+        "keys-vanish",
+        "some of the semaphore's keys deleted: excess measured",
+        Deployment::server,
+        single::keys_vanish,
+        Promise { state: StateAfter::Damaged, ..MEASURED },
+    ),
+    row("script-flush", "SCRIPT FLUSH", Deployment::server, single::script_flush, ALL),
+    row("oom", "memory full, noeviction", Deployment::server, single::oom, REFUSING),
+    row("sentinel-kill", "primary killed", groups::watched_careful, groups::sentinel_kill, LOSING),
+    row("sentinel-pause", "primary paused", groups::watched_careful, groups::sentinel_pause, LOSING),
+    row(
+        "sentinel-pause-loose",
+        "primary paused, without min-replicas-to-write: excess measured",
+        groups::watched,
+        groups::sentinel_pause,
+        MEASURED,
+    ),
+    row(
+        "sentinel-failover",
+        "failover on demand",
+        groups::watched_careful,
+        groups::sentinel_failover,
+        LOSING,
+    ),
+    row(
+        "sentinel-split",
+        "old primary and half of the clients parted from the rest: excess measured",
+        groups::parted_careful,
+        groups::sentinel_split,
+        MEASURED,
+    ),
+    row(
+        "sentinel-split-loose",
+        "the same without min-replicas-to-write: excess measured",
+        groups::parted,
+        groups::sentinel_split,
+        MEASURED,
+    ),
+    row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, LOSING),
+    row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, LOSING),
+    row("cluster-migrate", "hash slot moved", groups::cluster_of_primaries, groups::cluster_migrate, BOUND),
+    row(
+        "mixed",
+        "any fault of a single server that loses no keys and forks no client",
+        mixed,
+        single::mixed,
+        Promise { state: StateAfter::Lost, ..REFUSING },
+    ),
+];
+
+/// A fault that has no row, and the reason.
+pub const LEFT_OUT: &str = "\
+Left out: client-clock (the wall clock of a client off by an hour). With a Redis store the library reads no wall clock. \
+No tool shows that from outside: faketime does not reach the monotonic clock, which the library reads from the kernel; a \
+time namespace shifts that clock and not the wall clock; and the clock of the machine is the server's clock, too.";
+
+const fn row(
+    name: &'static str,
+    fault: &'static str,
+    deployment: fn() -> Deployment,
+    inject: fn(&mut Fixture) -> Fault,
+    promise: Promise,
+) -> Row {
+    Row { name, fault, deployment, inject, promise }
+}
+
+fn proxied() -> Deployment {
+    Deployment::server().proxied()
+}
+
+fn everysec() -> Deployment {
+    Deployment::append_only("everysec")
+}
+
+fn always() -> Deployment {
+    Deployment::append_only("always")
+}
+
+fn mixed() -> Deployment {
+    Deployment::append_only("everysec").proxied()
+}
+
+/// A row with a limit, for some time.
+pub struct Cell {
+    /// The row.
+    pub row: &'static Row,
+    /// The limit of the semaphore.
+    pub limit: u32,
+    /// The time during which faults are injected.
+    pub time: Duration,
+    /// The seed of the faults and of the workers. Cells of one seed draw different numbers.
+    pub seed: u64,
+    /// The command that starts a worker: a program that calls [`run_if_started`](crate::worker::run_if_started).
+    pub worker: fn() -> Command,
+    /// A mutant of the clients, which the verdict has to find.
+    pub mutant: Option<Split>,
+}
+
+impl Cell {
+    /// Runs the cell. A panic, which is a fault of the harness or of a deployment that did not come back, is one of the
+    /// verdict's violations.
+    pub fn run(&self) -> Verdict {
+        catch_unwind(AssertUnwindSafe(|| self.attempt())).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);
+            Verdict { violations: vec![format!("harness: {text}")], ..Verdict::default() }
+        })
+    }
+
+    fn attempt(&self) -> Verdict {
+        let Self { row, limit, .. } = *self;
+        let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let seed = self.seed ^ name.wrapping_add(u64::from(limit));
+        let prefix = self.mutant.map(|mutant| mutant.prefix());
+        let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, seed, prefix);
+        let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
+        let mut served = fixture.await_served(0);
+        let mut faults = Vec::new();
+        let end = Instant::now() + self.time;
+        while served.is_ok() && Instant::now() < end {
+            // Every 5 to 10 seconds in a minute, and in proportion in less.
+            let gap = fixture.millis(5000..10_000).mul_f64(self.time.as_secs_f64().min(60.0) / 60.0);
+            sleep(gap.max(LEAST_GAP));
+            faults.push((row.inject)(&mut fixture));
+        }
+        let calm = now();
+        served = served.and_then(|()| fixture.await_served(calm));
+        let all_served = now() - calm;
+        let closed = fixture.pool.close(std::mem::take(&mut fixture.workers));
+        let mut history = std::mem::take(&mut *fixture.pool.history());
+        history.events.extend(watch.into_iter().flat_map(QueueWatch::stop));
+        history.events.sort_by_key(|(_, record)| record.at);
+
+        let mut verdict = Verdict::of(&history, row.promise, limit, &faults);
+        verdict.check_writes(fixture.fence.resource(), &history);
+        verdict.served = served.is_ok().then(|| Duration::from_micros(all_served));
+        verdict.note(served.map_err(|reason| format!("liveness: {reason}")));
+        verdict.note(closed.map(drop).map_err(|reason| format!("end: {reason}")));
+        verdict.note(at_rest(&fixture.deployment, limit).map_err(|reason| format!("P10: {reason}")));
+        let is_replayed = row.promise.state != StateAfter::Damaged && self.mutant.is_none();
+        if let Some(recorder) = fixture.recorder.filter(|_| is_replayed) {
+            let replayed = replay(&recorder.records()).and_then(|replayed| {
+                if row.promise.state == StateAfter::Kept {
+                    replayed.check_kept()?;
+                }
+                replayed.check_deadlines(&history.grants())
+            });
+            verdict.note(replayed.map_err(|violation| format!("replay: {violation}")));
+        }
+        verdict
+    }
+}
+
+/// P10: the semaphore is idle, and all units and slots can be had.
+fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
+    let client = Client::connect(&deployment.url(0)).map_err(|error| error.to_string())?;
+    let semaphore = client.semaphore(SEMAPHORE, limit);
+    let mut left = Err("the semaphore was not inspected".to_owned());
+    wait::until(TIMEOUT, || {
+        left = match semaphore.inspect() {
+            Ok(seen) if (seen.held, seen.waiting) == (0, 0) => Ok(()),
+            Ok(seen) => Err(format!("{} held, {} waiting", seen.held, seen.waiting)),
+            Err(error) => Err(error.to_string()),
+        };
+        left.is_ok()
+    });
+    left?;
+    let refused = |error: AcquireError| format!("not all units can be had: {error}");
+    let options = AcquireOptions::new().weight(limit).wait(TIMEOUT);
+    let all = semaphore.acquire_with(options).map_err(refused)?;
+    if all.slot() != 0 {
+        return Err(format!("the only holder has slot {}", all.slot()));
+    }
+    all.release().map_err(|error| error.to_string())?;
+    let each: Result<Vec<_>, _> = (0..limit).map(|_| semaphore.try_acquire()).collect();
+    let mut slots: Vec<u32> = each.map_err(refused)?.iter().map(|permit| permit.slot()).collect();
+    slots.sort_unstable();
+    if slots != (0..limit).collect::<Vec<u32>>() {
+        return Err(format!("the slots are {slots:?}"));
+    }
+    client.close().map_err(|error| error.to_string())
+}

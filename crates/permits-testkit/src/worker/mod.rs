@@ -1,0 +1,258 @@
+//! Worker processes: clients of a semaphore that a test starts, commands, pauses and kills.
+//!
+//! A [`WorkerPool`] starts workers and collects their records. A worker is the test's own executable, started again
+//! with [`run_if_started`] as its entry point. It reads one [`WorkerCommand`] a line from standard input and ends with
+//! it, so that no worker outlives its test. It writes one [`ClientRecord`](crate::history::ClientRecord) a line to
+//! standard output, by the one clock of this host.
+//!
+//! Two kinds of use:
+//!
+//! - **Step by step**: the test asks for one acquisition at a time ([`Worker::ask`], [`Worker::release`]) and waits for
+//!   the record that it needs.
+//! - **Load**: the worker runs loops that acquire, hold and release, as a [`Work`] describes: weights, leases,
+//!   timeouts, cancelled requests.
+//!
+//! The work that a permit protects is simulated by steps. Before each step the worker asks the permit whether it is
+//! held, as a careful program would. With a [fence](WorkerSettings::fence) each step also writes to the fenced resource,
+//! and after a loss the worker writes once more, as a suspended program might: the resource has to refuse that write.
+
+mod pool;
+mod process;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use permits::Recovery;
+use serde::{Deserialize, Serialize};
+
+pub use self::pool::{Inspected, TIMEOUT, Worker, WorkerPool, micros, test_command};
+pub use self::process::{holder, parse_holder, run_if_started};
+
+/// The semaphore of the workers, unless their settings name others. Each test has a store of its own.
+pub const SEMAPHORE: &str = "faults";
+
+/// The environment variable with the settings of a worker, in JSON.
+const SETTINGS: &str = "PERMITS_WORKER";
+
+/// The settings that a worker starts with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerSettings {
+    /// The number of this worker in its pool, from 1; the pool assigns it.
+    pub number: usize,
+    /// The URL by which the worker reaches the store.
+    pub url: String,
+    /// The prefix of the keys.
+    pub prefix: String,
+    /// The label of the client, and the first part of its holders' names.
+    pub label: String,
+    /// The semaphores. Loops draw one of them for each turn; single acquisitions use the first.
+    pub semaphores: Vec<String>,
+    /// The limit that the worker declares.
+    pub limit: u32,
+    /// The lease of the client.
+    pub lease: Duration,
+    /// The recovery window that the client asks for.
+    #[serde(with = "recovery")]
+    pub recovery: Recovery,
+    /// The maximum of the queue, if it is not the default.
+    pub max_waiters: Option<u32>,
+    /// The seed of the loops.
+    pub seed: u64,
+    /// The time between two steps of a holder. `None`: the worker reports no acquisitions, only their [`Counts`].
+    pub step: Option<Duration>,
+    /// The socket of the fenced resource.
+    pub fence: Option<PathBuf>,
+    /// True if the store's scripts report their commands to a [`Recorder`](crate::history::Recorder).
+    pub recorded: bool,
+}
+
+impl WorkerSettings {
+    /// Settings for one semaphore, with steps of 20 ms, no fence and no recorder.
+    pub fn new(limit: u32, lease: Duration) -> Self {
+        Self {
+            number: 0,
+            url: String::new(),
+            prefix: "permits".to_owned(),
+            label: "worker".to_owned(),
+            semaphores: vec![SEMAPHORE.to_owned()],
+            limit,
+            lease,
+            recovery: Recovery::default(),
+            max_waiters: None,
+            seed: 0,
+            step: Some(Duration::from_millis(20)),
+            fence: None,
+            recorded: false,
+        }
+    }
+}
+
+/// A recovery by its name, because the library's type has no form for the wire.
+mod recovery {
+    use permits::Recovery;
+    use serde::de::Error;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(recovery: &Recovery, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{recovery:?}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recovery, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let all = [Recovery::Off, Recovery::Interval, Recovery::Strict];
+        all.into_iter().find(|it| format!("{it:?}") == name).ok_or_else(|| Error::custom(name))
+    }
+}
+
+/// A command to a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum WorkerCommand {
+    /// Acquire a permit, hold it for `hold` or until `Release`, and release it.
+    Acquire {
+        /// The tag of the acquisition.
+        tag: String,
+        /// The time to hold the permit; `None`: until [`WorkerCommand::Release`].
+        hold: Option<Duration>,
+    },
+    /// Release the permit of this acquisition.
+    Release {
+        /// The tag of the acquisition.
+        tag: String,
+    },
+    /// Begin loops.
+    Work(Work),
+    /// End the loops, each after its release. The worker reports `Stopped`.
+    Stop,
+    /// Inspect the first semaphore. The worker reports `Inspected`.
+    Inspect,
+    /// Fork a child that tries the inherited client, which has to refuse, and takes a turn with a client of its own.
+    Fork,
+    /// Close the client and end. The worker reports `Closed`.
+    Close,
+}
+
+/// Loops of acquire, hold, release and rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// The loops that run at once.
+    pub loops: usize,
+    /// The weights of the requests.
+    pub weight: Mix<u32>,
+    /// The leases of the requests, if they are not the client's.
+    pub lease: Option<Mix<Duration>>,
+    /// The ways of waiting.
+    pub wait: Mix<Wait>,
+    /// The times for which permits are held.
+    pub hold: Mix<Range<Duration>>,
+    /// The time between two turns.
+    pub rest: Range<Duration>,
+    /// The share of the permits that are dropped instead of released.
+    pub dropped: f64,
+}
+
+impl Work {
+    /// Loops with requests of weight 1 that wait, hold for at most `hold`, and rest for at most `hold`.
+    pub fn brief(loops: usize, hold: Duration) -> Self {
+        let times = Duration::ZERO..hold;
+        Self {
+            loops,
+            weight: Mix::all(1),
+            lease: None,
+            wait: Mix::all(Wait::Granted),
+            hold: Mix::all(times.clone()),
+            rest: times,
+            dropped: 0.0,
+        }
+    }
+}
+
+/// Until when a request of a loop waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Wait {
+    /// Until it is granted.
+    Granted,
+    /// With a timeout out of this range.
+    Timeout(Range<Duration>),
+    /// Until its future is dropped, after a time out of this range.
+    Cancel(Range<Duration>),
+}
+
+/// Choices with their shares: `(3, a), (1, b)` draws `a` three times as often as `b`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mix<T>(pub Vec<(u32, T)>);
+
+impl<T> Mix<T> {
+    /// One choice for all.
+    pub fn all(choice: T) -> Self {
+        Self(vec![(1, choice)])
+    }
+
+    fn draw(&self, random: &mut fastrand::Rng) -> &T {
+        let shares: u32 = self.0.iter().map(|(share, _)| share).sum();
+        let mut left = random.u32(..shares);
+        let drawn = self.0.iter().find(|(share, _)| {
+            let hit = left < *share;
+            left = left.saturating_sub(*share);
+            hit
+        });
+        &drawn.expect("a number below the sum of all shares").1
+    }
+}
+
+fn draw_time(random: &mut fastrand::Rng, range: &Range<Duration>) -> Duration {
+    range.start + range.end.saturating_sub(range.start).mul_f64(random.f64())
+}
+
+/// The ends of a worker's acquisitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Requests.
+    pub asked: u64,
+    /// Requests that were granted.
+    pub granted: u64,
+    /// Requests that ended by their timeout or were cancelled.
+    pub given_up: u64,
+    /// Requests that an operator revoked.
+    pub revoked: u64,
+    /// Requests that failed otherwise.
+    pub failed: u64,
+    /// Permits that were lost.
+    pub lost: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.asked += other.asked;
+        self.granted += other.granted;
+        self.given_up += other.given_up;
+        self.revoked += other.revoked;
+        self.failed += other.failed;
+        self.lost += other.lost;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_draws_by_shares() {
+        let mix = Mix(vec![(3, 'a'), (0, 'b'), (1, 'c')]);
+        let mut random = fastrand::Rng::with_seed(1);
+        let drawn: String = (0..1000).map(|_| *mix.draw(&mut random)).collect();
+        assert!((650..850).contains(&drawn.matches('a').count()) && !drawn.contains('b'), "{drawn}");
+    }
+
+    #[test]
+    fn settings_and_commands_survive_the_wire() {
+        let settings = WorkerSettings { recovery: Recovery::Strict, ..WorkerSettings::new(2, TIMEOUT) };
+        let text = serde_json::to_string(&settings).expect("it has a form");
+        let read: WorkerSettings = serde_json::from_str(&text).expect("it is whole");
+        assert_eq!(format!("{read:?}"), format!("{settings:?}"));
+        let command = WorkerCommand::Work(Work::brief(2, TIMEOUT));
+        let text = serde_json::to_string(&command).expect("it has a form");
+        assert_eq!(serde_json::from_str::<WorkerCommand>(&text).ok(), Some(command));
+    }
+}

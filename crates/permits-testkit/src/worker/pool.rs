@@ -1,0 +1,416 @@
+//! The test's side: starts workers, sends commands, and collects the records.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::io::Write as _;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Counts, SETTINGS, Work, WorkerCommand, WorkerSettings};
+use crate::history::{ClientEvent, ClientRecord, Granted, History, Rules, now, verify};
+use crate::{ChildGuard, wait};
+
+/// The time limit of every wait for a worker: more than anything should take on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Longer than any test: the end of a worker's output ends its reader.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The time within which the last output of a killed worker arrives.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// The command that starts the running test program as a worker. `test` names an ignored test of that program which
+/// calls [`run_if_started`](super::run_if_started).
+pub fn test_command(test: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
+    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// Workers with common settings, and the history of their records.
+pub struct WorkerPool {
+    /// The settings of workers, where [`start`](Self::start) is not given others.
+    pub settings: WorkerSettings,
+    command: fn() -> Command,
+    seen: Arc<Seen>,
+    started: AtomicUsize,
+}
+
+/// The records of all workers, shared with the threads that read them.
+#[derive(Default)]
+struct Seen {
+    history: Mutex<History>,
+    added: Condvar,
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, History> {
+        // A failed assertion leaves the history as it is.
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, number: usize, record: ClientRecord) {
+        self.lock().events.push((number, record));
+        self.added.notify_all();
+    }
+
+    /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns whether it did
+    /// within [`TIMEOUT`].
+    fn search(&self, mut is_last: impl FnMut(usize, &ClientRecord) -> bool) -> bool {
+        let deadline = Instant::now() + TIMEOUT;
+        let (mut next, mut history) = (0, self.lock());
+        loop {
+            while let Some((number, record)) = history.events.get(next) {
+                if is_last(*number, record) {
+                    return true;
+                }
+                next += 1;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.added.wait_timeout(history, left);
+            history = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl WorkerPool {
+    /// A pool without workers. `command` starts the program in which [`run_if_started`](super::run_if_started) runs.
+    pub fn new(command: fn() -> Command, settings: WorkerSettings) -> Self {
+        Self { settings, command, seen: Arc::default(), started: AtomicUsize::new(0) }
+    }
+
+    /// Starts a worker with these settings, and a number of its own. It may not have connected when this returns.
+    ///
+    /// # Panics
+    ///
+    /// If the program cannot be started.
+    pub fn start(&self, settings: WorkerSettings) -> Worker {
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        let settings = WorkerSettings { number, ..settings };
+        let wire = serde_json::to_string(&settings).expect("settings have a form");
+        let mut command = (self.command)();
+        command.env(SETTINGS, wire).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = ChildGuard::spawn(&mut command);
+        let (stdin, lines) = (process.stdin(), process.lines());
+        let seen = self.seen.clone();
+        let reader = thread::spawn(move || {
+            while let Some(line) = lines.next_line(NO_LIMIT) {
+                if let Some(record) = ClientRecord::parse(&line) {
+                    seen.add(number, record);
+                }
+            }
+        });
+        Worker { number, lease: settings.lease, process, stdin, reader, seen: self.seen.clone() }
+    }
+
+    /// Starts a worker that reaches the store by `url`, and waits until it has connected.
+    ///
+    /// # Panics
+    ///
+    /// If it does not connect within [`TIMEOUT`].
+    #[track_caller]
+    pub fn start_connected(&self, label: &str, url: &str, lease: Duration) -> Worker {
+        let (label, url) = (label.to_owned(), url.to_owned());
+        let worker = self.start(WorkerSettings { label, url, lease, ..self.settings.clone() });
+        worker.await_event("-", |event| *event == ClientEvent::Connected);
+        worker
+    }
+
+    /// The history so far.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.seen.lock()
+    }
+
+    /// The grants so far, in the order of their requests.
+    pub fn grants(&self) -> Vec<Granted> {
+        self.history().grants()
+    }
+
+    /// The number of events that are like this.
+    pub fn count(&self, like: impl Fn(&ClientEvent) -> bool) -> usize {
+        self.history().events.iter().filter(|(_, record)| like(&record.event)).count()
+    }
+
+    /// The last records, to explain a failure.
+    pub fn tail(&self) -> String {
+        self.history().tail()
+    }
+
+    /// Waits until each of `workers` has reported an event like this after `since`, by [`now`].
+    ///
+    /// # Errors
+    ///
+    /// The numbers of those that have not within [`TIMEOUT`].
+    pub fn await_each(
+        &self,
+        workers: &[Worker],
+        since: u64,
+        like: impl Fn(&ClientEvent) -> bool,
+    ) -> Result<(), BTreeSet<usize>> {
+        let mut missing: BTreeSet<usize> = workers.iter().map(|worker| worker.number).collect();
+        self.seen.search(|number, record| {
+            if record.at > since && like(&record.event) {
+                missing.remove(&number);
+            }
+            missing.is_empty()
+        });
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
+
+    /// Ends the loops of `workers` and closes their clients.
+    ///
+    /// # Errors
+    ///
+    /// The workers that did not stop or close within [`TIMEOUT`].
+    pub fn close(&self, workers: Vec<Worker>) -> Result<Counts, String> {
+        let mut workers = workers;
+        let mut all = Counts::default();
+        for command in [WorkerCommand::Stop, WorkerCommand::Close] {
+            let since = now();
+            for worker in &mut workers {
+                worker
+                    .try_send(&command)
+                    .map_err(|error| format!("worker {} has ended: {error}", worker.number))?;
+            }
+            let ends = |event: &ClientEvent| match command {
+                WorkerCommand::Stop => matches!(event, ClientEvent::Stopped(_)),
+                _ => matches!(event, ClientEvent::Closed(_)),
+            };
+            self.await_each(&workers, since, ends)
+                .map_err(|missing| format!("workers {missing:?} did not {command:?} within {TIMEOUT:?}"))?;
+        }
+        let numbers: BTreeSet<usize> = workers.iter().map(|worker| worker.number).collect();
+        for (number, record) in &self.history().events {
+            if let (ClientEvent::Stopped(counts), true) = (&record.event, numbers.contains(number)) {
+                all.add(counts);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Verifies the history by [`verify`].
+    ///
+    /// # Panics
+    ///
+    /// If it violates a property, or if it has no grant.
+    #[track_caller]
+    pub fn assert_safe(&self) {
+        let history = self.history();
+        assert!(!history.grants().is_empty(), "a history without grants shows nothing");
+        let rules = Rules::limit(self.settings.limit);
+        verify(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
+    }
+}
+
+/// A worker process. It is killed when this is dropped.
+pub struct Worker {
+    /// The number of the worker in its pool, from 1.
+    pub number: usize,
+    lease: Duration,
+    process: ChildGuard,
+    stdin: ChildStdin,
+    reader: JoinHandle<()>,
+    seen: Arc<Seen>,
+}
+
+/// A semaphore as a worker found it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inspected {
+    /// Units held.
+    pub held: u64,
+    /// Waiters.
+    pub waiting: u64,
+    /// The rest of the recovery window, in milliseconds.
+    pub recovering_ms: u64,
+}
+
+impl Worker {
+    fn try_send(&mut self, command: &WorkerCommand) -> std::io::Result<()> {
+        let wire = serde_json::to_string(command).expect("a command has a form");
+        writeln!(self.stdin, "{wire}")
+    }
+
+    /// Sends a command.
+    ///
+    /// # Panics
+    ///
+    /// If the worker has ended.
+    #[track_caller]
+    pub fn send(&mut self, command: &WorkerCommand) {
+        let sent = self.try_send(command);
+        assert!(sent.is_ok(), "worker {} does not take {command:?}: {sent:?}", self.number);
+    }
+
+    /// Asks for a permit, to be held until [`Worker::release`].
+    #[track_caller]
+    pub fn ask(&mut self, tag: &str) {
+        self.send(&WorkerCommand::Acquire { tag: tag.to_owned(), hold: None });
+    }
+
+    /// Notes that this request is in the queue now: no later request may overtake it.
+    pub fn note_queued(&self, tag: &str) {
+        self.seen.lock().note(self.number, tag, ClientEvent::Enqueued);
+    }
+
+    /// Asks for a permit, and waits for it.
+    #[track_caller]
+    pub fn acquire(&mut self, tag: &str) -> Granted {
+        self.ask(tag);
+        self.acquired(tag)
+    }
+
+    /// Waits for the permit.
+    #[track_caller]
+    pub fn acquired(&self, tag: &str) -> Granted {
+        self.await_event(tag, |event| matches!(event, ClientEvent::Acquired { .. }));
+        self.granted(tag)
+    }
+
+    /// The permit, as reported so far.
+    #[track_caller]
+    pub fn granted(&self, tag: &str) -> Granted {
+        let grants = self.seen.lock().grants();
+        let granted = grants.into_iter().find(|granted| granted.worker == self.number && granted.tag == tag);
+        granted.unwrap_or_else(|| panic!("{tag} was not granted to worker {}", self.number))
+    }
+
+    /// Begins to release the permit.
+    #[track_caller]
+    pub fn start_release(&mut self, tag: &str) {
+        self.send(&WorkerCommand::Release { tag: tag.to_owned() });
+    }
+
+    /// Releases the permit, and waits until the release has succeeded.
+    #[track_caller]
+    pub fn release(&mut self, tag: &str) {
+        self.start_release(tag);
+        self.released(tag);
+    }
+
+    /// Waits until the release has succeeded.
+    #[track_caller]
+    pub fn released(&self, tag: &str) {
+        let ended = |event: &ClientEvent| matches!(event, ClientEvent::Released(_) | ClientEvent::Lost(_));
+        let record = self.await_event(tag, ended);
+        assert_eq!(record.event, ClientEvent::Released(Ok(())), "{tag} of worker {}", self.number);
+    }
+
+    /// Waits until the worker reports the loss.
+    #[track_caller]
+    pub fn lost(&self, tag: &str) -> ClientRecord {
+        self.await_event(tag, |event| matches!(event, ClientEvent::Lost(_)))
+    }
+
+    /// Waits until a renewal that was sent after this call began has extended the permit.
+    #[track_caller]
+    pub fn renewed(&self, tag: &str) {
+        // A deadline is less than a lease after the sending.
+        let sent_later = now() + micros(self.lease);
+        self.await_event(tag, |event| matches!(event, ClientEvent::Held { until } if *until > sent_later));
+    }
+
+    /// The records of this acquisition after `since`.
+    pub fn records_since(&self, tag: &str, since: u64) -> Vec<ClientRecord> {
+        self.seen.lock().of(self.number, tag).filter(|record| record.at > since).cloned().collect()
+    }
+
+    /// Returns whether there is such a record of this acquisition.
+    pub fn has_reported(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> bool {
+        self.seen.lock().of(self.number, tag).any(|record| like(&record.event))
+    }
+
+    /// Waits for the first record of this acquisition that is like this.
+    ///
+    /// # Panics
+    ///
+    /// If there is none within [`TIMEOUT`].
+    #[track_caller]
+    pub fn await_event(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> ClientRecord {
+        self.await_record(tag, |record| like(&record.event))
+    }
+
+    #[track_caller]
+    fn await_record(&self, tag: &str, like: impl Fn(&ClientRecord) -> bool) -> ClientRecord {
+        let mut found = None;
+        self.seen.search(|number, record| {
+            if number == self.number && record.tag == tag && like(record) {
+                found = Some(record.clone());
+            }
+            found.is_some()
+        });
+        found.unwrap_or_else(|| {
+            panic!("worker {} reported no such event of {tag}\n{}", self.number, self.seen.lock().tail())
+        })
+    }
+
+    /// Has the worker inspect its semaphore.
+    #[track_caller]
+    pub fn inspect(&mut self) -> Inspected {
+        let since = now();
+        self.send(&WorkerCommand::Inspect);
+        let is_answer = |event: &ClientEvent| matches!(event, ClientEvent::Inspected { .. });
+        let record = self.await_record("-", |record| record.at > since && is_answer(&record.event));
+        let ClientEvent::Inspected { held, waiting, recovering_ms } = record.event else {
+            unreachable!("only such records are looked for")
+        };
+        Inspected { held, waiting, recovering_ms }
+    }
+
+    /// Begins loops.
+    #[track_caller]
+    pub fn work(&mut self, work: &Work) {
+        self.send(&WorkerCommand::Work(work.clone()));
+    }
+
+    /// Ends the loops.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.send(&WorkerCommand::Stop);
+        self.await_event("-", |event| matches!(event, ClientEvent::Stopped(_)));
+    }
+
+    /// Closes the client, which ends the worker.
+    #[track_caller]
+    pub fn close(mut self) {
+        self.send(&WorkerCommand::Close);
+        let closed = self.await_event("-", |event| matches!(event, ClientEvent::Closed(_)));
+        assert_eq!(closed.event, ClientEvent::Closed(Ok(())), "worker {}", self.number);
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Kills the worker (SIGKILL), and waits for the records that it had written.
+    pub fn kill(&mut self) {
+        self.process.kill();
+        // A forked child may keep the pipe open for longer.
+        wait::until(DRAIN, || self.reader.is_finished());
+    }
+
+    /// Freezes the worker (SIGSTOP).
+    #[track_caller]
+    pub fn pause(&mut self) {
+        self.process.pause();
+    }
+
+    /// Lets the worker continue (SIGCONT). Returns a time before it does.
+    #[track_caller]
+    pub fn resume(&mut self) -> u64 {
+        let before = now();
+        self.process.resume();
+        before
+    }
+}
+
+/// Microseconds in a duration.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).expect("tests are short")
+}

@@ -1,0 +1,225 @@
+//! A store made of the model, with the records that the scripts publish; and a random history of it, with every kind
+//! of answer.
+
+use permits::model::{ServerClock, State, apply};
+use permits::protocol::{
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
+    Holder, Label, LimitChange, Name, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+    RequestId, SessionId,
+};
+use permits_testkit::history::Record;
+use permits_testkit::mutants::model::Store;
+
+pub(crate) const LEASE_MS: u64 = 3_000;
+
+/// A semaphore with a limit of 2, and the record of its commands.
+pub(crate) struct Story {
+    store: Store,
+    pub(crate) records: Vec<Record>,
+    pub(crate) state: Option<State>,
+    pub(crate) now_us: u64,
+    pub(crate) run: u32,
+    pub(crate) uptime_ms: u64,
+}
+
+impl Story {
+    pub(crate) fn new() -> Self {
+        Self::of(apply)
+    }
+
+    /// The story of a store that may be a mutant.
+    pub(crate) fn of(store: Store) -> Self {
+        Self {
+            store,
+            records: Vec::new(),
+            state: None,
+            now_us: 4_102_444_800_000_000,
+            run: 0,
+            uptime_ms: 1_000_000,
+        }
+    }
+
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
+        self.now_us += 1000 * milliseconds;
+        self.uptime_ms += milliseconds;
+    }
+
+    /// A restart of the server that keeps its state.
+    pub(crate) fn restart(&mut self) {
+        (self.run, self.uptime_ms) = (self.run + 1, 0);
+    }
+
+    /// Executes the command, and records it.
+    pub(crate) fn send(&mut self, operation: Operation) -> (Reply, Vec<Event>) {
+        self.pass(1);
+        let command = Command {
+            semaphore: Name::new("exports").expect("it is valid"),
+            session: SessionId::new("session").expect("it is valid"),
+            lease_ms: LEASE_MS,
+            recovery: Recovery::Interval,
+            declaration: Declaration::Fallback(2),
+            operation,
+        };
+        let run_id = format!("run{}", self.run);
+        let server = ServerClock { now_us: self.now_us, run_id: &run_id, uptime_ms: self.uptime_ms };
+        let (reply, events) = (self.store)(&mut self.state, &server, &command);
+        self.records.push(Record {
+            semaphore: "permits:{exports}:state".to_owned(),
+            now_us: self.now_us,
+            run_id,
+            uptime_ms: self.uptime_ms,
+            command,
+            reply: reply.clone(),
+            events: events.clone(),
+        });
+        (reply, events)
+    }
+
+    pub(crate) fn acquire(&mut self, name: &str) -> AcquireOutcome {
+        match self.send(acquire(name, name, 1, true)).0.answers {
+            Answers::Acquire(answers) => answers[0].clone(),
+            other => panic!("no answer to acquire: {other:?}"),
+        }
+    }
+
+    pub(crate) fn release(&mut self, name: &str) {
+        self.send(Operation::Release(vec![ReleaseRequest { holder: holder(name), request: id(name) }]));
+    }
+
+    pub(crate) fn renew(&mut self, name: &str, grant: Option<Grant>) -> RenewOutcome {
+        match self.send(renew(name, name, grant)).0.answers {
+            Answers::Renew(answers) => answers[0].clone(),
+            other => panic!("no answer to renew: {other:?}"),
+        }
+    }
+
+    /// Releases all entries.
+    pub(crate) fn end(&mut self) {
+        let known = |state: &State| {
+            let entries = state.entries.iter();
+            entries
+                .map(|(holder, entry)| ReleaseRequest {
+                    holder: holder.clone(),
+                    request: entry.request.clone(),
+                })
+                .collect()
+        };
+        let left = self.state.as_ref().map(known).unwrap_or_default();
+        self.send(Operation::Release(left));
+    }
+}
+
+pub(crate) fn holder(name: &str) -> Holder {
+    Holder::new(name).expect("it is valid")
+}
+
+pub(crate) fn id(text: &str) -> RequestId {
+    RequestId::new(text).expect("it is valid")
+}
+
+pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Operation {
+    let (holder, request, lease_ms) = (holder(name), id(request), LEASE_MS);
+    Operation::Acquire {
+        queue_max: 2,
+        requests: vec![AcquireRequest { holder, request, weight, lease_ms, wait, label: label(name) }],
+    }
+}
+
+/// A label for one of two holders.
+fn label(name: &str) -> Label {
+    Label::new(if name.len().is_multiple_of(2) { "by night" } else { "" }).expect("it is valid")
+}
+
+/// A change of the limit with a request of its own.
+pub(crate) fn set_limit(limit: u32) -> Operation {
+    let (request, change) = (id(&format!("limit-{limit}")), LimitChange::Set(limit));
+    Operation::SetLimit { request, change, expected_version: None }
+}
+
+fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
+    let (holder, request) = (holder(name), id(request));
+    Operation::Renew(vec![RenewRequest {
+        holder,
+        request,
+        weight: 1,
+        lease_ms: LEASE_MS,
+        grant,
+        label: label(name),
+    }])
+}
+
+/// A random history of `commands` commands, over flushes, and restarts with all state, with an older one, and with
+/// none.
+pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
+    random_of(apply, random, commands)
+}
+
+/// The same, of a store that may be a mutant.
+pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usize) -> Story {
+    let mut story = Story::of(store);
+    // The grants, as the clients know them.
+    let mut known: Vec<(String, Grant)> = Vec::new();
+    // The state on disk or on a replica, for a restart.
+    let mut copy = None;
+    while story.records.len() < commands {
+        story.pass(random.u64(0..60) * random.u64(0..60));
+        match random.u32(0..150) {
+            0 => (story.state, copy) = (None, None),
+            1 => {
+                (story.state, copy) = (None, None);
+                story.restart();
+            }
+            2 => story.restart(),
+            3..8 => copy = story.state.clone(),
+            8 => {
+                story.state = copy.clone();
+                story.restart();
+            }
+            _ => {}
+        }
+        let name = format!("h{}", random.u32(0..7));
+        let grant = known.iter().rev().find(|(holder, _)| *holder == name).map(|(_, grant)| *grant);
+        let operation = match random.u32(0..22) {
+            0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
+            7 => acquire(&name, "another", 1, true),
+            8..11 => Operation::Release(vec![ReleaseRequest { holder: holder(&name), request: id(&name) }]),
+            11..15 => renew(&name, &name, grant.filter(|_| random.bool())),
+            15 => Operation::Adopt(AdoptRequest {
+                holder: holder(&name),
+                request: id(&name),
+                weight: 1,
+                lease_ms: LEASE_MS,
+                grant: grant.unwrap_or(Grant { token: 1, slot: 0 }),
+                new_request: id(&name),
+            }),
+            16..19 => Operation::SetLimit {
+                request: id(&format!("limit-{}", random.u32(0..50))),
+                change: match random.u8(0..4) {
+                    0 => LimitChange::Unpin,
+                    1 => LimitChange::Adjust(random.i64(-2..3)),
+                    _ => LimitChange::Set(random.u32(1..4)),
+                },
+                expected_version: (random.u8(0..3) == 0).then(|| random.u64(0..9)),
+            },
+            19 => Operation::Pause(random.u8(0..3) == 0),
+            20 => Operation::Revoke {
+                request: id(&format!("revoke-{}", random.u32(0..50))),
+                holder: holder(&name),
+                reason: "late".into(),
+            },
+            _ => Operation::Inspect { max: 9 },
+        };
+        let (reply, events) = story.send(operation);
+        if let Answers::Acquire(answers) = &reply.answers
+            && let AcquireOutcome::Granted(grant) = answers[0]
+        {
+            known.push((name, grant));
+        }
+        for event in events {
+            if let EventKind::Granted(grant) = event.kind {
+                known.push((event.holder.as_str().to_owned(), grant));
+            }
+        }
+    }
+    story
+}

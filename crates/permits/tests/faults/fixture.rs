@@ -1,0 +1,175 @@
+//! The fixture of every test: a server, the record of its commands, and a pool of workers.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use permits::Recovery;
+use permits::protocol::{AcquireOutcome, Answers};
+use permits_testkit::history::{Recorder, Violation, replay};
+use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
+use permits_testkit::{Connection, Resp, Server, wait};
+
+use crate::packed;
+
+/// The maximum of the queue: a number that occurs nowhere else, by which a request to acquire is recognized.
+pub(crate) const MAX_WAITERS: u32 = 98_765;
+
+/// A server, the record of its commands, and the workers that use it.
+pub(crate) struct Fixture {
+    // Dropped before the server that it listens to.
+    recorder: Recorder,
+    pub(crate) server: Server,
+    pool: WorkerPool,
+    is_forgetful: bool,
+}
+
+impl Deref for Fixture {
+    type Target = WorkerPool;
+
+    fn deref(&self) -> &WorkerPool {
+        &self.pool
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new(limit: u32, lease: Duration) -> Self {
+        Self::on(Server::start(), limit, lease)
+    }
+
+    pub(crate) fn on(server: Server, limit: u32, lease: Duration) -> Self {
+        let recorder = Recorder::listen(&server);
+        let settings = WorkerSettings {
+            url: server.url(),
+            max_waiters: Some(MAX_WAITERS),
+            recorded: true,
+            ..WorkerSettings::new(limit, lease)
+        };
+        let pool = WorkerPool::new(|| test_command("worker_process"), settings);
+        Self { recorder, server, pool, is_forgetful: false }
+    }
+
+    /// Expects the store to lose its state. Otherwise a loss fails the test.
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.is_forgetful = true;
+        self
+    }
+
+    /// Sets the recovery window of the workers. By default a server that has just been started counts as restarted,
+    /// and grants its first permit after a third of the lease.
+    pub(crate) fn recovery(mut self, recovery: Recovery) -> Self {
+        self.pool.settings.recovery = recovery;
+        self
+    }
+
+    /// A worker, connected.
+    pub(crate) fn worker(&self, label: &str) -> Worker {
+        self.start_connected(label, &self.server.url(), self.settings.lease)
+    }
+
+    /// A field of the state; 0 without one.
+    pub(crate) fn state(&self, field: &str) -> u64 {
+        packed::field(&self.server.command(&packed::reading_state(&key("state"))), field).unwrap_or(0)
+    }
+
+    /// The waiters, by the server.
+    pub(crate) fn waiting(&self) -> usize {
+        count(&self.server.command(&["ZCARD", &key("queue")]))
+    }
+
+    /// The holders and waiters, by the server.
+    pub(crate) fn entries(&self) -> usize {
+        count(&self.server.command(&["HLEN", &key("entries")]))
+    }
+
+    /// The holders in the queue, in order.
+    pub(crate) fn queue(&self) -> Vec<String> {
+        let reply = self.server.command(&["ZRANGE", &key("queue"), "0", "-1"]);
+        reply.array().iter().map(|holder| holder.text().to_owned()).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn await_waiting(&self, waiting: usize) {
+        let there = wait::until(TIMEOUT, || self.waiting() == waiting);
+        assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
+    }
+
+    /// P10: the semaphore is idle, and all its slots are free. The model, given the same commands, does the same.
+    #[track_caller]
+    pub(crate) fn assert_at_rest(&self) {
+        let left = || {
+            let free = count(&self.server.command(&["EXISTS", &key("free")]));
+            let leases = count(&self.server.command(&["ZCARD", &key("leases")]));
+            let [held, slots_made] = ["held", "slots_made"].map(|field| self.state(field));
+            (held, slots_made, self.waiting(), self.entries(), leases, free)
+        };
+        let at_rest = wait::until(TIMEOUT, || left() == (0, 0, 0, 0, 0, 0));
+        let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
+        assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
+        self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
+    }
+
+    /// The tokens in the server's answers to requests.
+    pub(crate) fn granted_tokens(&self) -> Vec<u64> {
+        let answers = self.recorder.records().into_iter().filter_map(|record| match record.reply.answers {
+            Answers::Acquire(answers) => Some(answers),
+            _ => None,
+        });
+        let token = |acquired| match acquired {
+            AcquireOutcome::Granted(grant) => Some(grant.token),
+            _ => None,
+        };
+        answers.flatten().filter_map(token).collect()
+    }
+
+    /// Replays the commands of the server, and compares the result with the workers' history.
+    fn replay(&self) -> Result<(), Violation> {
+        let replayed = replay(&self.recorder.records())?;
+        eprintln!("{} commands, {} events replayed", replayed.commands, replayed.events);
+        assert_eq!(self.is_forgetful, !replayed.losses.is_empty(), "state was lost: {:?}", replayed.losses);
+        replayed.check_at_rest()?;
+        replayed.check_deadlines(&self.grants())
+    }
+}
+
+fn key(part: &str) -> String {
+    format!("permits:{{{SEMAPHORE}}}:{part}")
+}
+
+fn count(reply: &Resp) -> usize {
+    usize::try_from(reply.int()).expect("a count is not negative")
+}
+
+/// A listener to every command that a server executes, those within scripts included, and administration excepted.
+pub(crate) struct Monitor {
+    connection: Connection,
+}
+
+impl Monitor {
+    pub(crate) fn start(server: &Server) -> Self {
+        let mut connection = server.connect().expect("the server is up");
+        connection.call(&["MONITOR"]).expect("the server is up");
+        Self { connection }
+    }
+
+    /// The commands so far, a line each, in the order of the server.
+    pub(crate) fn stop(mut self, server: &Server) -> Vec<String> {
+        server.command(&["ECHO", "the end of the monitor"]);
+        let mut lines = Vec::new();
+        loop {
+            let line = self.connection.receive().expect("the monitor hears the end").text().to_owned();
+            if line.contains("the end of the monitor") {
+                return lines;
+            }
+            lines.push(line);
+        }
+    }
+}
+
+/// The calls of a command so far, by `INFO commandstats`.
+pub(crate) fn calls(server: &Server, command: &str) -> u64 {
+    let reply = server.command(&["INFO", "commandstats"]);
+    let field = format!("cmdstat_{command}:calls=");
+    let count =
+        reply.text().lines().find_map(|line| line.strip_prefix(&field)?.split(',').next()?.parse().ok());
+    count.unwrap_or(0)
+}

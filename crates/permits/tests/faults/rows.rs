@@ -1,0 +1,64 @@
+//! Every row of the fault matrix for a moment. `scripts/faults` runs them for longer, with several limits.
+
+use std::time::Duration;
+
+use permits_testkit::faults::{Cell, ROWS};
+use permits_testkit::random;
+use permits_testkit::worker::test_command;
+
+/// Long enough for a fault or two.
+const TIME: Duration = Duration::from_secs(2);
+
+#[track_caller]
+fn holds(name: &str) {
+    let row = ROWS.iter().find(|row| row.name == name).expect("the matrix has the row");
+    let worker = || test_command("worker_process");
+    let verdict = Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, mutant: None }.run();
+    println!("{verdict:#?}");
+    assert!(verdict.violations.is_empty() && verdict.grants > 0, "{verdict:#?}");
+}
+
+macro_rules! rows {
+    ($($row:ident,)*) => {
+        $(
+            #[test]
+            fn $row() {
+                holds(&stringify!($row).replace('_', "-"));
+            }
+        )*
+
+        #[test]
+        fn every_row_has_a_test() {
+            let tested = [$(stringify!($row).replace('_', "-")),*];
+            assert_eq!(tested.as_slice(), ROWS.each_ref().map(|row| row.name));
+        }
+    };
+}
+
+rows! {
+    client_kill,
+    client_pause,
+    client_fork,
+    reply_lost,
+    reply_late,
+    partition,
+    wakeup_cut,
+    server_pause,
+    restart_aof,
+    restart_always,
+    restart_empty,
+    flushall,
+    keys_vanish,
+    script_flush,
+    oom,
+    sentinel_kill,
+    sentinel_pause,
+    sentinel_pause_loose,
+    sentinel_failover,
+    sentinel_split,
+    sentinel_split_loose,
+    cluster_kill,
+    cluster_failover,
+    cluster_migrate,
+    mixed,
+}
