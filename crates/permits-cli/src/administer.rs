@@ -124,7 +124,7 @@ async fn revoke_each(
 }
 
 async fn open(common: &Common, name: &str) -> Result<Semaphore, Failure> {
-    Ok(connect::operator(common).await?.open(name))
+    Ok(connect::operator(common).await?.semaphore(name, permits::Limit::Stored)?)
 }
 
 /// Prints `describe` of the semaphore as it is now.

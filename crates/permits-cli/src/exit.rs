@@ -7,7 +7,7 @@
 use std::io::{self, Write as _};
 
 use clap::{CommandFactory as _, error::ErrorKind};
-use permits::{AcquireError, AdminError, ConnectError};
+use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
 
 use crate::args::Args;
@@ -64,6 +64,12 @@ impl From<ConnectError> for Failure {
             _ => UNAVAILABLE,
         };
         Self::new(code, report::with_causes(&error))
+    }
+}
+
+impl From<InvalidInput> for Failure {
+    fn from(error: InvalidInput) -> Self {
+        Self::new(USAGE, error.to_string())
     }
 }
 

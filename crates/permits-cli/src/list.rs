@@ -1,7 +1,7 @@
 //! `permits list`: all semaphores, as a table or as JSON.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use permits::{AdminError, Client, Inspection, StoreError};
+use permits::{AdminError, Client, Inspection, Limit, StoreError};
 use serde::Serialize;
 
 use crate::args::{Common, List};
@@ -37,7 +37,7 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
 /// Inspects each semaphore, with at most `listed` holders and waiters.
 async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, AdminError> {
     let names = client.list().await?;
-    let inspect = async |name: String| client.open(name).inspect_up_to(listed).await;
+    let inspect = async |name: String| client.semaphore(name, Limit::Stored)?.inspect_up_to(listed).await;
     let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
     let listed =
         inspections.try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)));

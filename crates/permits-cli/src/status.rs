@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use permits::{HolderInfo, Inspection, WaiterInfo};
+use permits::{HolderInfo, Inspection, Limit, WaiterInfo};
 use serde::Serialize;
 
 use crate::args::{Common, Status};
@@ -18,7 +18,7 @@ pub(crate) const MAX_LISTED: u32 = 1000;
 /// Prints one semaphore. An unused semaphore is no failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
-    let inspection = client.open(&options.name).inspect().await?;
+    let inspection = client.semaphore(&options.name, Limit::Stored)?.inspect().await?;
     // The session ends with the process: it holds nothing.
     if options.json {
         return exit::print_json(&StatusJson::new(&inspection, Target::of(common)?.store));

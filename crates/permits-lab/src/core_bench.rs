@@ -37,7 +37,7 @@ fn report(what: &str, measured: String, ratio: f64, aim: &str) {
 async fn one_task(url: &str) -> Result<(), Failure> {
     const CYCLES: u32 = 2000;
     let client = Client::connect(url).await?;
-    let semaphore = client.semaphore("one", 4);
+    let semaphore = client.semaphore("one", 4).expect("valid");
     let mut raw = Raw::connect(url, NO_OP).await?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -68,7 +68,7 @@ async fn many_tasks(url: &str) -> Result<(), Failure> {
     const TASKS: usize = 64;
     const CYCLES: usize = 40_000;
     let client = Client::connect(url).await?;
-    let semaphore = client.semaphore("many", TASKS as u32);
+    let semaphore = client.semaphore("many", TASKS as u32).expect("valid");
     let raw = Raw::connect(url, INCREMENT).await?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -123,7 +123,8 @@ async fn calls_per_grant(server: &Server) -> Result<(), Failure> {
         let before = meter.read()?;
         let mut running = tokio::task::JoinSet::new();
         for number in 0..waiters {
-            let semaphore = sessions[number % sessions.len()].semaphore(format!("line of {waiters}"), 4);
+            let semaphore =
+                sessions[number % sessions.len()].semaphore(format!("line of {waiters}"), 4).expect("valid");
             running.spawn(async move {
                 for _ in 0..GRANTS / waiters {
                     let permit = semaphore.acquire().await?;
@@ -157,7 +158,7 @@ async fn calls_per_renewal(server: &Server) -> Result<(), Failure> {
     const LEASE: Duration = Duration::from_secs(6);
     const INTERVALS: u32 = 4;
     let client = Client::builder(server.url()).lease(LEASE).connect().await?;
-    let semaphore = client.semaphore("idle", PERMITS);
+    let semaphore = client.semaphore("idle", PERMITS).expect("valid");
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..PERMITS {
         let semaphore = semaphore.clone();

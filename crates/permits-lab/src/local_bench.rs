@@ -80,7 +80,7 @@ pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     let mut lines = String::new();
     runtime.block_on(async {
         let client = Client::connect(url).await?;
-        let semaphore = client.semaphore("turns", 1);
+        let semaphore = client.semaphore("turns", 1).expect("valid");
         for turn in 0..turns.parse::<u64>()? {
             let permit = semaphore.acquire().await?;
             let got = shared_clock_us();
@@ -128,7 +128,7 @@ fn idle(url: &str) -> Result<(), Failure> {
 pub(crate) fn peer_idle(url: &str, task: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let semaphore = Client::connect(url).await?.semaphore("idle", 1);
+        let semaphore = Client::connect(url).await?.semaphore("idle", 1).expect("valid");
         let acquiring = tokio::spawn(async move { semaphore.acquire().await });
         tokio::time::sleep(SETTLING).await;
         let before = processor_seconds();
@@ -176,7 +176,7 @@ pub(crate) fn peer_busy(url: &str, number: &str) -> Result<(), Failure> {
     let mut cycles = String::new();
     runtime.block_on(async {
         let client = Client::connect(url).await?;
-        let semaphore = client.semaphore(format!("busy {number}"), 1);
+        let semaphore = client.semaphore(format!("busy {number}"), 1).expect("valid");
         let began = Instant::now();
         while began.elapsed() < BUSY_FOR {
             let cycle = Instant::now();

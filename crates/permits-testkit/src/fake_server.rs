@@ -13,8 +13,8 @@
 //! let server = FakeServer::start();
 //! let client = Client::connect(&format!("redis://{}", server.address()))?;
 //! server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
-//! assert!(client.semaphore("exports", 4).acquire().is_err(), "the reply is no array");
-//! client.semaphore("exports", 4).acquire()?.release()?;
+//! assert!(client.semaphore("exports", 4).expect("valid").acquire().is_err(), "the reply is no array");
+//! client.semaphore("exports", 4).expect("valid").acquire()?.release()?;
 //! client.close()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

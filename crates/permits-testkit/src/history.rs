@@ -40,7 +40,7 @@
 //! let mut seen = History::default();
 //!
 //! let client = Client::builder(server.url()).recovery(Recovery::Off).connect().await?;
-//! let exports = client.semaphore("exports", 2);
+//! let exports = client.semaphore("exports", 2).expect("valid");
 //! for turn in ["first", "second"] {
 //!     seen.note(0, turn, ClientEvent::Asked { weight: 1 });
 //!     let permit = exports.acquire().await?;

@@ -14,7 +14,7 @@ fn a_client_acquires_and_releases() {
         [(FakeServer::start(), "redis"), (FakeServer::start_in_cluster(), "redis+cluster")]
     {
         let client = Client::connect(&url(&server, scheme)).expect("the server behaves");
-        let permit = client.semaphore("exports", 4).acquire().expect("the server behaves");
+        let permit = client.semaphore("exports", 4).expect("valid").acquire().expect("the server behaves");
         assert_eq!((permit.token(), permit.slot()), (7, 0));
         permit.release().expect("the server behaves");
         client.close().expect("the server behaves");
@@ -28,7 +28,7 @@ fn garbage_is_sent_once() {
     let client = Client::connect(&url(&server, "redis")).expect("the server behaves");
     let connections = server.connections();
     server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: true });
-    let semaphore = client.semaphore("exports", 4);
+    let semaphore = client.semaphore("exports", 4).expect("valid");
     let error = semaphore.acquire().expect_err("the reply is no array");
     assert!(matches!(error, AcquireError::Store(StoreError::Malformed { .. })), "{error}");
     semaphore.acquire().expect("the server behaves").release().expect("it is held");

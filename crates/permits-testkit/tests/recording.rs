@@ -55,7 +55,7 @@ impl Fixture {
     }
 
     fn semaphore(&self) -> Semaphore {
-        self.operator.open("shared")
+        self.operator.semaphore("shared", permits::Limit::Stored).expect("valid")
     }
 
     /// Starts the workers, which acquire and release until the end.

@@ -6,7 +6,7 @@ use std::time::Duration;
 async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = permits::Client::connect(&url).await?;
-    let exports = client.semaphore("exports", 3);
+    let exports = client.semaphore("exports", 3)?;
     let mut workers = tokio::task::JoinSet::new();
     for worker in 1..=10 {
         let exports = exports.clone();

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = Client::connect(&url)?;
     // Four units of memory. A small report takes one unit, a large report takes three.
-    let memory = client.semaphore("memory of the report server", 4);
+    let memory = client.semaphore("memory of the report server", 4)?;
 
     thread::scope(|scope| {
         let reports = [1, 3, 1, 3, 1, 1].into_iter().enumerate().map(|(number, weight)| {

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = permits::Client::connect(&url).await?;
-    let press = client.semaphore("press", 1);
+    let press = client.semaphore("press", 1)?;
     let permit = press.acquire().await?;
 
     // `select!` drops the branch that is not ready. The dropped acquisition leaves the queue; if it was granted at

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Returns whether this run did the work.
 async fn nightly(url: &str, work: impl Future<Output = ()>) -> Result<bool, Box<dyn Error>> {
     let client = Client::connect(url).await?;
-    let done = match client.semaphore("nightly", 1).try_acquire().await {
+    let done = match client.semaphore("nightly", 1)?.try_acquire().await {
         Ok(permit) => {
             println!("backing up");
             permit.run(work).await?;

@@ -11,12 +11,12 @@ use permits_testkit::FencedResource;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = permits::Client::connect(&url).await?;
-    let seat = client.semaphore("the only seat", 1);
+    let seat = client.semaphore("the only seat", 1)?;
     // What is protected keeps the highest token for each slot, and refuses a lower one.
     let resource = FencedResource::new();
 
     // Without renewal it is as if the process were suspended: its lease goes by, and it does nothing about it.
-    let suspended = AcquireOptions::new().lease(Duration::from_millis(300)).no_renewal();
+    let suspended = AcquireOptions::new().lease(Duration::from_millis(300)).auto_renew(false);
     let late = seat.acquire_with(suspended).await?;
     resource.write(late.slot(), late.token(), "in time")?;
 

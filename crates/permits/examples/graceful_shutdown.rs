@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = Client::connect(&url).await?;
     let shutdown = CancellationToken::new();
-    let service = tokio::spawn(serve(client.semaphore("exports", 4), shutdown.clone()));
+    let service = tokio::spawn(serve(client.semaphore("exports", 4)?, shutdown.clone()));
 
     stop_signal().await?;
     println!("stopping");

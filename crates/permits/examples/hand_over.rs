@@ -21,7 +21,7 @@ fn hand_over() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let url = format!("local:{}/semaphores.db", directory.path().display());
     let client = Client::connect(&url)?;
-    let build = client.semaphore("build", 1);
+    let build = client.semaphore("build", 1)?;
     let permit = build.acquire()?;
     println!("process {}: token {}", std::process::id(), permit.token());
 

@@ -15,7 +15,7 @@ async fn export(exports: &Semaphore) -> Result<String, AcquireError> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect("memory:").await?;
-    println!("{}", export(&client.semaphore("exports", 2)).await?);
+    println!("{}", export(&client.semaphore("exports", 2)?).await?);
     client.close().await?;
     Ok(())
 }
@@ -27,7 +27,7 @@ mod tests {
     #[tokio::test]
     async fn an_export_takes_the_lowest_free_slot() {
         let client = Client::connect("memory:lowest-slot").await.unwrap();
-        let exports = client.semaphore("exports", 2);
+        let exports = client.semaphore("exports", 2).unwrap();
         let first = exports.acquire().await.unwrap();
         assert_eq!(export(&exports).await.unwrap(), "exported in slot 1");
         first.release().await.unwrap();
@@ -41,8 +41,8 @@ mod tests {
             Client::connect("memory:all-held").await.unwrap(),
             Client::connect("memory:all-held").await.unwrap(),
         );
-        let held = other.semaphore("exports", 1).acquire().await.unwrap();
-        let exports = ours.semaphore("exports", 1);
+        let held = other.semaphore("exports", 1).unwrap().acquire().await.unwrap();
+        let exports = ours.semaphore("exports", 1).unwrap();
         assert_eq!(export(&exports).await, Err(AcquireError::NoPermits));
 
         held.release().await.unwrap();

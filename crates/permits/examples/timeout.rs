@@ -10,7 +10,7 @@ use permits::{AcquireError, AcquireOptions};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = permits::Client::connect(&url).await?;
-    let printer = client.semaphore("printer", 1);
+    let printer = client.semaphore("printer", 1)?;
     let printing = printer.acquire().await?;
 
     // A try is refused at once. It never overtakes a waiter.
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("try_acquire: {refused}");
 
     // The session gives up its place in the queue after 50 ms. The timeout is an error of the acquisition.
-    let options = AcquireOptions::new().wait(Duration::from_millis(50));
+    let options = AcquireOptions::new().timeout(Duration::from_millis(50));
     let timed_out = printer.acquire_with(options).await.unwrap_err();
     assert!(matches!(timed_out, AcquireError::TimedOut { .. }));
     println!("wait(50 ms): {timed_out}");

@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut workers = JoinSet::new();
     for client in &clients {
         for _ in 0..4 {
-            workers.spawn(work(client.semaphore("scratch disks", 3), jobs.clone()));
+            workers.spawn(work(client.semaphore("scratch disks", 3)?, jobs.clone()));
         }
     }
     for job in 1..=12 {

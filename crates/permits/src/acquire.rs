@@ -23,7 +23,7 @@ use crate::session::inbox::PendingAcquire;
 /// use std::time::Duration;
 ///
 /// # let client = permits::Client::connect("memory:").await?;
-/// let mut acquire = client.semaphore("exports", 4).acquire();
+/// let mut acquire = client.semaphore("exports", 4)?.acquire();
 /// let permit = loop {
 ///     tokio::select! {
 ///         permit = &mut acquire => break permit?,

@@ -1,8 +1,7 @@
 //! The same API without async: for programs that have no runtime.
 //!
-//! It is the same engine on the same background thread; a call here waits for the answer with the thread that
-//! made it. The types mirror those at the root of the crate, which document each operation, its errors and its
-//! bounds.
+//! It is the same engine on the same background thread; a call here blocks its thread until the reply. The types mirror
+//! those at the root of the crate, which document each operation, its errors and its bounds.
 //!
 //! # Panics
 //! Like all calls that block, those here panic inside an async runtime: use the async API there.
@@ -10,7 +9,7 @@
 //! # Examples
 //! ```
 //! let client = permits::blocking::Client::connect("memory:")?;
-//! let exports = client.semaphore("exports", 4);
+//! let exports = client.semaphore("exports", 4)?;
 //! let permit = exports.acquire()?;
 //! // … at most 4 of these run at once, anywhere
 //! permit.release()?;
@@ -28,16 +27,33 @@ use crate::error::{
 use crate::handle::PermitHandle;
 use crate::model::INSPECT_MAX;
 use crate::protocol::InvalidInput;
-use crate::semaphore::{AcquireOptions, Inspection};
+use crate::semaphore::{AcquireOptions, Inspection, Limit};
 use crate::session::permit_state::PermitStatus;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 
-/// As [`ClientBuilder::diagnose`].
-///
-/// # Errors
-/// [`ConnectError`].
-pub fn diagnose(builder: ClientBuilder) -> Result<Diagnosis, ConnectError> {
-    builder.start_diagnosis()?.blocking_recv().map_err(|_| thread_ended())
+impl ClientBuilder {
+    /// As [`ClientBuilder::connect`], for programs without a runtime.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::connect`].
+    ///
+    /// # Panics
+    /// Inside an async runtime.
+    pub fn connect_blocking(self) -> Result<Client, ConnectError> {
+        let session = self.start()?.blocking_recv().unwrap_or_else(|_| Err(thread_ended()))?;
+        Ok(Client { inner: AsyncClient { session } })
+    }
+
+    /// As [`ClientBuilder::diagnose`], for programs without a runtime.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::diagnose`].
+    ///
+    /// # Panics
+    /// Inside an async runtime.
+    pub fn diagnose_blocking(self) -> Result<Diagnosis, ConnectError> {
+        self.start_diagnosis()?.blocking_recv().map_err(|_| thread_ended())
+    }
 }
 
 /// A session with a store, as [`crate::Client`].
@@ -52,25 +68,24 @@ impl Client {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::connect_with(AsyncClient::builder(url))
+        Self::builder(url).connect_blocking()
     }
 
-    /// Connects with the settings of a builder.
-    ///
-    /// # Errors
-    /// [`ConnectError`].
-    pub fn connect_with(builder: ClientBuilder) -> Result<Self, ConnectError> {
-        Ok(Self { inner: builder.connect_blocking()? })
+    /// A client with other settings than the defaults: [`ClientBuilder::connect_blocking`] connects it.
+    pub fn builder(url: impl Into<String>) -> ClientBuilder {
+        AsyncClient::builder(url)
     }
 
     /// As [`crate::Client::semaphore`].
-    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
-        Semaphore { inner: self.inner.semaphore(name, limit) }
-    }
-
-    /// As [`crate::Client::open`].
-    pub fn open(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore { inner: self.inner.open(name) }
+    ///
+    /// # Errors
+    /// [`InvalidInput`].
+    pub fn semaphore(
+        &self,
+        name: impl AsRef<str>,
+        limit: impl Into<Limit>,
+    ) -> Result<Semaphore, InvalidInput> {
+        Ok(Semaphore { inner: self.inner.semaphore(name, limit)? })
     }
 
     /// As [`crate::Client::list`].
@@ -105,17 +120,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// As [`crate::Semaphore::require_limit`].
-    #[must_use]
-    pub fn require_limit(self) -> Self {
-        Self { inner: self.inner.require_limit() }
-    }
-
-    /// As [`crate::Semaphore::name`].
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn name(&self) -> Result<&str, InvalidInput> {
+    /// The name.
+    pub fn name(&self) -> &str {
         self.inner.name()
     }
 
@@ -253,12 +259,12 @@ impl Permit {
         self.inner.semaphore()
     }
 
-    /// Who holds it.
+    /// The holder.
     pub fn holder(&self) -> &str {
         self.inner.holder()
     }
 
-    /// How many units.
+    /// The number of units.
     pub fn weight(&self) -> u32 {
         self.inner.weight()
     }
@@ -293,7 +299,7 @@ impl Permit {
         self.inner.status()
     }
 
-    /// Waits until it is lost, at most so long. `None` if it is still held then.
+    /// Blocks until it is lost, or `limit` has passed. `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.inner.lost_within(limit)
     }

@@ -12,19 +12,19 @@ use crate::permit::Permit;
 use crate::protocol::{
     AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
 };
-use crate::semaphore::Semaphore;
+use crate::semaphore::{Limit, Semaphore};
 use crate::session::config::Config;
 use crate::session::driver;
 use crate::session::inbox::{Message, PendingReply, PermitGuard, Session};
 use crate::store::Address;
 
-/// The usual lease.
+/// The default lease.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// The most waiters of a semaphore, unless said otherwise.
+/// The default maximum of waiters of a semaphore.
 const MAX_WAITERS: u32 = 100_000;
 
-/// How long the store may be out of reach before what waits for it fails, unless said otherwise.
+/// The default store timeout.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest label, in bytes: holders are named after it.
@@ -32,22 +32,22 @@ const MAX_LABEL: usize = 120;
 
 /// A session with a store. Cheap to clone; all clones are one session.
 ///
-/// A client has a background thread that keeps its connection and renews what it holds, whatever the
-/// program's own threads and runtimes do. It ends when the last clone and the last permit are dropped.
+/// A client has a background thread that keeps its connection and renews its permits, independent of the program's own
+/// threads and runtimes. It ends when the last clone and the last permit are dropped.
 ///
-/// A client is of the process that connected it. In a forked child every operation fails at once, with
+/// A client belongs to the process that connected it. In a forked child every operation fails at once, with
 /// [`AcquireError::Forked`](crate::AcquireError::Forked) and its like, and a drop does nothing: connect in the child.
 /// A child may not connect to `local:` while its parent has a client of `local:` open.
 ///
-/// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics holds up
-/// nothing. While it blocks, events beyond 1024 are dropped, and counted in a warning when it goes on.
+/// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics delays nothing.
+/// While it blocks, events beyond 1,024 are dropped, and counted in a warning when it continues.
 ///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = permits::Client::connect("memory:").await?;
-/// let exports = client.semaphore("exports", 4);
+/// let exports = client.semaphore("exports", 4)?;
 /// let permit = exports.acquire().await?;
 /// // … at most 4 of these run at once, anywhere
 /// permit.release().await?;
@@ -82,7 +82,7 @@ impl Client {
     /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of [`ClientBuilder::recovery`].
     /// An option that is unknown, or has no effect in the URL, is refused.
     ///
-    /// A store that is away is waited for: see [`ClientBuilder::store_timeout`].
+    /// A store that cannot be reached is retried: see [`ClientBuilder::store_timeout`].
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too old; or
@@ -108,20 +108,19 @@ impl Client {
         }
     }
 
-    /// Opens the semaphore `name`, declaring that at most `limit` units may be held at once.
+    /// The semaphore `name` (1–200 bytes of printable UTF-8) with a limit: a number, at least 1, or what [`Limit`] offers
+    /// beside one.
     ///
-    /// Nothing is sent until the first acquisition. That declares the limit: the last declaration of any
-    /// program counts, until an operator pins another ([`Semaphore::set_limit`]), which is then logged as a
-    /// warning. A name (1–200 bytes of printable UTF-8) or a limit (at least 1) that is not valid fails the
-    /// first operation.
-    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
-        Semaphore::new(self.session.clone(), name.as_ref(), Some(limit))
-    }
-
-    /// Opens the semaphore `name` with the limit that is stored. Without one, acquiring fails with
-    /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
-    pub fn open(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(self.session.clone(), name.as_ref(), None)
+    /// Nothing is sent until the first acquisition.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if the name or the limit is not valid.
+    pub fn semaphore(
+        &self,
+        name: impl AsRef<str>,
+        limit: impl Into<Limit>,
+    ) -> Result<Semaphore, InvalidInput> {
+        Semaphore::new(self.session.clone(), name.as_ref(), limit.into())
     }
 
     /// The names of the semaphores that the store has, sorted: those in use, those used within the last minutes,
@@ -142,7 +141,7 @@ impl Client {
 
     /// Takes over a permit that another process handed over with [`Permit::hand_over`].
     ///
-    /// A handle is good once: whoever adopts first has the permit.
+    /// A handle is valid once: the first process that adopts it has the permit.
     ///
     /// # Errors
     /// [`AdoptError::Gone`] if its lease has ended, or it was released or adopted already.
@@ -161,20 +160,20 @@ impl Client {
         call.and_then(|guard| Ok(Permit::new(guard)))
     }
 
-    /// Ends the session: whoever waits gets [`AcquireError::Closed`](crate::AcquireError::Closed), permits
-    /// that are still out are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is given back.
+    /// Ends the session: waiting acquisitions fail with [`AcquireError::Closed`](crate::AcquireError::Closed), permits that
+    /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
     ///
-    /// Call it before a program ends: a process that ends takes its background thread with it, and what was
-    /// just dropped then comes back only when its lease ends.
+    /// Call it before a program ends. A process that ends takes its background thread with it, and permits that it
+    /// dropped just before are then freed only when their leases end.
     ///
     /// When it is ready, the connections are closed and the background thread is ending: a program may fork.
     ///
     /// # Errors
-    /// [`CloseError`] if the store could not be told within 5 seconds, in a forked child, or if the background thread
+    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if the background thread
     /// has panicked.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, closing goes on in the background.
+    /// Dropped before it is ready, closing continues in the background.
     pub async fn close(self) -> Result<(), CloseError> {
         self.start_close().await
     }
@@ -233,29 +232,29 @@ impl ClientBuilder {
         self
     }
 
-    /// What this program is called where holders are listed: 1 to 120 bytes of printable UTF-8. Host name and
-    /// process id unless set.
+    /// The name of this program in lists of holders: 1 to 120 bytes of printable UTF-8. Host name and process id unless
+    /// set.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// How long a permit stands without renewal: 100 ms to 1 day, 15 s unless set. A crashed holder's units
-    /// come back after so long; a holder that cannot reach the store loses its permit after so long. It is
-    /// renewed three times in that time, and every 10 s at least while anything else of the client is renewed.
+    /// The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. Also the time until a
+    /// crashed holder's units are freed, and until a disconnected holder loses its permit. Renewals are a third of it
+    /// apart, and at most 10 s while anything else of the client is renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How cautious to be after a restart or failover of the store that may have lost state: as the URL says
-    /// (`?recovery=…`) unless set, else [`Recovery::Interval`].
+    /// How the store recovers after a restart or failover that may have lost state: as the URL says (`?recovery=…`)
+    /// unless set, else [`Recovery::Interval`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Some(recovery);
         self
     }
 
-    /// How many may wait in one semaphore's line before [`AcquireError::QueueFull`] refuses more: 100,000
+    /// The maximum of requests in one semaphore's line, beyond which [`AcquireError::QueueFull`] refuses more: 100,000
     /// unless set.
     ///
     /// [`AcquireError::QueueFull`]: crate::AcquireError::QueueFull
@@ -264,14 +263,14 @@ impl ClientBuilder {
         self
     }
 
-    /// On how many replicas of the server a grant must be before it is reported: 0 unless set. One that is not
-    /// there within a fifth of the lease (at most 3 s) is given back, and acquiring fails with
+    /// The number of replicas of the server that must have a grant before it is reported: 0 unless set. A grant that they
+    /// do not confirm within a fifth of the lease (at most 3 s) is released, and acquiring fails with
     /// [`AcquireError::NotReplicated`].
     ///
-    /// A primary that fails right after a grant can take the only trace of it along, and its replacement then
-    /// admits another. This costs another round trip for each acquisition (Redis's WAIT, on a connection of its
-    /// own), and narrows that gap to failovers that pick a replica which did not confirm: with as many as there
-    /// are replicas, to none. The stores `local:` and `memory:` have no replicas, and nothing to lose.
+    /// A primary that fails right after a grant can lose the only copy of it, and its replacement then admits another
+    /// holder. This costs another round trip for each acquisition (Redis's WAIT, on a connection of its own), and limits
+    /// that fault to failovers that pick a replica which did not confirm; with all replicas confirming, to none. The
+    /// stores `local:` and `memory:` have no replicas, and no such fault.
     ///
     /// [`AcquireError::NotReplicated`]: crate::AcquireError::NotReplicated
     pub fn replicas(mut self, replicas: u32) -> Self {
@@ -279,10 +278,10 @@ impl ClientBuilder {
         self
     }
 
-    /// How long the store may be out of reach before operations that need it fail: 30 s unless set. Permits
-    /// that are held are not affected: they last until their deadline.
+    /// The time for which the store may be unreachable before operations that need it fail: 30 s unless set. Held permits
+    /// are not affected: they last until their deadlines.
     ///
-    /// Connecting is such an operation. It is tried again with pauses of up to half a second while the store cannot be
+    /// Connecting is such an operation. It is retried with pauses of up to half a second while the store cannot be
     /// reached, loads its data or is failing over ([`StoreError::is_temporary`](crate::StoreError::is_temporary)).
     /// Other errors, such as a wrong password, end it at once. The first attempt takes up to 5 s, also if the timeout
     /// is shorter; with a timeout of zero it is the only one.
@@ -291,7 +290,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Where the store is, without any password, as [`Diagnosis::store`] says it. Nothing is sent.
+    /// The address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent.
     ///
     /// # Errors
     /// [`ConnectError`] if a setting is not valid.
@@ -308,24 +307,18 @@ impl ClientBuilder {
         Ok(Client { session })
     }
 
-    pub(crate) fn connect_blocking(self) -> Result<Client, ConnectError> {
-        let session = self.start()?.blocking_recv().unwrap_or_else(|_| Err(thread_ended()))?;
-        Ok(Client { session })
-    }
-
-    /// Examines the store instead of connecting to it: whether it can be reached, what it is, what may be done
-    /// there, how it is configured, how fast it is; and, if nothing is in the way, tries every operation on a
-    /// semaphore of its own. What is not well comes with what it means and what to do about it.
+    /// Diagnoses the store instead of connecting to it: its reachability, version, access rules, configuration and speed;
+    /// and, if nothing prevents it, every operation on a semaphore of its own. A finding of a problem comes with advice.
     ///
-    /// `permits doctor` prints what this returns. It takes some tenths of a second, at most some seconds for
-    /// each thing that gets no answer.
+    /// `permits doctor` prints the result. It takes some tenths of a second, at most some seconds for each check that
+    /// gets no reply.
     ///
     /// # Errors
     /// [`ConnectError`] if a setting is not valid, or no thread can be started. A store that cannot be reached,
     /// or denies access, is a [`Finding`](crate::Finding).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the diagnosis runs to its end in the background and deletes its scratch data.
+    /// Dropped before it is ready, the diagnosis continues in the background and removes what it made.
     ///
     /// # Examples
     /// ```
@@ -345,12 +338,12 @@ impl ClientBuilder {
 
     pub(crate) fn start_diagnosis(self) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
         let (address, _) = self.checked_address()?;
-        // Here, because the diagnosis needs entropy on a thread that cannot report this error.
+        // The diagnosis needs entropy, on a thread that cannot report an error.
         new_session()?;
         Ok(diagnostics::start(address, self.prefix, self.lease)?)
     }
 
-    /// Where the store is, and the recovery that the URL asks for, if what every store is told is valid.
+    /// The address of the store, and the recovery that the URL asks for, if the settings of every store are valid.
     fn checked_address(&self) -> Result<(Address, Option<Recovery>), ConnectError> {
         let address = Address::parse(&self.url)?;
         check_prefix(&self.prefix)?;
@@ -358,7 +351,7 @@ impl ClientBuilder {
         Ok(address)
     }
 
-    fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+    pub(crate) fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let (address, of_url) = self.checked_address()?;
         let label = self.label.unwrap_or_else(default_label);
         if label.len() > MAX_LABEL {

@@ -1,8 +1,11 @@
-//! What can go wrong, one enum an operation.
+//! The errors, one enum for each operation.
 //!
-//! Five things are kept apart, because a program does something else about each: *not now*
+//! Five kinds are kept apart, because a program reacts differently to each: *not now*
 //! ([`AcquireError::is_not_now`]), *never* (the request cannot succeed as it is), *lost* ([`Lost`]),
 //! *unknown outcome* and *the store failed* (both in [`StoreError`]).
+//!
+//! A message does not repeat its cause, which is the error's `source()`: a report of the whole chain says everything
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +15,7 @@ pub use crate::protocol::InvalidInput;
 use crate::store::AddressError;
 pub use crate::store::StoreError;
 
-/// Why a client could not connect.
+/// The errors of connecting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -21,13 +24,13 @@ pub enum ConnectError {
     UnknownScheme {
         /// The scheme.
         scheme: String,
-        /// The schemes that there are.
+        /// The known schemes.
         known: String,
     },
-    /// The URL cannot be understood. It is not repeated here, as it may have a password.
+    /// The URL is malformed. It is not repeated here, since it may have a password.
     #[error("the URL is not valid: {reason}")]
     Url {
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The lease, prefix or label is not valid.
@@ -36,7 +39,7 @@ pub enum ConnectError {
     /// The store cannot be reached, denies access, or is not supported.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The operating system has no random numbers to give, from which sessions are named.
+    /// The operating system has no entropy, from which session ids are made.
     #[error("the operating system gives no random numbers: {reason}")]
     Entropy {
         /// The system's error.
@@ -45,7 +48,7 @@ pub enum ConnectError {
     /// The background thread could not be started.
     #[error("the background thread could not be started: {reason}")]
     Thread {
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
@@ -65,32 +68,32 @@ impl From<SpawnError> for ConnectError {
     }
 }
 
-/// Why there is no permit.
+/// The errors of acquiring.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Not now: the units are taken, or others wait for them.
+    /// Not now: the units are taken, or other requests wait for them.
     #[error("no permits are free now")]
     NoPermits,
-    /// Not now: the units are free, and the store holds them back: it started or lost its state a moment ago, and those
-    /// who held before have this long to come back.
+    /// Not now: the units are free, and the store holds them back. It started or lost its state a moment ago, and earlier
+    /// holders have until then to reconnect.
     #[error(
         "no permits are granted for another {remaining:?}: the store started or lost its state a moment ago"
     )]
     Recovering {
-        /// How long this lasts.
+        /// The time until it grants again.
         remaining: Duration,
     },
-    /// Not now: the wait limit has passed. The place in line is given up.
+    /// Not now: the timeout has passed. The request has left the line.
     #[error("no permit within {waited:?}")]
     TimedOut {
-        /// The wait limit.
+        /// The timeout.
         waited: Duration,
     },
     /// Not now: the line is at its maximum.
-    #[error("the line is full: {max} wait already")]
+    #[error("the line is full: {max} requests wait already")]
     QueueFull {
-        /// How many may wait.
+        /// The maximum of waiters.
         max: u32,
     },
     /// Not now: this holder holds or waits already, by another request.
@@ -99,15 +102,15 @@ pub enum AcquireError {
         /// The holder.
         holder: String,
     },
-    /// Not now: it was granted, but too few replicas confirmed it, so it was given back.
-    #[error("the grant is on {confirmed} replicas, not on {wanted}: it was given back")]
+    /// Not now: it was granted, but too few replicas confirmed the grant, so it was released.
+    #[error("the grant is on {confirmed} replicas, not on {wanted}: it was released")]
     NotReplicated {
-        /// How many confirmed it in time.
+        /// The number of replicas that confirmed it in time.
         confirmed: u32,
-        /// How many the client asks for.
+        /// The number that the client asks for.
         wanted: u32,
     },
-    /// Never: it asks for more units than the limit, as it is or as it has become.
+    /// Never: it asks for more units than the limit, which may have been lowered meanwhile.
     #[error("a weight of {weight} exceeds the limit of {limit}")]
     ExceedsLimit {
         /// The weight asked for.
@@ -115,8 +118,8 @@ pub enum AcquireError {
         /// The limit.
         limit: u32,
     },
-    /// Never: nobody has said what the limit is.
-    #[error("semaphore {semaphore:?} has no limit yet: give one when you open it, or set one")]
+    /// Never: no limit is stored, and the program declared none.
+    #[error("semaphore {semaphore:?} has no limit yet: declare or set one")]
     NoLimit {
         /// The semaphore.
         semaphore: String,
@@ -131,10 +134,10 @@ pub enum AcquireError {
         /// The limit in force.
         stored: u32,
     },
-    /// An operator took the place in line away.
-    #[error("the place in line was revoked{}", because(reason))]
+    /// An operator revoked the waiting request.
+    #[error("the request was revoked{}", because(reason))]
     Revoked {
-        /// Why.
+        /// The reason that the operator gave.
         reason: Arc<str>,
     },
     /// Never: a name, holder, weight, limit or lease is not valid.
@@ -149,7 +152,7 @@ pub enum AcquireError {
     /// The client's background thread has panicked. Connect again, and report the panic.
     #[error("{FAILED}")]
     SessionFailed,
-    /// The store refused, or could not be reached for too long. Nothing stays behind for longer than a lease.
+    /// The store refused, or could not be reached within the store timeout. Nothing stays behind for longer than a lease.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -169,46 +172,46 @@ impl AcquireError {
     }
 }
 
-/// Why a permit is not held any more.
+/// The reasons why a permit is no longer held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lost {
     /// It could not be renewed before its deadline.
     #[error("the permit was lost: it could not be renewed in time")]
     Expired,
-    /// The store does not have it any more: its lease ended there, or it was revoked and the message was lost.
-    #[error("the permit was lost: the store does not have it any more")]
+    /// The store no longer has it: its lease ended there, or it was revoked and the message was lost.
+    #[error("the permit was lost: the store no longer has it")]
     Gone,
     /// An operator revoked it.
     #[error("the permit was revoked{}", because(reason))]
     Revoked {
-        /// Why.
+        /// The reason that the operator gave.
         reason: Arc<str>,
     },
     /// The client was closed.
-    #[error("the permit was given back: the client was closed")]
+    #[error("the permit was released: the client was closed")]
     Closed,
-    /// The process is a forked child of the one that holds the permit. The parent holds it still.
+    /// The process is a forked child of the one that holds the permit. The parent still holds it.
     #[error("the permit is the parent process's: it was acquired before the fork")]
     Forked,
-    /// The client's background thread has panicked, so that the permit is not renewed any more.
+    /// The client's background thread has panicked, so that the permit is no longer renewed.
     #[error("the permit was lost: {FAILED}")]
     SessionFailed,
 }
 
-/// Why a permit was not released.
+/// The errors of releasing a permit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// It was lost before: what it protected may have been used by others meanwhile.
+    /// It was lost before: another holder may have used the resource meanwhile.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// The store could not be told; the units come back when the lease ends.
-    #[error("the permit could not be released, its units come back when its lease ends: {0}")]
+    /// The store could not be reached; the units are freed when the lease ends.
+    #[error("the permit could not be released, and its units are freed when its lease ends")]
     Store(#[from] StoreError),
 }
 
-/// Why a permit was not renewed.
+/// The errors of renewing a permit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenewError {
@@ -220,18 +223,18 @@ pub enum RenewError {
     #[error("the store lost its state and cannot put the permit back yet: renew it again")]
     RetryLater,
     /// The store did not confirm it. The permit is still held until its deadline.
-    #[error("the permit could not be renewed: {0}")]
+    #[error("the permit could not be renewed")]
     Store(#[from] StoreError),
 }
 
-/// Why a permit was not adopted.
+/// The errors of adopting a permit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdoptError {
     /// The store does not have it: its lease ended, or it was released.
-    #[error("the permit cannot be adopted: the store does not have it any more")]
+    #[error("the permit cannot be adopted: the store no longer has it")]
     Gone,
-    /// The text is no handle.
+    /// The text is not a permit handle.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// The client was closed.
@@ -248,11 +251,11 @@ pub enum AdoptError {
     Store(#[from] StoreError),
 }
 
-/// Why an operation on a semaphore itself failed.
+/// The errors of operations on a semaphore itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// Somebody changed the limit meanwhile.
+    /// The limit was changed meanwhile.
     #[error("the limit is at version {version} ({limit} units), not at version {expected}")]
     VersionMismatch {
         /// The version expected.
@@ -291,24 +294,22 @@ pub enum AdminError {
     Store(#[from] StoreError),
 }
 
-/// Why a client was not closed, or not everything was given back.
+/// The errors of closing a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
-    /// The client is closed, but the store could not be told of everything.
-    #[error(
-        "{permits} of what was held or waited for could not be given back, and ends with its lease: {source}"
-    )]
-    NotGivenBack {
-        /// How many permits and places in line.
-        permits: usize,
-        /// Why.
+    /// The client is closed, but the store could not be reached to release everything.
+    #[error("{count} permits and waiting requests could not be released, and end with their leases")]
+    NotReleased {
+        /// The number of permits and waiting requests.
+        count: usize,
+        /// The store's error.
         source: StoreError,
     },
     /// The process is a forked child of the one that connected. The parent's client stays open.
     #[error("{FORKED}")]
     Forked,
-    /// The client's background thread has panicked: what was held ends with its lease.
+    /// The client's background thread has panicked: its permits end with their leases.
     #[error("{FAILED}")]
     SessionFailed,
 }
@@ -316,7 +317,7 @@ pub enum CloseError {
 const FORKED: &str = "the client was connected before the process was forked: connect in the child";
 const FAILED: &str = "the client's background thread has panicked";
 
-/// Why a session does not answer.
+/// The reason why a session does not reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Closed,
@@ -340,7 +341,7 @@ macro_rules! from_ended {
 
 from_ended!(AcquireError, AdoptError, AdminError, Lost);
 
-/// A reason as the end of a sentence; nothing if none was given.
+/// A reason as the end of a sentence; empty if there is none.
 fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }

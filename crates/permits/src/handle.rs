@@ -6,18 +6,18 @@ use std::str::FromStr;
 use crate::percent;
 use crate::protocol::{Grant, Holder, InvalidInput, Name, RequestId, check_lease};
 
-/// A permit on its way from one process to another: printable, without spaces, and good for one lease.
+/// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
 ///
 /// Made by [`Permit::hand_over`](crate::Permit::hand_over), turned into a permit again by
-/// [`Client::adopt`](crate::Client::adopt). Whoever has the text can take the permit: treat it like one.
+/// [`Client::adopt`](crate::Client::adopt). Any process that has the text can take the permit: treat it as a secret.
 ///
 /// # Examples
 /// ```
 /// let text = "permits1:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
-/// let handle: permits::Handle = text.parse()?;
+/// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
-/// # Ok::<(), permits::Invalid>(())
+/// # Ok::<(), permits::InvalidInput>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitHandle {
@@ -29,7 +29,7 @@ pub struct PermitHandle {
     pub(crate) grant: Grant,
 }
 
-/// What a handle begins with; the number is the version of its form.
+/// The beginning of a handle, with the version of its format.
 const MARK: &str = "permits1";
 
 impl PermitHandle {
@@ -79,7 +79,7 @@ impl FromStr for PermitHandle {
     }
 }
 
-/// Text with all but the plainest characters percent-encoded.
+/// Text with all characters but letters, digits and `._-/` percent-encoded.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -1,7 +1,7 @@
 //! A distributed semaphore for Redis and Valkey.
 //!
 //! Many processes on many machines share a resource that takes N users at once. This crate admits at most N,
-//! in the order they came, hands a place on in one message when it is freed, and takes it back when its user
+//! in the order they came, hands a permit on in one message when it is released, and takes it back when its holder
 //! crashes.
 //!
 //! ```
@@ -9,7 +9,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let url = "memory:";
 //! let client = permits::Client::connect(url).await?; // "redis://127.0.0.1/"
-//! let exports = client.semaphore("exports", 4);
+//! let exports = client.semaphore("exports", 4)?;
 //!
 //! let permit = exports.acquire().await?; // waits in line
 //! // … at most 4 of these run at once, anywhere
@@ -19,57 +19,70 @@
 //! # }
 //! ```
 //!
-//! # What is promised
+//! # Promises
 //!
-//! 1. **Never more than N.** At most the limit's units are held at once, under crashes, pauses, skewed clocks,
-//!    lost replies, retries and reconnects.
-//! 2. **Nothing leaks.** A crashed holder's units come back when its lease ends. A cancelled or dropped
-//!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind.
+//! 1. **Never more than N.** At most the limit's units are held at once, under crashes, pauses, skewed clocks, lost
+//!    replies, retries and reconnects.
+//! 2. **Nothing leaks.** A crashed holder's units are freed when its lease ends. A cancelled or dropped `acquire` leaves
+//!    nothing behind. An idle semaphore leaves no keys behind.
 //! 3. **First come, first served.** Strict FIFO, weighted requests included.
-//! 4. **No waste.** One round trip to acquire, one to release; a release grants the next in line and wakes it
-//!    alone. No polling, no herd.
-//! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time
-//!    if it could not be renewed. It has a fencing token and a slot.
+//! 4. **No waste.** One round trip to acquire, one to release; a release grants the next in line and wakes it alone. No
+//!    polling, no herd.
+//! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time if it could
+//!    not be renewed. It has a fencing token and a slot.
 //!
-//! # What is not
+//! # Limits of the promises
 //!
 //! - A holder whose permit was lost must stop: only the resource itself can reject one that does not, by the
 //!   [token](Permit::token). [`Permit::run`] stops a future for you.
-//! - A server that loses state (FLUSHALL, a failover while the old primary still answers) can admit too many for
-//!   up to a lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that. After a
-//!   *restart* that loses state, holders that are connected keep their permits and nobody extra is admitted; see
-//!   [`Recovery`].
+//! - A server that loses state (FLUSHALL, a failover while the old primary still replies) can admit too many for up to a
+//!   lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that. After a *restart* that loses
+//!   state, connected holders keep their permits and no others are admitted; see [`Recovery`].
 //! - The server's wall clock must not jump forward by more than 1 % of a lease: it would end leases early.
-//! - A client is of the process that connected it. In a forked child every operation fails at once, with
+//! - A client belongs to the process that connected it. In a forked child every operation fails at once, with
 //!   [`AcquireError::Forked`] and its like, and changes nothing for the parent: connect in the child.
 //!
-//! # A map
+//! # Map
 //!
-//! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
-//! what you get. [`blocking`] is the same without async. [`error`] has the errors, one enum an operation.
-//! [`ClientBuilder::diagnose`] says what is wrong with a store.
-//! Behind them, and not covered by semantic versioning: [`protocol`], what is said to a store; [`model`], what
-//! a semaphore does, as a pure function; [`store`], where semaphores live.
+//! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is the result.
+//! [`blocking`] is the same without async. [`error`] has the errors, one enum for each operation.
+//! [`ClientBuilder::diagnose`] finds the problems of a store. [`check`] checks input before there is a client.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `redis` | yes | Redis and Valkey: `redis://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` |
+//! | `tls` | yes | `rediss://`, by rustls with ring |
+//! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
+//!
+//! `memory:` is always there.
 #![forbid(unsafe_code)]
 
 mod acquire;
+#[doc(hidden)]
 pub mod acquisition;
 mod background;
 pub mod blocking;
+pub mod check;
 mod client;
+#[doc(hidden)]
 pub mod clock;
 mod diagnostics;
 mod entropy;
 pub mod error;
 mod events;
 mod handle;
+#[doc(hidden)]
 pub mod model;
 mod percent;
 mod permit;
 mod process;
+#[doc(hidden)]
 pub mod protocol;
 mod semaphore;
 mod session;
+#[doc(hidden)]
 pub mod store;
 mod timing;
 
@@ -83,8 +96,36 @@ pub use error::{
 pub use handle::PermitHandle;
 pub use permit::Permit;
 pub use protocol::Recovery;
-pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Semaphore, WaiterInfo};
+pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Limit, Semaphore, WaiterInfo};
 pub use session::permit_state::PermitStatus;
+
+pub use tokio_util::sync::CancellationToken;
+
+/// Every public type can cross threads and outlive its caller.
+#[cfg(test)]
+const _: () = {
+    const fn crosses_threads<T: Send + Sync + 'static>() {}
+    crosses_threads::<Client>();
+    crosses_threads::<ClientBuilder>();
+    crosses_threads::<Semaphore>();
+    crosses_threads::<AcquireOptions>();
+    crosses_threads::<Acquire>();
+    crosses_threads::<Permit>();
+    crosses_threads::<PermitHandle>();
+    crosses_threads::<Diagnosis>();
+    crosses_threads::<Inspection>();
+    crosses_threads::<blocking::Client>();
+    crosses_threads::<blocking::Semaphore>();
+    crosses_threads::<blocking::Permit>();
+    crosses_threads::<AcquireError>();
+    crosses_threads::<AdminError>();
+    crosses_threads::<AdoptError>();
+    crosses_threads::<CloseError>();
+    crosses_threads::<ConnectError>();
+    crosses_threads::<Lost>();
+    crosses_threads::<ReleaseError>();
+    crosses_threads::<RenewError>();
+};
 
 /// The guide, the migration page and the README, so that their examples are compiled and run.
 #[cfg(doctest)]

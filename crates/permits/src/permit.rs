@@ -1,4 +1,4 @@
-//! [`Permit`]: what a holder has.
+//! [`Permit`]: units held for a lease.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,11 +15,10 @@ use crate::session::permit_state::PermitStatus;
 ///
 /// Dropped, it is released in the background. Drop it only when the work that it protects has stopped.
 ///
-/// A permit is held until a deadline of its own monotonic clock, which lies before the end of its lease on the
-/// server, whatever the network does. It can be lost earlier, by an operator's word. Work that must not go on
-/// without it should use [`Permit::run`], watch [`Permit::lost`], or ask [`Permit::is_held`] before each step;
-/// and a resource that remembers the highest [`Permit::token`] it saw for each [`Permit::slot`] can reject
-/// even the holder that was suspended between the asking and the step.
+/// A permit is held until a deadline by the machine's monotonic clock, which is before the end of its lease on the server.
+/// It is lost earlier if an operator revokes it. Work that must not continue without it should use [`Permit::run`], watch
+/// [`Permit::lost`], or check [`Permit::is_held`] before each step; and a resource that remembers the highest
+/// [`Permit::token`] of each [`Permit::slot`] can reject even a holder that was suspended between the check and the step.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is released"]
 pub struct Permit {
@@ -36,12 +35,12 @@ impl Permit {
         self.guard.state.semaphore.as_str()
     }
 
-    /// Who holds it.
+    /// The holder.
     pub fn holder(&self) -> &str {
         self.guard.state.holder.as_str()
     }
 
-    /// How many units.
+    /// The number of units.
     pub fn weight(&self) -> u32 {
         self.guard.state.weight
     }
@@ -53,7 +52,7 @@ impl Permit {
 
     /// The fencing token: greater than that of every earlier grant of this semaphore.
     ///
-    /// Tokens are to be compared per slot. With a limit above 1, holders with lower tokens are alive.
+    /// Compare tokens for each slot apart: with a limit above 1, holders with lower tokens are alive.
     pub fn token(&self) -> u64 {
         self.guard.state.grant.token
     }
@@ -64,23 +63,23 @@ impl Permit {
         self.guard.state.grant.slot
     }
 
-    /// Whether it is held now. Once this was `false` it stays so.
+    /// Whether it is held now. A permit that is not held never is again.
     pub fn is_held(&self) -> bool {
         self.guard.state.deadline(Moment::now()).is_some()
     }
 
-    /// Until when it is certainly held: the time left, zero if it is lost. Renewals extend it.
+    /// The time for which it is certainly held without another renewal; zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let now = Moment::now();
         self.guard.state.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
-    /// How far it can be relied on.
+    /// Whether it is held, and renewed as planned.
     pub fn status(&self) -> PermitStatus {
         self.guard.state.status(Moment::now())
     }
 
-    /// Waits until it is lost, and says why. Never ready while it is held.
+    /// Waits until it is lost, and returns the reason. Never ready while it is held.
     ///
     /// At the permit's deadline it is ready even if the client's background thread is stuck. It needs no runtime.
     ///
@@ -96,7 +95,7 @@ impl Permit {
         self.guard.state.cancellation_token()
     }
 
-    /// Runs `work` while the permit is held. If it is lost, `work` is dropped where it stands.
+    /// Runs `work` while the permit is held. If the permit is lost, `work` is dropped at its current await.
     ///
     /// # Errors
     /// [`Lost`] if the permit was lost before `work` was ready.
@@ -106,7 +105,7 @@ impl Permit {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = permits::Client::connect("memory:").await?;
-    /// let permit = client.semaphore("report", 1).acquire().await?;
+    /// let permit = client.semaphore("report", 1)?.acquire().await?;
     /// let sum = permit.run(async { 1 + 1 }).await?;
     /// assert_eq!(sum, 2);
     /// # Ok(())
@@ -120,12 +119,12 @@ impl Permit {
         }
     }
 
-    /// Renews it now. Needed only after [`AcquireOptions::no_renewal`](crate::AcquireOptions::no_renewal), or
+    /// Renews it now. Needed only after [`AcquireOptions::auto_renew(false)`](crate::AcquireOptions::auto_renew), or
     /// to be sure of a full lease.
     ///
     /// # Errors
-    /// [`RenewError::Lost`] if it is lost; [`RenewError::Store`] if the store did not confirm it, which is not
-    /// a loss yet.
+    /// [`RenewError::Lost`] if it is lost; [`RenewError::Store`] if the store did not confirm it, and
+    /// [`RenewError::RetryLater`] if the store cannot yet, which are no losses.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been renewed.
@@ -136,8 +135,8 @@ impl Permit {
     /// Releases it: the next in line is granted in the same moment.
     ///
     /// # Errors
-    /// [`ReleaseError::Lost`] if it was lost before, so that others may have been let in while the work went
-    /// on; [`ReleaseError::Store`] if the store could not be told until the lease's end.
+    /// [`ReleaseError::Lost`] if it was lost before, so that another holder may have been granted its units meanwhile;
+    /// [`ReleaseError::Store`] if the store could not be reached until the end of the lease.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it is released in the background.
@@ -145,8 +144,8 @@ impl Permit {
         self.start_release()?.await
     }
 
-    /// Hands it over to another process: renews it once more, lets go of it, and makes a text of it that
-    /// [`Client::adopt`](crate::Client::adopt) turns into a permit again, within one lease.
+    /// Hands it over to another process: renews it once more, and turns it into a text from which
+    /// [`Client::adopt`](crate::Client::adopt) makes a permit again, within one lease.
     ///
     /// # Errors
     /// [`RenewError`] if it could not be renewed. It is released then.
@@ -160,7 +159,7 @@ impl Permit {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = permits::Client::connect("memory:").await?;
     /// # let other = permits::Client::connect("memory:").await?;
-    /// let permit = client.semaphore("build", 1).acquire().await?;
+    /// let permit = client.semaphore("build", 1)?.acquire().await?;
     /// let text = permit.hand_over().await?.to_string();
     /// // … in another process:
     /// let permit = other.adopt(&text.parse()?).await?;

@@ -1,6 +1,6 @@
-//! [`Semaphore`]: the façade. It turns options into commands and answers into types; everything in between is
-//! the session's.
+//! [`Semaphore`]: turns options into messages to the session, and replies into types.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,17 +18,71 @@ use crate::store::StoreError;
 
 /// A named line with a limit. Cheap to clone.
 ///
-/// Opened by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted
-/// when all that came before it have been, also if it is for fewer units than they.
+/// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted when all that
+/// came before it have been, also if it is for fewer units than they.
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     session: Session,
-    name: Result<Name, InvalidInput>,
-    zero_limit: bool,
+    name: Name,
     limit: Arc<LimitDeclaration>,
 }
 
-/// How to acquire.
+/// The limit that a program expects of a semaphore. A number is [`Limit::Declared`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use permits::Limit;
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let declared = client.semaphore("exports", 4)?;
+/// # declared.acquire().await?;
+/// let stored = client.semaphore("exports", Limit::Stored)?;
+/// let required = client.semaphore("exports", Limit::Exactly(4))?;
+/// # stored.acquire().await?;
+/// # required.acquire().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// This limit, at least 1. The last declaration of any program counts, until an operator pins another limit
+    /// ([`Semaphore::set_limit`]), which is then logged as a warning. A handle declares it with its first acquisition;
+    /// from then on the limit counts only where none is stored.
+    Declared(u32),
+    /// The stored limit. Without one, acquiring fails with [`AcquireError::NoLimit`].
+    Stored,
+    /// This limit, at least 1, declared where none is stored. While another one is in force, acquiring fails with
+    /// [`AcquireError::LimitMismatch`].
+    Exactly(u32),
+}
+
+impl From<u32> for Limit {
+    fn from(limit: u32) -> Self {
+        Self::Declared(limit)
+    }
+}
+
+impl From<NonZeroU32> for Limit {
+    fn from(limit: NonZeroU32) -> Self {
+        Self::Declared(limit.get())
+    }
+}
+
+impl Limit {
+    fn declaration(self) -> Result<Declaration, InvalidInput> {
+        match self {
+            Self::Declared(0) | Self::Exactly(0) => Err(InvalidInput::ZeroLimit),
+            Self::Declared(limit) => Ok(Declaration::Declare(limit)),
+            Self::Stored => Ok(Declaration::Stored),
+            Self::Exactly(limit) => Ok(Declaration::Require(limit)),
+        }
+    }
+}
+
+/// Options of an acquisition.
 ///
 /// # Examples
 /// ```
@@ -38,8 +92,8 @@ pub struct Semaphore {
 /// use std::time::Duration;
 ///
 /// # let client = permits::Client::connect("memory:").await?;
-/// let seats = client.semaphore("licence seats", 8);
-/// let options = AcquireOptions::new().weight(2).wait(Duration::from_secs(30));
+/// let seats = client.semaphore("licence seats", 8)?;
+/// let options = AcquireOptions::new().weight(2).timeout(Duration::from_secs(30));
 /// let permit = seats.acquire_with(options).await?;
 /// assert_eq!(permit.weight(), 2);
 /// # Ok(())
@@ -67,22 +121,22 @@ impl AcquireOptions {
         Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, auto_renew: true }
     }
 
-    /// How many units: at least 1, at most the limit.
+    /// The number of units: at least 1, at most the limit; 1 unless set.
     #[must_use]
     pub fn weight(mut self, units: u32) -> Self {
         self.weight = units;
         self
     }
 
-    /// Who holds, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it
-    /// holds or waits, a second request is refused with [`AcquireError::AlreadyHeld`]. Unique unless set.
+    /// The holder, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it holds or
+    /// waits, a second request is refused with [`AcquireError::AlreadyHeld`]. Unique unless set.
     #[must_use]
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 
-    /// A note for people, shown beside the holder by [`Semaphore::inspect`]: at most 120 bytes of printable UTF-8. Many
+    /// A note for operators, shown beside the holder by [`Semaphore::inspect`]: at most 120 bytes of printable UTF-8. Many
     /// holders may have the same. None unless set.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -104,13 +158,7 @@ impl AcquireOptions {
         self
     }
 
-    /// As [`AcquireOptions::timeout`].
-    #[must_use]
-    pub fn wait(self, limit: Duration) -> Self {
-        self.timeout(limit)
-    }
-
-    /// How long the permit stands without renewal, 100 ms to 1 day, in place of the client's lease.
+    /// The lease: 100 ms to 1 day; the client's unless set.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
@@ -124,41 +172,17 @@ impl AcquireOptions {
         self.auto_renew = renew;
         self
     }
-
-    /// As [`AcquireOptions::auto_renew`] with `false`.
-    #[must_use]
-    pub fn no_renewal(self) -> Self {
-        self.auto_renew(false)
-    }
 }
 
 impl Semaphore {
-    pub(crate) fn new(session: Session, name: &str, limit: Option<u32>) -> Self {
-        let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
-        let zero_limit = limit == Some(0);
-        Self {
-            session,
-            name: Name::new(name),
-            zero_limit,
-            limit: Arc::new(LimitDeclaration::new(declaration)),
-        }
+    pub(crate) fn new(session: Session, name: &str, limit: Limit) -> Result<Self, InvalidInput> {
+        let limit = Arc::new(LimitDeclaration::new(limit.declaration()?));
+        Ok(Self { session, name: Name::new(name)?, limit })
     }
 
-    /// Refuses to acquire with [`AcquireError::LimitMismatch`] where another limit than the declared one is in
-    /// force, instead of changing it or putting up with it.
-    #[must_use]
-    pub fn require_limit(mut self) -> Self {
-        let declaration = self.limit.limit().map_or(Declaration::Stored, Declaration::Require);
-        self.limit = Arc::new(LimitDeclaration::new(declaration));
-        self
-    }
-
-    /// The name, if it is a valid one.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn name(&self) -> Result<&str, InvalidInput> {
-        self.name.as_ref().map(Name::as_str).map_err(Clone::clone)
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
     }
 
     /// Acquires one unit, waiting in line for it without limit.
@@ -218,10 +242,6 @@ impl Semaphore {
     }
 
     fn start_acquiring(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
-        let name = self.name.clone()?;
-        if self.zero_limit {
-            Err(InvalidInput::ZeroLimit)?;
-        }
         if options.weight == 0 {
             Err(InvalidInput::ZeroWeight)?;
         }
@@ -232,7 +252,7 @@ impl Semaphore {
         let label = Label::new(options.label.as_deref().unwrap_or_default())?;
         let request = self.session.new_request();
         Ok(self.session.acquire(AcquireSpec {
-            semaphore: name,
+            semaphore: self.name.clone(),
             holder: holder.unwrap_or_else(|| self.session.default_holder(&request)),
             request,
             label,
@@ -245,11 +265,11 @@ impl Semaphore {
         }))
     }
 
-    /// Sets the limit and pins it: from now on what programs declare is ignored, until [`Semaphore::unpin`].
+    /// Sets the limit and pins it: from now on declarations of programs are ignored, until [`Semaphore::unpin`].
     ///
-    /// A higher limit grants at once. A lower one revokes nobody: nothing is granted until what is held fits.
-    /// Waiters for more units than the new limit are refused, at the latest when they are next renewed.
-    /// Returns the limit's new version.
+    /// A higher limit grants at once. A lower one revokes no permit: nothing is granted until the held units fit.
+    /// Waiters for more units than the new limit are refused, at the latest at their next renewal. Returns the limit's new
+    /// version.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -418,11 +438,7 @@ impl Semaphore {
         operation: Operation,
         result: impl FnOnce(Name, protocol::Reply) -> Result<T, AdminError> + Send + 'static,
     ) -> Reply<T> {
-        let name = match self.name.clone() {
-            Ok(name) => name,
-            Err(invalid) => return Reply::failed(invalid.into()),
-        };
-        let semaphore = name.clone();
+        let (name, semaphore) = (self.name.clone(), self.name.clone());
         let call = self.session.call(|answer| Message::Admin { semaphore, operation, answer });
         call.and_then(move |reply| result(name, reply))
     }
@@ -471,29 +487,29 @@ fn text(label: &Label) -> Option<String> {
     Some(label.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A semaphore as [`Semaphore::inspect`] found it.
+/// The state of a semaphore, returned by [`Semaphore::inspect`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// Its name.
     pub name: String,
-    /// How many units may be held at once; `None` if nobody has said.
+    /// The limit; `None` if none is stored.
     pub limit: Option<u32>,
-    /// Rises with every change of the limit or its pin.
+    /// The version of the limit: rises with every change of the limit or its pin.
     pub limit_version: u64,
-    /// Whether an operator set the limit.
+    /// Whether an operator has pinned the limit.
     pub pinned: bool,
     /// Whether granting is stopped.
     pub paused: bool,
-    /// How many units are held.
+    /// The held units.
     pub held: u64,
-    /// How many wait.
+    /// The number of waiters.
     pub waiting: u64,
-    /// How long free capacity is still held back after a restart of the store; zero otherwise.
+    /// The time for which the store still grants no free units after a restart; zero otherwise.
     pub recovering: Duration,
-    /// Who holds, soonest end of lease first. At most 1,000.
+    /// The first 1,000 holders, by the end of their leases.
     pub holders: Vec<HolderInfo>,
-    /// Who waits, first in line first. At most 1,000.
+    /// The first 1,000 waiters, in order.
     pub waiters: Vec<WaiterInfo>,
 }
 
@@ -509,12 +525,12 @@ pub struct HolderInfo {
     pub slot: u32,
     /// Its fencing token.
     pub token: u64,
-    /// How long its lease still runs.
+    /// The rest of its lease.
     pub lease_remaining: Duration,
-    /// How long ago it was granted, by the store's clock. A token is the time of its grant, or a little more where
-    /// the clock has not moved on since the grant before; so this is never too long, unless that clock was set.
+    /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if the clock has
+    /// not moved since the grant before. So the age is never too long, unless that clock was set.
     pub age: Duration,
-    /// Its label, if it was given one.
+    /// Its label, if it has one.
     pub label: Option<String>,
 }
 
@@ -524,12 +540,12 @@ pub struct HolderInfo {
 pub struct WaiterInfo {
     /// Its name.
     pub holder: String,
-    /// The units it asks for.
+    /// The units that it asks for.
     pub weight: u32,
-    /// How many stand before it.
+    /// The number of waiters before it.
     pub position: u64,
-    /// For how long it has waited at this place in line, by the store's clock, as exactly as the age of a holder.
+    /// The time since it was queued, by the store's clock, as exact as the age of a holder.
     pub age: Duration,
-    /// Its label, if it was given one.
+    /// Its label, if it has one.
     pub label: Option<String>,
 }

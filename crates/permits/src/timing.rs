@@ -54,7 +54,7 @@ pub(crate) fn call_timeout(lease: Duration) -> Duration {
     (lease / 5).clamp(Duration::from_millis(250), Duration::from_secs(3))
 }
 
-/// The pause before a holder that the store forgot asks again to be put back.
+/// The pause before a holder that the store forgot retries its renewal.
 pub(crate) fn retry_reclaim_after(lease: Duration) -> Duration {
     (lease / 30).max(BACKOFF.first)
 }

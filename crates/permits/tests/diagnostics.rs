@@ -167,10 +167,10 @@ async fn memory_is_healthy() {
 #[test]
 fn without_async_it_is_the_same() {
     let server = Server::start();
-    let diagnosis = permits::blocking::diagnose(Client::builder(server.url())).expect("it is valid");
+    let diagnosis = Client::builder(server.url()).diagnose_blocking().expect("it is valid");
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-    let error = permits::blocking::diagnose(Client::builder("http://x/")).expect_err("no such store");
+    let error = Client::builder("http://x/").diagnose_blocking().expect_err("no such store");
     assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
 }
 
@@ -185,7 +185,7 @@ async fn a_file_in_use_is_diagnosed_and_nothing_is_left() {
     assert!(!path.exists() && !subjects(&diagnosis).contains(&"semaphore"), "it is not made");
 
     let client = Client::connect(&url).await.expect("there is room");
-    let permit = client.semaphore("exports", 1).acquire().await.expect("it is free");
+    let permit = client.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
     let diagnosis = diagnose(&url).await;
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     for subject in ["file", "directory", "contents", "clock", "semaphore", "latency"] {

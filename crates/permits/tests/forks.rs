@@ -78,16 +78,23 @@ fn tell(line: &str) {
 
 fn connect(url: &str, label: Option<&str>) -> Result<Client, ConnectError> {
     let builder = AsyncClient::builder(url).lease(LEASE).recovery(Recovery::Off);
-    Client::connect_with(match label {
+    match label {
         Some(label) => builder.label(label),
         None => builder,
-    })
+    }
+    .connect_blocking()
 }
 
 /// Connects, closes, and forks three workers, each of which connects.
 fn workers(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
-    client.semaphore("forked", 1).acquire().expect("it is free").release().expect("it is held");
+    client
+        .semaphore("forked", 1)
+        .expect("valid")
+        .acquire()
+        .expect("it is free")
+        .release()
+        .expect("it is held");
     client.close().expect("the store is up");
     let mut workers: Vec<_> = (0..3).map(|_| fork(|| worker(url, label))).collect();
     for worker in &mut workers {
@@ -97,7 +104,7 @@ fn workers(url: &str, label: Option<&str>) {
 
 fn worker(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
-    let permit = client.semaphore("forked", 1).acquire().expect("its turn comes");
+    let permit = client.semaphore("forked", 1).expect("valid").acquire().expect("its turn comes");
     let began = now();
     // Longer than a renewal interval, so that every event has arrived.
     assert_eq!(permit.lost_within(LEASE * 2 / 3), None, "it holds");
@@ -138,7 +145,7 @@ fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
 /// Forks with a client open and a permit held. In the child every operation fails at once; the parent keeps its permit.
 fn open(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let semaphore = client.semaphore("open", 1);
+    let semaphore = client.semaphore("open", 1).expect("valid");
     let permit = semaphore.acquire().expect("it is free");
     let mut child = fork(|| assert_forked(&client, &permit));
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
@@ -153,7 +160,7 @@ fn open(url: &str) {
 }
 
 fn assert_forked(client: &Client, permit: &BlockingPermit) {
-    let semaphore = client.semaphore("open", 1);
+    let semaphore = client.semaphore("open", 1).expect("valid");
     assert_eq!(semaphore.acquire().err(), Some(AcquireError::Forked));
     assert_eq!(semaphore.try_acquire().err(), Some(AcquireError::Forked));
     assert_eq!(semaphore.set_limit(2), Err(AdminError::Forked));
@@ -177,7 +184,7 @@ fn open_async(url: &str) {
     let master = runtime();
     let builder = AsyncClient::builder(url).lease(LEASE).recovery(Recovery::Off);
     let client = master.block_on(builder.connect()).expect("the store is there");
-    let semaphore = client.semaphore("several", 4);
+    let semaphore = client.semaphore("several", 4).expect("valid");
     let permits = [(); 4].map(|()| master.block_on(semaphore.acquire()).expect("it is free"));
     let waiting = semaphore.clone();
     let mut waiting = Box::pin(async move { waiting.acquire().await });
@@ -238,10 +245,10 @@ fn with_an_open_client_every_future_fails_in_a_child() {
 /// Connects in a child while the parent's client is open.
 fn client_of_the_child(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let permit = client.semaphore("shared", 1).acquire().expect("it is free");
+    let permit = client.semaphore("shared", 1).expect("valid").acquire().expect("it is free");
     let mut child = fork(|| match connect(url, None) {
         Ok(own) => {
-            let tried = own.semaphore("shared", 1).try_acquire();
+            let tried = own.semaphore("shared", 1).expect("valid").try_acquire();
             tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));
         }
         Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),

@@ -148,7 +148,7 @@ fn assert_undisturbed() {
     let server = Server::start();
     let all_went_well = block_on(async {
         let client = connect(&server.url(), LEASE).await;
-        let semaphore = client.semaphore("stuck", 1);
+        let semaphore = client.semaphore("stuck", 1).expect("valid");
         let permit = semaphore.acquire().await.expect("it is free");
         let until = Instant::now() + 3 * LEASE;
         let held = poll_fn(|_| if Instant::now() < until { Poll::Pending } else { Poll::Ready(()) });
@@ -191,7 +191,7 @@ fn events_beyond_the_bound_of_the_queue_are_dropped_and_counted() {
     let behaving = Behaving::begin(Behaviour::Block);
     let granted = block_on(async {
         let client = connect("memory:dropped", LEASE).await;
-        let semaphore = client.semaphore("dropped", 1);
+        let semaphore = client.semaphore("dropped", 1).expect("valid");
         // Each makes one event.
         for _ in 0..1200 {
             semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
@@ -221,7 +221,7 @@ fn spring(client: &Client, trap: fn()) -> impl Future + use<> {
     let trap = Arc::new(Trap { sprung: Mutex::new(false), trap });
     let waker = Waker::from(trap.clone());
     let acquiring = loop {
-        let semaphore = client.semaphore("trap", 1);
+        let semaphore = client.semaphore("trap", 1).expect("valid");
         let mut acquiring: Pin<Box<dyn Future<Output = _>>> =
             Box::pin(async move { semaphore.acquire().await });
         // If it was granted before the first poll, the session had no waker to wake.
@@ -241,15 +241,13 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
         }
     }
     let client = block_on(connect("memory:stuck", LEASE)).expect("the store is there");
-    let semaphore = client.semaphore("stuck", 4);
+    let semaphore = client.semaphore("stuck", 4).expect("valid");
     let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
     let (awaited, run, watched) = (acquire(), acquire(), acquire());
-    let blocking = permits::blocking::Client::connect_with(
-        Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off),
-    );
+    let blocking = Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off).connect_blocking();
     let blocking = blocking.expect("the store is there");
     let early = watched.cancellation_token();
-    let renewed = blocking.semaphore("renewed", 1).acquire().expect("it is free");
+    let renewed = blocking.semaphore("renewed", 1).expect("valid").acquire().expect("it is free");
     assert_eq!(renewed.lost_within(2 * LEASE), None);
     assert!(!early.is_cancelled(), "it is renewed past the deadline that it had");
     let _kept = spring(&client, forever);
@@ -264,7 +262,7 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
 #[test]
 fn a_session_whose_thread_panics_ends_its_permits_and_answers_its_callers() {
     let client = block_on(connect("memory:panics", Duration::from_secs(600))).expect("the store is there");
-    let semaphore = client.semaphore("panics", 2);
+    let semaphore = client.semaphore("panics", 2).expect("valid");
     let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
     let (first, second) = (acquire(), acquire());
     let waiter = {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use permits::InvalidInput;
-use permits::protocol::{Holder, Label, Name, check_lease, check_prefix, check_reason};
+use permits::{InvalidInput, check};
 
 /// A change of a limit: the new one, or the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,23 +12,23 @@ pub(crate) enum LimitChange {
 }
 
 pub(super) fn name(text: &str) -> Result<String, InvalidInput> {
-    Name::new(text).map(|name| name.as_str().to_owned())
+    check::name(text).map(|()| text.to_owned())
 }
 
 pub(super) fn holder(text: &str) -> Result<String, InvalidInput> {
-    Holder::new(text).map(|holder| holder.as_str().to_owned())
+    check::holder(text).map(|()| text.to_owned())
 }
 
 pub(super) fn label(text: &str) -> Result<String, InvalidInput> {
-    Label::new(text).map(|label| label.as_str().to_owned())
+    check::label(text).map(|()| text.to_owned())
 }
 
 pub(super) fn prefix(text: &str) -> Result<String, InvalidInput> {
-    check_prefix(text).map(|()| text.to_owned())
+    check::prefix(text).map(|()| text.to_owned())
 }
 
 pub(super) fn reason(text: &str) -> Result<String, InvalidInput> {
-    check_reason(text).map(|reason| reason.to_string())
+    check::reason(text).map(|()| text.to_owned())
 }
 
 pub(super) fn limit(text: &str) -> Result<u32, String> {
@@ -59,7 +58,7 @@ fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
 
 pub(super) fn lease(text: &str) -> Result<Duration, String> {
     let lease = duration(text)?;
-    check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).map_err(|error| error.to_string())?;
+    check::lease(lease).map_err(|error| error.to_string())?;
     Ok(lease)
 }
 

@@ -18,7 +18,7 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, Limit, Permit, Semaphore};
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 
@@ -117,11 +117,13 @@ async fn acquire(
     verbose: u8,
     signals: &mut Signals,
 ) -> Result<Permit, NoPermit> {
-    let semaphore = match options.limit {
-        Some(limit) if options.require_limit => client.semaphore(&options.name, limit).require_limit(),
-        Some(limit) => client.semaphore(&options.name, limit),
-        None => client.open(&options.name),
+    let limit = match options.limit {
+        Some(limit) if options.require_limit => Limit::Exactly(limit),
+        Some(limit) => Limit::Declared(limit),
+        None => Limit::Stored,
     };
+    let semaphore =
+        client.semaphore(&options.name, limit).map_err(|invalid| NoPermit::Failure(invalid.into()))?;
     let mut request = AcquireOptions::new().weight(options.weight);
     if options.no_wait {
         request = request.no_wait();

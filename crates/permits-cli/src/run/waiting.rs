@@ -99,7 +99,7 @@ fn line(
     waited: Duration,
     columns: usize,
 ) -> String {
-    let name = text::truncate(semaphore.name().unwrap_or_default(), columns);
+    let name = text::truncate(semaphore.name(), columns);
     let position = match position {
         Some(0) => "first in line, ".to_owned(),
         Some(before) => format!("{before} before you, "),

@@ -1,6 +1,6 @@
 //! An operator's actions on the screen, and their wording.
 
-use permits::{AdminError, Client};
+use permits::{AdminError, Client, Limit};
 
 /// An action on a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Action {
 
     /// Performs the action. Returns false for a revocation that found neither a permit nor a waiter.
     pub(super) async fn perform(&self, client: &Client) -> Result<bool, AdminError> {
-        let semaphore = client.open(&self.semaphore);
+        let semaphore = client.semaphore(&self.semaphore, Limit::Stored)?;
         match &self.kind {
             ActionKind::Pause => semaphore.pause().await?,
             ActionKind::Resume => semaphore.resume().await?,

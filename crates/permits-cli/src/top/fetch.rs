@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Client};
+use permits::{AdminError, Client, Inspection, Limit};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::action::Action;
@@ -118,7 +118,7 @@ impl Fetcher {
         let fetch = async move {
             let snapshot = match query {
                 Query::Rows(names) => rows(&client, names).await,
-                Query::Detail(name) => match client.open(&name).inspect().await {
+                Query::Detail(name) => match inspect(&client, &name, u32::MAX).await {
                     Ok(inspection) => Snapshot::Detail(name, Detail::from(inspection)),
                     Err(error) => Snapshot::Failed(error),
                 },
@@ -129,13 +129,21 @@ impl Fetcher {
     }
 }
 
+/// A semaphore with at most `max` of its holders and waiters.
+async fn inspect(client: &Client, name: &str, max: u32) -> Result<Inspection, AdminError> {
+    client.semaphore(name, Limit::Stored)?.inspect_up_to(max).await
+}
+
 /// The counts of `names`. An error that concerns one semaphore, say because its keys belong to another
 /// program, does not hide the others.
 async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
     let mut inspections = JoinSet::new();
     for name in names {
-        let semaphore = client.open(&name);
-        inspections.spawn(async move { (name, semaphore.inspect_up_to(0).await) });
+        let client = client.clone();
+        inspections.spawn(async move {
+            let inspected = inspect(&client, &name, 0).await;
+            (name, inspected)
+        });
     }
     let mut rows = Vec::new();
     for (name, inspected) in inspections.join_all().await {

@@ -205,7 +205,7 @@ fn options_of_the_command_are_its_own_without_dashes_too(store: &dyn Store, name
 
 fn a_run_warns_of_a_pinned_limit(store: &dyn Store, name: &str) {
     let client = permits::blocking::Client::connect(&store.url()).expect("the server is up");
-    client.open(name).set_limit(5).expect("it can be set");
+    client.semaphore(name, permits::Limit::Stored).expect("valid").set_limit(5).expect("it can be set");
     let output = output(&mut run(store, name, "--limit 2", "true"));
     assert_eq!(output.code, 0);
     assert!(output.stderr.starts_with("permits: warning: another limit is in force"), "{}", output.stderr);

@@ -113,8 +113,8 @@ fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {
 
 fn a_paused_semaphore_is_shown_as_such(store: &dyn Store, name: &str) {
     let client = permits::blocking::Client::connect(&store.url()).expect("the server is up");
-    client.open(name).set_limit(4).expect("it can be set");
-    client.open(name).pause().expect("it can be paused");
+    client.semaphore(name, permits::Limit::Stored).expect("valid").set_limit(4).expect("it can be set");
+    client.semaphore(name, permits::Limit::Stored).expect("valid").pause().expect("it can be paused");
     assert_eq!(status(store, name)["paused"], json!(true));
     let text = output(&mut permits(&store.url(), ["status", name])).stdout;
     assert_eq!(text, format!("{name}: 0 of 4 held, 0 waiting, limit pinned, PAUSED\n"));

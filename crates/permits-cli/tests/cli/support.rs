@@ -97,8 +97,8 @@ pub(crate) fn fresh() -> (Server, String) {
 #[track_caller]
 pub(crate) fn prepare(store: &dyn Store, name: &str) {
     let builder = permits::Client::builder(store.url()).recovery(permits::Recovery::Off);
-    let client = permits::blocking::Client::connect_with(builder).expect("the server is up");
-    let permit = client.semaphore(name, 1).try_acquire().expect("no holders");
+    let client = builder.connect_blocking().expect("the server is up");
+    let permit = client.semaphore(name, 1).expect("valid").try_acquire().expect("no holders");
     permit.release().expect("it is held");
     client.close().expect("nothing is left");
 }
@@ -259,7 +259,10 @@ pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usiz
 #[track_caller]
 pub(crate) fn revoke(store: &dyn Store, name: &str, holder: &str, reason: &str) {
     let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
-    assert_eq!(client.open(name).revoke(holder, reason), Ok(true));
+    assert_eq!(
+        client.semaphore(name, permits::Limit::Stored).expect("valid").revoke(holder, reason),
+        Ok(true)
+    );
 }
 
 /// Demands that every line is the command's own.

@@ -21,7 +21,7 @@ pub(super) struct PermitsClient {
 
 impl PermitsClient {
     pub(super) fn new(client: &permits::Client, semaphore: &Semaphore) -> Self {
-        Self { semaphore: client.semaphore(&semaphore.name, semaphore.limit), permit: None }
+        Self { semaphore: client.semaphore(&semaphore.name, semaphore.limit).expect("valid"), permit: None }
     }
 }
 

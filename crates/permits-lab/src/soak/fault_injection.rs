@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use permits::AdminError;
 use permits::blocking::Client;
+use permits::{AdminError, Limit};
 use permits_testkit::{Proxy, Server};
 
 use super::{LIMITS, SEMAPHORES, name};
@@ -73,10 +73,11 @@ impl Operator {
     pub(crate) fn act(&mut self, client: &Client, random: &mut fastrand::Rng, done: &mut Done) {
         self.paused.retain(|(index, until)| {
             // A command that fails is retried.
-            *until > Instant::now() || client.open(name(*index)).resume().is_err()
+            *until > Instant::now()
+                || client.semaphore(name(*index), Limit::Stored).expect("valid").resume().is_err()
         });
         let index = random.usize(..SEMAPHORES);
-        let semaphore = client.open(name(index));
+        let semaphore = client.semaphore(name(index), Limit::Stored).expect("valid");
         let act = match random.u32(0..6) {
             0..3 => semaphore.set_limit(random.u32(LIMITS)).map(|_| &mut done.limits_set),
             3 => semaphore.unpin().map(|_| &mut done.unpinned),
@@ -111,7 +112,7 @@ fn revoke_some(
 /// Lets all semaphores grant again, by the limits that programs declare.
 pub(crate) fn settle(client: &Client) -> Result<(), AdminError> {
     for index in 0..SEMAPHORES {
-        let semaphore = client.open(name(index));
+        let semaphore = client.semaphore(name(index), Limit::Stored).expect("valid");
         semaphore.unpin()?;
         semaphore.resume()?;
     }

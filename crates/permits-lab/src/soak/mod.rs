@@ -161,7 +161,7 @@ impl Soak {
     fn check_bound(&self) -> Result<(u64, u64), Failure> {
         let (mut held, mut waiting) = (0, 0);
         for index in 0..SEMAPHORES {
-            let seen = self.admin.open(name(index)).inspect_up_to(0)?;
+            let seen = self.admin.semaphore(name(index), permits::Limit::Stored)?.inspect_up_to(0)?;
             if seen.held >= u64::from(LIMITS.end) {
                 return Err(format!("{} units of {} are held", seen.held, seen.name).into());
             }
@@ -198,7 +198,7 @@ fn at_rest(admin: &Client) -> Result<String, String> {
     wait::until(TIMEOUT, || {
         left.clear();
         for index in 0..SEMAPHORES {
-            match admin.open(name(index)).inspect_up_to(0) {
+            match admin.semaphore(name(index), permits::Limit::Stored).expect("valid").inspect_up_to(0) {
                 Ok(seen) if (seen.held, seen.waiting) == (0, 0) => {}
                 Ok(seen) => left.push(format!("{}: {} held, {} waiting", seen.name, seen.held, seen.waiting)),
                 Err(error) => left.push(error.to_string()),
@@ -207,8 +207,8 @@ fn at_rest(admin: &Client) -> Result<String, String> {
         left.is_empty()
     });
     for index in 0..SEMAPHORES {
-        let semaphore = admin.semaphore(name(index), LIMITS.start);
-        let options = permits::AcquireOptions::new().weight(LIMITS.start).wait(TIMEOUT);
+        let semaphore = admin.semaphore(name(index), LIMITS.start).expect("valid");
+        let options = permits::AcquireOptions::new().weight(LIMITS.start).timeout(TIMEOUT);
         let all = semaphore.acquire_with(options).map_err(|error| format!("{}: {error}", name(index)));
         match all.map(|permit| permit.release()) {
             Ok(Ok(())) => {}

@@ -261,7 +261,7 @@ impl Cell {
 /// P10: the semaphore is idle, and all units and slots can be had.
 fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
     let client = Client::connect(&deployment.url(0)).map_err(|error| error.to_string())?;
-    let semaphore = client.semaphore(SEMAPHORE, limit);
+    let semaphore = client.semaphore(SEMAPHORE, limit).expect("valid");
     let mut left = Err("the semaphore was not inspected".to_owned());
     wait::until(TIMEOUT, || {
         left = match semaphore.inspect() {
@@ -273,7 +273,7 @@ fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
     });
     left?;
     let refused = |error: AcquireError| format!("not all units can be had: {error}");
-    let options = AcquireOptions::new().weight(limit).wait(TIMEOUT);
+    let options = AcquireOptions::new().weight(limit).timeout(TIMEOUT);
     let all = semaphore.acquire_with(options).map_err(refused)?;
     if all.slot() != 0 {
         return Err(format!("the only holder has slot {}", all.slot()));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Semaphore, blocking};
+use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Semaphore};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -71,7 +71,11 @@ async fn serve(settings: WorkerSettings) {
     }
     let mut commands = read_commands();
     let client = connect(&settings).await;
-    let semaphores = settings.semaphores.iter().map(|name| client.semaphore(name, settings.limit)).collect();
+    let semaphores = settings
+        .semaphores
+        .iter()
+        .map(|name| client.semaphore(name, settings.limit).expect("valid"))
+        .collect();
     let fence = settings.fence.as_deref().map(|path| {
         let fence = FencedClient::connect(path).expect("the resource outlives its workers");
         Mutex::new(fence)
@@ -218,7 +222,7 @@ async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastran
     let (may_give_up, result) = match wait {
         Wait::Granted => (false, semaphore.acquire_with(options).await),
         Wait::Timeout(times) => {
-            let options = options.wait(draw_time(random, &times));
+            let options = options.timeout(draw_time(random, &times));
             (true, semaphore.acquire_with(options).await)
         }
         Wait::Cancel(times) => {
@@ -353,12 +357,11 @@ fn run_child(shared: &Shared) {
 }
 
 fn take_turn_of_child(settings: &WorkerSettings) {
-    let client =
-        blocking::Client::connect_with(builder(settings)).expect("the store is up while workers fork");
+    let client = builder(settings).connect_blocking().expect("the store is up while workers fork");
     let tag = format!("child.{}", std::process::id());
     report_at(now(), &tag, ClientEvent::Asked { weight: 1 });
     let options = AcquireOptions::new().holder(holder(settings, &tag));
-    let semaphore = client.semaphore(&settings.semaphores[0], settings.limit);
+    let semaphore = client.semaphore(&settings.semaphores[0], settings.limit).expect("valid");
     let permit = semaphore.acquire_with(options).expect("the turn of the child comes");
     let (at, until) = deadline(|| permit.remaining());
     report_at(at, &tag, acquired(permit.token(), permit.slot(), until));

@@ -116,14 +116,14 @@ impl Engine {
         self.context.timers.next()
     }
 
-    /// A semaphore that the session knows, which will be looked at afterwards.
+    /// A semaphore that the session knows. It is marked as dirty.
     fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Context)> {
         let semaphore = self.semaphores.get_mut(name)?;
         mark_dirty(&mut self.dirty, name, semaphore);
         Some((semaphore, &mut self.context))
     }
 
-    /// A semaphore that the session knows from now on.
+    /// A semaphore, which the session knows from now on. It is marked as dirty.
     fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Context) {
         let semaphore =
             self.semaphores.entry(name.clone()).or_insert_with(|| SemaphoreSession::new(name.clone()));
@@ -446,7 +446,7 @@ impl Engine {
                 || StoreError::NoAnswer { reason: format!("not within {CLOSE_TIMEOUT:?}") },
                 |outage| outage.error.clone(),
             );
-            Err(CloseError::NotGivenBack { permits: left, source })
+            Err(CloseError::NotReleased { count: left, source })
         });
     }
 

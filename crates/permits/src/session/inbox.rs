@@ -381,8 +381,8 @@ impl<R, E, T> Future for PendingReply<R, E, T> {
     }
 }
 
-/// An acquisition in progress. Dropped, it is withdrawn at whatever stage it is: before the reply by a message to the
-/// engine, after it because the permit in the channel releases itself.
+/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
+/// because the permit in the channel releases itself.
 #[derive(Debug)]
 pub(crate) struct PendingAcquire {
     session: Session,

@@ -1,10 +1,10 @@
-//! What a permit and the engine share: until when it is held, and the signal that it is not any more.
+//! The state that a permit and the engine share: the deadline, and the signal of the loss.
 //!
-//! Invariant: a loss is final. Whoever first sees the deadline passed, the engine or the holder asking, ends
-//! the permit by the same compare-and-swap that an extension has to win; so nobody is told "lost" and then
-//! "held" again. Where the loss is awaited, the process's watchdog looks too.
+//! Invariant: a loss is final. The engine and the holder end a permit whose deadline has passed by the same
+//! compare-and-swap that an extension has to win, so a permit that was seen lost is never seen held again. Where the loss
+//! is awaited, the watchdog of the process ends it, too.
 //!
-//! In a forked child a permit is the parent's: here it counts as lost, and nothing that a lock guards is touched.
+//! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -21,7 +21,7 @@ use crate::error::Lost;
 use crate::process::Process;
 use crate::protocol::{Grant, Holder, Name, RequestId};
 
-/// The deadline of a permit that is not held any more.
+/// The deadline of a permit that is no longer held.
 const ENDED: u64 = 0;
 
 /// A permit, as its holder and the engine see it.
@@ -39,15 +39,15 @@ pub(crate) struct PermitState {
     unsure: AtomicBool,
     lost: CancellationToken,
     reason: OnceLock<Lost>,
-    /// For those who wait for the loss without a runtime.
+    /// For threads that wait for the loss without a runtime.
     blocked: (Mutex<()>, Condvar),
     /// The process that acquired it.
     process: Process,
-    /// Its place with the watchdog, if it is watched.
+    /// Its timer with the watchdog, if it is watched.
     pub(super) watch: Mutex<Option<timers::Key>>,
 }
 
-/// How far a permit can be relied on.
+/// Whether a permit is held, and renewed as planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermitStatus {
@@ -55,7 +55,7 @@ pub enum PermitStatus {
     Held,
     /// Held, but the last renewal failed: it will be lost at its deadline unless one succeeds.
     Unsure,
-    /// Not held any more.
+    /// No longer held.
     Lost,
 }
 
@@ -91,7 +91,7 @@ impl PermitState {
         self.process.is_forked()
     }
 
-    /// Until when it is certainly held; `None` if it is not, or not any more at `now`.
+    /// The deadline; `None` if it has ended, or ends because the deadline has passed at `now`.
     pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
         if self.is_forked() {
             return None;
@@ -122,14 +122,14 @@ impl PermitState {
         }
     }
 
-    /// The store has confirmed it until `deadline`. Does nothing to an ended permit.
+    /// Extends it to `deadline`, unless it has ended.
     pub(crate) fn extend(&self, deadline: Moment) {
         self.unsure.store(false, Ordering::Relaxed);
         let later = |current| (current != ENDED).then_some(deadline.as_micros().max(current));
         let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }
 
-    /// A renewal failed.
+    /// Notes that a renewal failed.
     pub(crate) fn mark_unsure(&self) {
         self.unsure.store(true, Ordering::Relaxed);
     }
@@ -147,7 +147,7 @@ impl PermitState {
     }
 
     fn signal(&self, reason: Lost) {
-        // Only the one that ended it comes here, so the reason is not set yet.
+        // Only the thread that ended it comes here, so the reason is not set yet.
         let _ = self.reason.set(reason);
         self.lost.cancel();
         let (mutex, condition) = &self.blocked;
@@ -155,7 +155,7 @@ impl PermitState {
         condition.notify_all();
     }
 
-    /// Blocks until it is lost, at most so long. Returns why, if it is.
+    /// Blocks until it is lost, or `limit` has passed. Returns the reason, if it is lost.
     pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
         let end = Moment::now() + limit;
         loop {
@@ -195,14 +195,14 @@ impl PermitState {
         self.lost.child_token()
     }
 
-    /// From now on the loss is signalled at the deadline, whatever the session's thread does.
+    /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
     fn watch(self: &Arc<Self>) {
         if let Some(deadline) = self.deadline(Moment::now()) {
             watchdog::watch(self, deadline);
         }
     }
 
-    /// Why it was lost; `None` while it is held, and after a release.
+    /// The reason of the loss; `None` while it is held, and after a release.
     pub(crate) fn reason(&self) -> Option<Lost> {
         if self.is_forked() { Some(Lost::Forked) } else { self.reason.get().cloned() }
     }

@@ -1,7 +1,7 @@
 //! Whole sessions, simulated: several engines and one store that runs the model, under one clock that a seed
 //! drives, with calls, replies and messages that come late or never, servers that forget, and clients that
 //! freeze or vanish. After every step the permits that clients believe they hold fit the limit (P2, P3); in
-//! the end everything has come back (P9, P10).
+//! the end everything is released (P9, P10).
 //!
 //! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
 
@@ -288,7 +288,7 @@ impl World {
         reply
     }
 
-    /// The server forgets everything, and comes back within a fraction of a renewal interval.
+    /// The server loses its state, and restarts within a fraction of a renewal interval.
     fn restart(&mut self) {
         self.seen.restarts += 1;
         self.state = None;
@@ -459,7 +459,7 @@ impl World {
         units
     }
 
-    /// Goes on to the next thing that comes, or that an engine wants to do.
+    /// Continues to the next thing that arrives, or to the next timer of an engine.
     fn advance(&mut self) {
         let next_coming = self.coming.keys().next().map(|(at, _)| *at);
         let awake = (0..CLIENTS).filter(|number| !self.clients[*number].frozen);
@@ -502,7 +502,7 @@ impl World {
                     }
                     Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
                 });
-                // Dropped permits send messages that nobody reads.
+                // Dropped permits send messages into a closed inbox.
                 drop(crashed);
                 self.soon(1000, Coming::Signals(number, StoreEvent::Up));
             }
@@ -515,7 +515,7 @@ impl World {
         }
     }
 
-    /// Everything is dropped, nothing goes wrong any more: everything comes back.
+    /// Everything is dropped and no more faults happen: everything is released.
     fn settle(&mut self, seed: u64) {
         self.trouble = 0;
         for client in &mut self.clients {

@@ -142,7 +142,7 @@ impl SingleCalls {
         self.waiting.iter().any(|call| call.outage.is_some())
     }
 
-    /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, out of reach.
+    /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be reached.
     pub(super) fn fail_timed_out(&mut self, down: &Option<Outage>, timeout: Duration, now: Moment) {
         for index in (0..self.waiting.len()).rev() {
             let call = &self.waiting[index];

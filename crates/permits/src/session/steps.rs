@@ -182,7 +182,7 @@ fn is_renewal(call: &Call) -> bool {
     matches!(call.command.operation, Operation::Renew(_))
 }
 
-/// Until a hundredth of the lease before its end, counted from before the request, whatever the reply took.
+/// Until a hundredth of the lease before its end, counted from before the request, however long the reply took.
 #[test]
 fn a_permit_is_held_until_1_percent_before_the_end_of_a_lease_that_began_with_the_request() {
     let day = Duration::from_secs(24 * 60 * 60);
@@ -272,8 +272,8 @@ fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     assert!(bench.calls().is_empty());
 }
 
-/// A store may ask for a recheck at once whenever it has more to reap than fits into a call; and one whose state
-/// makes no sense, for ever.
+/// A store asks for a recheck at once when it has more to reap than fits into a call; one whose state is damaged does so
+/// without end.
 #[test]
 fn rechecks_at_once_are_bounded() {
     let mut bench = Bench::new();

@@ -1,11 +1,11 @@
 //! The watchdog: ends a permit at its deadline when nothing else does.
 //!
 //! The session's thread ends its permits itself. It may be stuck, in a subscriber's lock or a waker of the program, or
-//! stopped by a panic hook that blocks; then a task that awaits the loss would wait for ever. So the first such task
+//! stopped by a panic hook that blocks; then a task that awaits the loss would wait forever. So the first such task
 //! of a process starts one thread, which knows the permits whose loss is awaited and their deadlines. It asks nothing
 //! of any session and of no runtime.
 //!
-//! A permit extended meanwhile is looked at again at its new deadline.
+//! A permit extended meanwhile is checked again at its new deadline.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -44,7 +44,7 @@ pub(super) fn watch(core: &Arc<PermitState>, deadline: Moment) {
     drop(key);
     if !watched.running {
         let thread = std::thread::Builder::new().name("permits-watchdog".into());
-        // Without a thread to be had, the session's own is left; the next permit tries again.
+        // Without another thread, the session's own is left; the next permit retries.
         watched.running = thread.spawn(|| WATCHDOG.get().run()).is_ok();
     }
     if watched.wakes_at.is_none_or(|at| deadline < at) {

@@ -217,15 +217,24 @@ mod tests {
     fn pinned_limits_and_pauses_stay_when_the_last_client_has_closed() {
         let name = "memory-that-stays";
         let first = client(name);
-        first.semaphore("pinned", 1).set_limit(7).expect("it is there");
-        first.semaphore("paused", 2).pause().expect("it is there");
-        first.semaphore("used", 3).acquire().expect("it is free").release().expect("it is held");
-        let handed_over = first.semaphore("pinned", 1).acquire().expect("it is free").hand_over();
+        first.semaphore("pinned", 1).expect("valid").set_limit(7).expect("it is there");
+        first.semaphore("paused", 2).expect("valid").pause().expect("it is there");
+        first
+            .semaphore("used", 3)
+            .expect("valid")
+            .acquire()
+            .expect("it is free")
+            .release()
+            .expect("it is held");
+        let handed_over =
+            first.semaphore("pinned", 1).expect("valid").acquire().expect("it is free").hand_over();
         handed_over.expect("it is held");
         close(first, name);
 
         let second = client(name);
-        let seen = |semaphore: &str| second.open(semaphore).inspect().expect("it is there");
+        let seen = |semaphore: &str| {
+            second.semaphore(semaphore, crate::Limit::Stored).expect("valid").inspect().expect("it is there")
+        };
         let pinned = seen("pinned");
         assert_eq!((pinned.limit, pinned.pinned, pinned.held), (Some(7), true, 0));
         assert!(seen("paused").paused);
@@ -241,11 +250,11 @@ mod tests {
     fn a_memory_without_pinned_limits_is_dropped_when_its_last_client_has_closed() {
         let name = "memory-that-goes";
         let first = client(name);
-        first.semaphore("pinned", 1).set_limit(7).expect("it is there");
+        first.semaphore("pinned", 1).expect("valid").set_limit(7).expect("it is there");
         close(first, name);
         assert!(memories().contains_key(name));
         let second = client(name);
-        second.open("pinned").unpin().expect("it is there");
+        second.semaphore("pinned", crate::Limit::Stored).expect("valid").unpin().expect("it is there");
         close(second, name);
         assert!(!memories().contains_key(name));
     }

@@ -24,9 +24,9 @@ impl Fixture {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         let builder = permits::Client::builder(server.url()).recovery(Recovery::Off).lease(LEASE);
-        let observer = blocking::Client::connect_with(builder).expect("the server is up");
+        let observer = builder.connect_blocking().expect("the server is up");
         // The server learns the scripts, so that each request after this has one reply.
-        let permit = observer.semaphore("exports", UNITS).acquire().expect("it is free");
+        let permit = observer.semaphore("exports", UNITS).expect("valid").acquire().expect("it is free");
         permit.release().expect("it is held");
         Self { observer, blocker: Mutex::default(), proxy, server }
     }
@@ -38,7 +38,7 @@ impl Fixture {
     }
 
     pub(crate) fn semaphore(&self) -> blocking::Semaphore {
-        self.observer.semaphore("exports", UNITS)
+        self.observer.semaphore("exports", UNITS).expect("valid")
     }
 
     /// Acquires all units, so that other requests wait.
@@ -183,7 +183,7 @@ impl Fixture {
             self.settles(UNITS.into(), 0);
             self.unblock();
         }
-        let all = AcquireOptions::new().weight(UNITS).wait(LIMIT);
+        let all = AcquireOptions::new().weight(UNITS).timeout(LIMIT);
         let permit = self.semaphore().acquire_with(all).expect("all units are given back");
         permit.release().expect("it is held");
         self.settles(0, 0);

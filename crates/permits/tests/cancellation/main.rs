@@ -121,7 +121,7 @@ crossed! {
 fn cross(stage: Stage, outcome: Outcome) {
     let fixture = Fixture::new();
     let options = AcquireOptions::new();
-    let options = if outcome == Outcome::TimedOut { options.wait(TIMEOUT) } else { options };
+    let options = if outcome == Outcome::TimedOut { options.timeout(TIMEOUT) } else { options };
     let mut user = User::new(&fixture);
     fixture.reach(stage, &mut user, options);
     match outcome {

@@ -15,7 +15,7 @@ fn permits_outlive_the_runtime_that_acquired_them() {
     let lease = Duration::from_millis(600);
     let runtime = Runtime::new().expect("a runtime");
     let permits: Vec<Permit> = runtime.block_on(async {
-        let semaphore = fixture.client(lease).await.semaphore("exports", UNITS);
+        let semaphore = fixture.client(lease).await.semaphore("exports", UNITS).expect("valid");
         let both = tokio::join!(semaphore.acquire(), semaphore.acquire());
         vec![both.0.expect("it is free"), both.1.expect("it is free")]
     });
@@ -34,7 +34,7 @@ fn a_blocked_runtime_loses_no_permit() {
     let lease = Duration::from_millis(500);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
-        let semaphore = fixture.client(lease).await.semaphore("exports", UNITS);
+        let semaphore = fixture.client(lease).await.semaphore("exports", UNITS).expect("valid");
         let permit = semaphore.acquire().await.expect("it is free");
         let lost = permit.cancellation_token();
         thread::sleep(3 * lease);

@@ -50,7 +50,7 @@ fn storm_of(acquisitions: u32, cutting: bool, seed: u64) {
     runtime.block_on(async {
         let tasks: Vec<_> = (0..64)
             .map(|number| {
-                let semaphore = clients[number % 2].semaphore("exports", UNITS);
+                let semaphore = clients[number % 2].semaphore("exports", UNITS).expect("valid");
                 let (inside, got) = (inside.clone(), got.clone());
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(number as u64));
                 tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn drop_at_random(
     let pause = |random: &mut fastrand::Rng| Duration::from_micros(random.u64(0..3000));
     let weight = random.u32(1..=UNITS);
     let options = AcquireOptions::new().weight(weight);
-    let options = if random.bool() { options } else { options.wait(pause(random)) };
+    let options = if random.bool() { options } else { options.timeout(pause(random)) };
     // Some wait for long, because on a busy machine no other would be granted.
     let timeout = if random.u8(0..8) == 0 { LIMIT } else { pause(random) };
     let acquiring = semaphore.acquire_with(options);

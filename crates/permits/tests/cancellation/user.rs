@@ -33,7 +33,7 @@ impl User {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_time().build().expect("a runtime");
         let client = runtime.block_on(fixture.client(LEASE));
-        let semaphore = client.semaphore("exports", UNITS);
+        let semaphore = client.semaphore("exports", UNITS).expect("valid");
         Self {
             runtime: Some(runtime),
             client,

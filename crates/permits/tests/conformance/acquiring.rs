@@ -41,7 +41,7 @@ pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
         let error = semaphore.try_acquire().await.expect_err("it is full");
         assert_eq!(error, AcquireError::NoPermits);
         assert!(error.is_not_now());
-        let no_wait = AcquireOptions::new().wait(Duration::ZERO);
+        let no_wait = AcquireOptions::new().timeout(Duration::ZERO);
         let error = semaphore.acquire_with(no_wait).await.expect_err("it is full");
         assert_eq!(error, AcquireError::NoPermits, "a wait of zero is a try");
     }
@@ -129,7 +129,7 @@ pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
 pub(crate) async fn weights_are_units(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 4);
-    let weighing = |weight| AcquireOptions::new().weight(weight).wait(Duration::ZERO);
+    let weighing = |weight| AcquireOptions::new().weight(weight).timeout(Duration::ZERO);
     let three = semaphore.acquire_with(weighing(3)).await.expect("4 are free");
     assert_eq!(three.weight(), 3);
     let error = semaphore.acquire_with(weighing(2)).await.expect_err("1 is free");
@@ -145,7 +145,7 @@ pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixtu
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
     let limit = fixture.limit(1);
-    for options in [AcquireOptions::new(), AcquireOptions::new().wait(Duration::ZERO)] {
+    for options in [AcquireOptions::new(), AcquireOptions::new().timeout(Duration::ZERO)] {
         let error = semaphore.acquire_with(options.weight(limit + 1)).await.expect_err("it can never fit");
         assert_eq!(error, AcquireError::ExceedsLimit { weight: limit + 1, limit });
         assert!(!error.is_not_now());

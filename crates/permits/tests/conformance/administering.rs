@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use permits::{AcquireError, AcquireOptions, Lost, PermitStatus, ReleaseError, RenewError};
+use permits::{AcquireError, AcquireOptions, Limit, Lost, PermitStatus, ReleaseError, RenewError};
 
 use crate::fixture::{Fixture, LIMIT, Waiter};
 
@@ -21,7 +21,7 @@ pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
         fixture.queued(&semaphore, named("last")).await,
     ];
 
-    let seen = fixture.inspect(&observer.open(fixture.name())).await;
+    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored)).await;
     assert_eq!((seen.name.as_str(), seen.limit, seen.held, seen.waiting), (fixture.name(), Some(3), 3, 2));
     assert!(!seen.pinned && !seen.paused && seen.recovering.is_zero(), "{seen:?}");
     let holders: Vec<_> = seen
@@ -49,7 +49,7 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(fixture: &F
     let before = Instant::now();
     let first = semaphore.acquire_with(named("first")).await.expect("it is free");
     let second = semaphore.acquire_with(named("second")).await.expect("it is free");
-    let seen = fixture.inspect(&observer.open(fixture.name())).await;
+    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored)).await;
     let age = |name: &str| seen.holders.iter().find(|info| info.holder == name).expect("it holds").age;
     assert!(age("first") <= before.elapsed(), "{seen:?}");
     let between = Duration::from_micros(second.token() - first.token());
@@ -61,7 +61,8 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(fixture: &F
 
 pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
-    let (semaphore, observed) = (fixture.semaphore(&client, 1), observer.open(fixture.name()));
+    let (semaphore, observed) =
+        (fixture.semaphore(&client, 1), observer.semaphore(fixture.name(), Limit::Stored));
     let label = "nightly import, 50 %s \u{e9}";
     let began = Instant::now();
     let permit = semaphore.acquire_with(AcquireOptions::new().label(label)).await.expect("it is free");
@@ -88,7 +89,7 @@ pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture
 
 pub(crate) async fn inspecting_leaves_nothing_behind(fixture: &Fixture) {
     let client = fixture.client().await;
-    let unused = client.open("unused");
+    let unused = client.semaphore("unused", Limit::Stored);
     let seen = unused.inspect().await.expect("the store is up");
     assert_eq!((seen.limit, seen.limit_version, seen.held, seen.waiting), (None, 0, 0, 0));
     assert!(seen.holders.is_empty() && seen.waiters.is_empty(), "{seen:?}");
@@ -104,15 +105,15 @@ pub(crate) async fn a_list_names_what_is_in_use(fixture: &Fixture) {
     let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let odd = ["a{b}c", "100%", "%7B", "é*?[x]", "two words"];
     for name in odd {
-        client.open(name).set_limit(2).await.expect("the store is up");
+        client.semaphore(name, Limit::Stored).set_limit(2).await.expect("the store is up");
     }
-    client.open("unused").inspect().await.expect("the store is up");
+    client.semaphore("unused", Limit::Stored).inspect().await.expect("the store is up");
     let mut expected: Vec<&str> = odd.into_iter().chain([fixture.name()]).collect();
     expected.sort_unstable();
     assert_eq!(observer.list().await.expect("the store is up"), expected);
     for name in odd {
         // A pinned limit does not expire.
-        client.open(name).unpin().await.expect("the store is up");
+        client.semaphore(name, Limit::Stored).unpin().await.expect("the store is up");
     }
     permit.release().await.expect("it is held");
 }
@@ -122,8 +123,9 @@ pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
     let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let all = observer.open(fixture.name()).inspect().await.expect("the store is up");
-    let none = observer.open(fixture.name()).inspect_up_to(0).await.expect("the store is up");
+    let all = observer.semaphore(fixture.name(), Limit::Stored).inspect().await.expect("the store is up");
+    let none =
+        observer.semaphore(fixture.name(), Limit::Stored).inspect_up_to(0).await.expect("the store is up");
     assert_eq!((none.held, none.waiting, none.limit), (all.held, 1, all.limit));
     assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
     drop(permit);
@@ -132,7 +134,8 @@ pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
 
 pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) = (fixture.semaphore(&client, 1), operator.open(fixture.name()));
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
     let permit = semaphore.acquire().await.expect("it is free");
     administered.pause().await.expect("the store is up");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -150,7 +153,8 @@ pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
 
 pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) = (fixture.semaphore(&client, 1), operator.open(fixture.name()));
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
     let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let reason = "maintenance: \"disk\" 90 % full, siehe ☎ 112";
@@ -173,7 +177,7 @@ pub(crate) async fn a_revoked_waiter_receives_the_reason(fixture: &Fixture) {
     let permit = semaphore.acquire().await.expect("it is free");
     let first = fixture.queued(&semaphore, named("web-4")).await;
     let second = fixture.queued(&semaphore, named("web-5")).await;
-    assert_eq!(operator.open(fixture.name()).revoke("web-4", "").await, Ok(true));
+    assert_eq!(operator.semaphore(fixture.name(), Limit::Stored).revoke("web-4", "").await, Ok(true));
     let error = first.outcome().await.expect_err("its place is gone");
     assert_eq!(error, AcquireError::Revoked { reason: "".into() });
     permit.release().await.expect("it is held");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use permits::{
     AcquireError, AcquireOptions, AdminError, AdoptError, ClientBuilder, CloseError, ConnectError,
-    Inspection, Lost, PermitHandle, PermitStatus, ReleaseError, RenewError, blocking,
+    Inspection, Limit, Lost, PermitHandle, PermitStatus, ReleaseError, RenewError, blocking,
 };
 use tokio::sync::oneshot;
 
@@ -42,23 +42,14 @@ impl Client {
     pub(crate) async fn connect(api: Api, builder: ClientBuilder) -> Result<Self, ConnectError> {
         Ok(match api {
             Api::Async => Self::Async(builder.connect().await?),
-            Api::Blocking => {
-                Self::Blocking(on_a_thread(move || blocking::Client::connect_with(builder)).await?)
-            }
+            Api::Blocking => Self::Blocking(on_a_thread(move || builder.connect_blocking()).await?),
         })
     }
 
-    pub(crate) fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
+    pub(crate) fn semaphore(&self, name: &str, limit: impl Into<Limit>) -> Semaphore {
         match self {
-            Self::Async(client) => Semaphore::Async(client.semaphore(name, limit)),
-            Self::Blocking(client) => Semaphore::Blocking(client.semaphore(name, limit)),
-        }
-    }
-
-    pub(crate) fn open(&self, name: &str) -> Semaphore {
-        match self {
-            Self::Async(client) => Semaphore::Async(client.open(name)),
-            Self::Blocking(client) => Semaphore::Blocking(client.open(name)),
+            Self::Async(client) => Semaphore::Async(client.semaphore(name, limit).expect("valid")),
+            Self::Blocking(client) => Semaphore::Blocking(client.semaphore(name, limit).expect("valid")),
         }
     }
 
@@ -105,13 +96,6 @@ macro_rules! call {
 }
 
 impl Semaphore {
-    pub(crate) fn require_limit(self) -> Self {
-        match self {
-            Self::Async(semaphore) => Self::Async(semaphore.require_limit()),
-            Self::Blocking(semaphore) => Self::Blocking(semaphore.require_limit()),
-        }
-    }
-
     pub(crate) async fn acquire(&self) -> Result<Permit, AcquireError> {
         match self.clone() {
             Self::Async(semaphore) => semaphore.acquire().await.map(Permit::Async),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use permits::store::redis::{AclRules, acl_rules};
-use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Recovery};
+use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
 use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -123,7 +123,12 @@ impl Fixture {
         };
         let client = self.plain_builder().prefix(prefix).label("other").connect().await.expect("it is up");
         let options = AcquireOptions::new().weight(weight).holder("other");
-        let permit = client.semaphore(&self.name, limit).acquire_with(options).await.expect("it is free");
+        let permit = client
+            .semaphore(&self.name, limit)
+            .expect("valid")
+            .acquire_with(options)
+            .await
+            .expect("it is free");
         self.other_client = Some((client, permit));
     }
 
@@ -262,12 +267,12 @@ impl Fixture {
             client.close().await.expect("the store is up");
         }
         let client = self.client().await;
-        let semaphore = client.open(&self.name);
+        let semaphore = client.semaphore(&self.name, Limit::Stored);
         self.settles(&semaphore, 0, 0).await;
         let left = self.inspect(&semaphore).await;
         assert!(!left.pinned && !left.paused, "the case left it pinned or paused: {left:?}");
         if let Some(limit) = left.limit {
-            let all = AcquireOptions::new().weight(limit).wait(LIMIT);
+            let all = AcquireOptions::new().weight(limit).timeout(LIMIT);
             let permit = semaphore.acquire_with(all).await.expect("all units are free");
             assert_eq!(permit.slot(), 0, "all slots are free");
             permit.release().await.expect("it is held");

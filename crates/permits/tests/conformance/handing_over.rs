@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, AdoptError, Lost, PermitHandle};
+use permits::{AcquireError, AcquireOptions, AdoptError, Limit, Lost, PermitHandle};
 
 use crate::fixture::{Fixture, LIMIT};
 
@@ -26,7 +26,7 @@ pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(fixture: &F
     assert!(adopted.is_held());
     adopted.renew().await.expect("it is held");
 
-    fixture.sees_a_renewal(&other.open(fixture.name())).await;
+    fixture.sees_a_renewal(&other.semaphore(fixture.name(), Limit::Stored)).await;
     assert!(adopted.is_held());
     adopted.release().await.expect("it is held");
 }
@@ -70,7 +70,7 @@ pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(fixture: &
 pub(crate) async fn a_handle_is_good_for_one_lease(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1);
-    let options = AcquireOptions::new().lease(Duration::from_millis(200)).no_renewal();
+    let options = AcquireOptions::new().lease(Duration::from_millis(200)).auto_renew(false);
     let permit = semaphore.acquire_with(options).await.expect("it is free");
     let handle = permit.hand_over().await.expect("it is held");
     fixture.settles(&semaphore, 0, 0).await;
@@ -81,6 +81,9 @@ pub(crate) async fn an_adopted_permit_can_be_revoked(fixture: &Fixture) {
     let (client, other, operator) = (fixture.client().await, fixture.client().await, fixture.client().await);
     let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let adopted = other.adopt(&permit.hand_over().await.expect("it is held")).await.expect("its lease runs");
-    assert_eq!(operator.open(fixture.name()).revoke(adopted.holder(), "enough").await, Ok(true));
+    assert_eq!(
+        operator.semaphore(fixture.name(), Limit::Stored).revoke(adopted.holder(), "enough").await,
+        Ok(true)
+    );
     assert_eq!(adopted.lost_within(LIMIT).await, Some(Lost::Revoked { reason: "enough".into() }));
 }

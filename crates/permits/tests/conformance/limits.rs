@@ -1,12 +1,13 @@
 //! The limit: declared and pinned, and the effect of a change on holders and waiters.
 
-use permits::{AcquireError, AcquireOptions, AdminError};
+use permits::{AcquireError, AcquireOptions, AdminError, Limit};
 
 use crate::fixture::Fixture;
 
 pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) = (fixture.semaphore(&client, 1), operator.open(fixture.name()));
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
     let first = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.set_limit(fixture.limit(1) + 1).await.expect("the store is up");
@@ -19,7 +20,8 @@ pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
 
 pub(crate) async fn a_lowered_limit_revokes_no_holder_and_grants_when_it_fits(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) = (fixture.semaphore(&client, 2), operator.open(fixture.name()));
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 2), operator.semaphore(fixture.name(), Limit::Stored));
     let first = semaphore.acquire().await.expect("it is free");
     let second = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -44,7 +46,7 @@ pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(fixture: &F
     let permit = semaphore.acquire().await.expect("it is free");
     let heavy = fixture.queued(&fixture.semaphore(&other, 3), AcquireOptions::new().weight(3)).await;
     let light = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let administered = operator.open(fixture.name());
+    let administered = operator.semaphore(fixture.name(), Limit::Stored);
     administered.set_limit(2).await.expect("the store is up");
     let error = heavy.outcome().await.expect_err("it can never fit");
     assert_eq!(error, AcquireError::ExceedsLimit { weight: 3, limit: 2 });
@@ -73,7 +75,7 @@ pub(crate) async fn the_last_declaration_counts(fixture: &Fixture) {
 
 pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (limit, administered) = (fixture.limit(1), operator.open(fixture.name()));
+    let (limit, administered) = (fixture.limit(1), operator.semaphore(fixture.name(), Limit::Stored));
     let version = administered.set_limit(limit + 1).await.expect("the store is up");
     let semaphore = fixture.semaphore(&client, 1);
     let first = semaphore.try_acquire().await.expect("it is free");
@@ -120,7 +122,7 @@ pub(crate) async fn of_two_changes_at_one_version_one_is_made(fixture: &Fixture)
     // The same limit again, and the stored one.
     for wanted in [limit + 1, limit + 1, limit] {
         let version = fixture.inspect(&semaphore).await.limit_version;
-        let administered = other.open(fixture.name());
+        let administered = other.semaphore(fixture.name(), Limit::Stored);
         let made = tokio::join!(
             semaphore.set_limit_if_version(wanted, version),
             administered.set_limit_if_version(wanted, version)
@@ -139,7 +141,7 @@ pub(crate) async fn changes_of_several_sessions_add_up(fixture: &Fixture) {
     semaphore.set_limit(limit).await.expect("the store is up");
     let mut sessions = Vec::new();
     for number in 0..10 {
-        let administered = fixture.client().await.open(fixture.name());
+        let administered = fixture.client().await.semaphore(fixture.name(), Limit::Stored);
         sessions.push(tokio::spawn(async move {
             for _ in 0..10 {
                 if number % 2 == 0 {
@@ -167,9 +169,10 @@ pub(crate) async fn changes_of_several_sessions_add_up(fixture: &Fixture) {
 
 pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(fixture: &Fixture) {
     let client = fixture.client().await;
-    let error = client.open("unheard of").adjust_limit(1).await.expect_err("there is none");
+    let error =
+        client.semaphore("unheard of", Limit::Stored).adjust_limit(1).await.expect_err("there is none");
     assert_eq!(error, AdminError::NoLimit { semaphore: "unheard of".into() });
-    let semaphore = client.open(fixture.name());
+    let semaphore = client.semaphore(fixture.name(), Limit::Stored);
     let limit = fixture.limit(1);
     semaphore.set_limit(limit).await.expect("the store is up");
     for number in [-i64::from(limit), i64::MIN, i64::from(u32::MAX), i64::MAX] {
@@ -184,7 +187,7 @@ pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
     let permit = client.semaphore(fixture.name(), limit).acquire().await.expect("it is free");
-    let seen = fixture.inspect(&client.open(fixture.name())).await;
+    let seen = fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored)).await;
     let (lower, higher) =
         (other.semaphore(fixture.name(), limit), other.semaphore(fixture.name(), limit + 1));
     // Under the same limit no unit is free, and under a higher one never as many as are asked for.
@@ -194,11 +197,14 @@ pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
     let named = AcquireOptions::new().holder(permit.holder());
     let again = other.semaphore(fixture.name(), limit + 2).acquire_with(named).await.map(drop);
     assert_eq!(again, Err(AcquireError::AlreadyHeld { holder: permit.holder().to_owned() }));
-    let after = fixture.inspect(&client.open(fixture.name())).await;
+    let after = fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored)).await;
     assert_eq!((after.limit, after.limit_version), (seen.limit, seen.limit_version));
     // A granted request changes the limit, also after a refusal.
     let second = higher.try_acquire().await.expect("one is free under the higher limit");
-    assert_eq!(fixture.inspect(&client.open(fixture.name())).await.limit, Some(limit + 1));
+    assert_eq!(
+        fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored)).await.limit,
+        Some(limit + 1)
+    );
     for permit in [permit, second] {
         permit.release().await.expect("it is held");
     }
@@ -207,8 +213,8 @@ pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
 pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
-    let permit = client.semaphore(fixture.name(), limit).require_limit().acquire().await.expect("it is free");
-    let demanding = other.semaphore(fixture.name(), limit + 1).require_limit();
+    let permit = client.semaphore(fixture.name(), Limit::Exactly(limit)).acquire().await.expect("it is free");
+    let demanding = other.semaphore(fixture.name(), Limit::Exactly(limit + 1));
     let error = demanding.acquire().await.expect_err("another limit is in force");
     let semaphore = fixture.name().to_owned();
     assert_eq!(error, AcquireError::LimitMismatch { semaphore, required: limit + 1, stored: limit });
@@ -220,7 +226,7 @@ pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(fixtur
 
 pub(crate) async fn without_a_limit_nothing_is_granted(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let opened = client.open("unheard of");
+    let opened = client.semaphore("unheard of", Limit::Stored);
     for _ in 0..2 {
         let error = opened.acquire().await.expect_err("no limit was given");
         assert_eq!(error, AcquireError::NoLimit { semaphore: "unheard of".into() });

@@ -14,7 +14,7 @@ const SHORT: Duration = Duration::from_millis(250);
 
 /// Options for a permit that ends with its lease.
 async fn unrenewed(semaphore: &Semaphore, lease: Duration) -> Permit {
-    let options = AcquireOptions::new().lease(lease).no_renewal();
+    let options = AcquireOptions::new().lease(lease).auto_renew(false);
     semaphore.acquire_with(options).await.expect("it is free")
 }
 
@@ -39,9 +39,9 @@ pub(crate) async fn a_late_drop_frees_no_other_permit(fixture: &Fixture) {
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     // The same holder, so that only the request ids differ.
     let named = || AcquireOptions::new().holder("web-3");
-    let permit = semaphore.acquire_with(named().lease(SHORT).no_renewal()).await.expect("it is free");
+    let permit = semaphore.acquire_with(named().lease(SHORT).auto_renew(false)).await.expect("it is free");
     let next = loop {
-        match others.acquire_with(named().wait(Duration::ZERO)).await {
+        match others.acquire_with(named().no_wait()).await {
             Ok(next) => break next,
             Err(error) => assert_eq!(error, AcquireError::AlreadyHeld { holder: "web-3".into() }),
         }

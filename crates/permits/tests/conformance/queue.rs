@@ -105,7 +105,7 @@ pub(crate) async fn a_wait_that_times_out_leaves_the_queue(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = semaphore.acquire().await.expect("it is free");
-    match others.acquire_with(AcquireOptions::new().wait(WAIT)).await {
+    match others.acquire_with(AcquireOptions::new().timeout(WAIT)).await {
         Err(error @ AcquireError::TimedOut { waited }) => {
             assert!(waited >= WAIT, "{waited:?}");
             assert!(error.is_not_now());
@@ -122,12 +122,12 @@ pub(crate) async fn waiters_behind_one_that_times_out_move_up(fixture: &Fixture)
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = semaphore.acquire().await.expect("it is free");
-    let gives_up = fixture.queued(&others, named("impatient").wait(Duration::from_millis(500))).await;
-    let stays = fixture.queued(&semaphore, named("patient").wait(2 * LIMIT)).await;
+    let gives_up = fixture.queued(&others, named("gives-up").timeout(Duration::from_millis(500))).await;
+    let stays = fixture.queued(&semaphore, named("stays").timeout(2 * LIMIT)).await;
     assert!(matches!(gives_up.outcome().await, Err(AcquireError::TimedOut { .. })));
     fixture.settles(&semaphore, 1, 1).await;
     let seen = fixture.inspect(&semaphore).await;
-    assert_eq!((&*seen.waiters[0].holder, seen.waiters[0].position), ("patient", 0));
+    assert_eq!((&*seen.waiters[0].holder, seen.waiters[0].position), ("stays", 0));
     permit.release().await.expect("it is held");
     stays.permit().await.release().await.expect("it is held");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, Client, ConnectError, StoreError};
+use permits::{AcquireError, Client, ConnectError, Limit, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
 use permits_testkit::{Server, skip, wait};
 
@@ -38,7 +38,7 @@ async fn one_session_spans_all_shards() {
     let recorders = record_all(cluster.nodes());
     let client = connect(&cluster.url()).await;
     for node in 0..3 {
-        let semaphore = client.semaphore(name_on(&cluster, node), 1);
+        let semaphore = client.semaphore(name_on(&cluster, node), 1).expect("valid");
         let first = semaphore.acquire().await.expect("it is free");
         let waiter = in_line(&semaphore, "next").await;
         first.release().await.expect("it is held");
@@ -64,8 +64,8 @@ async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
         let connect =
             async || builder(&cluster.url()).lease(lease).connect().await.expect("the cluster is up");
         let (holder, waiter) = (connect().await, connect().await);
-        let permit = holder.semaphore(&name, 1).acquire().await.expect("it is free");
-        let next = in_line(&waiter.semaphore(&name, 1), "next").await;
+        let permit = holder.semaphore(&name, 1).expect("valid").acquire().await.expect("it is free");
+        let next = in_line(&waiter.semaphore(&name, 1).expect("valid"), "next").await;
         permit.release().await.expect("it is held");
         granted(next).await.release().await.expect("it is held");
     }
@@ -80,8 +80,8 @@ async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
-    let permit = holder.semaphore(&name, 1).acquire().await.expect("it is free");
-    let next = in_line(&waiter.semaphore(&name, 1), "next").await;
+    let permit = holder.semaphore(&name, 1).expect("valid").acquire().await.expect("it is free");
+    let next = in_line(&waiter.semaphore(&name, 1).expect("valid"), "next").await;
     // Commands whose records the primary has not yet sent would be missing from the history.
     recorders[0].records();
     cluster.nodes()[0].kill();
@@ -91,7 +91,7 @@ async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     assert!(!next.is_finished(), "the place is taken");
     permit.release().await.expect("it is held still");
     granted(next).await.release().await.expect("it is held");
-    is_at_rest(&holder.open(&name)).await;
+    is_at_rest(&holder.semaphore(&name, Limit::Stored).expect("valid")).await;
     replayed(&recorders);
 }
 
@@ -104,7 +104,7 @@ async fn a_failover_by_agreement_is_followed() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 1);
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore(&name, 1);
+    let semaphore = client.semaphore(&name, 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let next = in_line(&semaphore, "next").await;
     cluster.failover(1);
@@ -125,7 +125,7 @@ async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore(&name, 1);
+    let semaphore = client.semaphore(&name, 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let first = in_line(&semaphore, "first").await;
     let second = in_line(&semaphore, "second").await;
@@ -162,7 +162,7 @@ async fn a_map_that_is_out_of_date_is_corrected() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore(&name, 1);
+    let semaphore = client.semaphore(&name, 1).expect("valid");
     semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
     for to in [1, 2, 0, 1] {
         cluster.migrate_slot(slot_of(&name), to);
@@ -181,7 +181,8 @@ async fn a_stalled_shard_delays_only_its_own_semaphores() {
     let cluster = apart();
     let client = connect(&cluster.url()).await;
     let (stalled, other) = (name_on(&cluster, 0), name_on(&cluster, 1));
-    let (stalled, other) = (client.semaphore(stalled, 1), client.semaphore(other, 1));
+    let (stalled, other) =
+        (client.semaphore(stalled, 1).expect("valid"), client.semaphore(other, 1).expect("valid"));
     for semaphore in [&stalled, &other] {
         semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
     }
@@ -208,7 +209,8 @@ async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
     let timeout = Duration::from_secs(3);
     let client = builder(&cluster.url()).store_timeout(timeout).connect().await.expect("it is up");
     let (dead, other) = (name_on(&cluster, 2), name_on(&cluster, 1));
-    let (dead, other) = (client.semaphore(dead, 1), client.semaphore(other, 1));
+    let (dead, other) =
+        (client.semaphore(dead, 1).expect("valid"), client.semaphore(other, 1).expect("valid"));
     dead.acquire().await.expect("it is free").release().await.expect("it is held");
     cluster.nodes()[2].kill();
     let asked = tokio::spawn(async move { (dead.acquire().await, dead.inspect().await) });
@@ -230,19 +232,19 @@ async fn channels_of_idle_semaphores_are_unsubscribed() {
     let cluster = Cluster::builder().primaries(1).replicas(0).start();
     let lease = Duration::from_millis(500);
     let client = builder(&cluster.url()).lease(lease).connect().await.expect("it is up");
-    let held = client.semaphore("kept", 1).acquire().await.expect("it is free");
+    let held = client.semaphore("kept", 1).expect("valid").acquire().await.expect("it is free");
     let mut used = 0;
     let listened = || channels(&cluster.nodes()[0]);
     // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones come.
     in_time(async {
         while used < 1500 || listened() > used / 2 {
-            let semaphore = client.semaphore(format!("semaphore-{used}"), 1);
+            let semaphore = client.semaphore(format!("semaphore-{used}"), 1).expect("valid");
             semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
             used += 1;
         }
     })
     .await;
-    let waiter = in_line(&client.open("kept"), "next").await;
+    let waiter = in_line(&client.semaphore("kept", Limit::Stored).expect("valid"), "next").await;
     held.release().await.expect("it is held");
     granted(waiter).await.release().await.expect("it is held");
 }
@@ -267,7 +269,7 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
     }
     let cluster = Cluster::builder().replicas(0).start();
     let client = connect(&set_user(&cluster, "")).await;
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let next = in_line(&semaphore, "next").await;
     permit.release().await.expect("it is held");

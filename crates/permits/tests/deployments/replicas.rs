@@ -22,7 +22,7 @@ fn pair() -> (Server, Proxy, Server) {
 async fn what_replicas_confirm_is_granted() {
     let (primary, _proxy, replica) = pair();
     let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is confirmed");
     assert_eq!(replica.command(&["HLEN", "permits:{exports}:entries"]).int(), 1, "it is there");
     // The next waiter is granted it by a message, and also requires the replica's confirmation.
@@ -39,7 +39,7 @@ async fn what_replicas_confirm_is_granted() {
 async fn what_replicas_do_not_confirm_is_given_back() {
     let (primary, proxy, _replica) = pair();
     let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     proxy.stall(true);
     let refused = in_time(semaphore.acquire()).await.expect_err("no replica confirms it");
     assert_eq!(refused, AcquireError::NotReplicated { confirmed: 0, wanted: 1 });
@@ -63,7 +63,7 @@ async fn what_replicas_do_not_confirm_is_given_back() {
 async fn more_replicas_than_there_are_never_confirm() {
     let (primary, _proxy, _replica) = pair();
     let client = builder(&primary.url()).replicas(2).lease(Duration::from_secs(2)).connect().await;
-    let semaphore = client.expect("it is up").semaphore("exports", 1);
+    let semaphore = client.expect("it is up").semaphore("exports", 1).expect("valid");
     let refused = in_time(semaphore.acquire()).await.expect_err("there is one");
     assert_eq!(refused, AcquireError::NotReplicated { confirmed: 1, wanted: 2 });
     is_at_rest(&semaphore).await;
@@ -73,7 +73,7 @@ async fn more_replicas_than_there_are_never_confirm() {
 async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
     let (primary, proxy, _replica) = pair();
     let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     proxy.stall(true);
     let asking = semaphore.clone();
     let asked = tokio::spawn(async move { asking.acquire().await });
@@ -85,7 +85,7 @@ async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
     .await;
     asked.abort();
     is_at_rest(&semaphore).await;
-    let waited = semaphore.acquire_with(AcquireOptions::new().wait(Duration::from_millis(50)));
+    let waited = semaphore.acquire_with(AcquireOptions::new().timeout(Duration::from_millis(50)));
     let refused = in_time(waited).await.expect_err("no replica confirms it");
     assert!(refused.is_not_now(), "{refused:?}");
     is_at_rest(&semaphore).await;
@@ -94,5 +94,13 @@ async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
 #[tokio::test]
 async fn a_store_without_replicas_has_nothing_to_wait_for() {
     let client = builder("memory:").replicas(3).connect().await.expect("it is there");
-    client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
+    client
+        .semaphore("exports", 1)
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
 }

@@ -12,7 +12,7 @@ use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, pack
 async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
     let recorders = record_all(set.servers());
     let client = connect(&set.url()).await;
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let next = in_line(&semaphore, "next").await;
     let old = set.primary();
@@ -81,7 +81,15 @@ async fn a_failover_by_agreement_is_followed() {
 async fn sentinels_and_servers_have_passwords_of_their_own() {
     let set = Sentinels::builder().password("data").sentinel_password("watch").start();
     let client = connect(&set.url()).await;
-    client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
+    client
+        .semaphore("exports", 1)
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
     let wrong = set.url().replace("sentinel_password=watch", "sentinel_password=s3cr3t");
     assert_ne!(wrong, set.url());
     let error = in_time(builder(&wrong).connect()).await.expect_err("the password is wrong");
@@ -94,7 +102,15 @@ async fn one_sentinel_that_answers_is_enough() {
     set.sentinels()[0].kill();
     set.sentinels()[1].pause();
     let client = in_time(connect(&set.url())).await;
-    client.semaphore("exports", 1).acquire().await.expect("it is free").release().await.expect("it is held");
+    client
+        .semaphore("exports", 1)
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free")
+        .release()
+        .await
+        .expect("it is held");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ async fn a_private_authority_and_a_clients_certificate_let_in() {
         ("tls_key", certificates.client_key().path()),
     ];
     let client = connect(&url(&server, &files)).await;
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let next = in_line(&semaphore, "next").await;
     permit.release().await.expect("it is held");

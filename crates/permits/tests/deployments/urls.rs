@@ -273,12 +273,13 @@ async fn the_recovery_of_the_url_counts_unless_the_program_sets_another() {
         let builder = Client::builder(format!("{}{option}", server.url())).lease(Duration::from_secs(86_400));
         let builder = set.into_iter().fold(builder, ClientBuilder::recovery);
         let client = builder.connect().await.expect("the server is up");
-        let semaphore = client.semaphore(format!("semaphore-{number}"), 1);
+        let semaphore = client.semaphore(format!("semaphore-{number}"), 1).expect("valid");
         assert_eq!(semaphore.try_acquire().await.is_ok(), granted, "{option} {set:?}");
     }
     let client = Client::connect("memory:recovery?recovery=off").await.expect("memory takes it, too");
     client
         .semaphore("exports", 1)
+        .expect("valid")
         .try_acquire()
         .await
         .expect("it is free")

@@ -19,7 +19,7 @@ fn connecting(url: &str) -> JoinHandle<Result<Client, ConnectError>> {
 /// Waits for the connection, and uses it.
 async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
     let client = in_time(connecting).await.expect("it does not panic").expect("the store is up");
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = in_time(semaphore.acquire()).await.expect("it is free");
     permit.release().await.expect("it is held");
     client.close().await.expect("the store is up");
@@ -190,9 +190,8 @@ fn a_blocking_client_waits_too() {
     let server = Server::start();
     server.kill();
     let url = server.url();
-    let connecting = std::thread::spawn(move || {
-        permits::blocking::Client::connect_with(builder(&url).store_timeout(LIMIT)).map(drop)
-    });
+    let connecting =
+        std::thread::spawn(move || builder(&url).store_timeout(LIMIT).connect_blocking().map(drop));
     std::thread::sleep(Duration::from_millis(300));
     server.restart();
     connecting.join().expect("it does not panic").expect("the server is up");

@@ -1,11 +1,10 @@
-//! Which worlds are the same: those that differ only in what nothing depends on.
+//! The key of a world: worlds that differ only in details without an effect have the same key.
 //!
-//! Times count from now, and those so long past that they mean nothing more are one; requests are told apart by
-//! how many their client has made since, tokens and tickets by their order; clients of the same weight change
-//! places. What the model keeps for people or for other commands (sequence, versions) is left out.
+//! Times count from now, and all times more than a lease ago are one; requests are numbered by how many their client has
+//! made since, tokens and tickets by their order; clients of the same weight are interchangeable. Fields of the model that
+//! serve operators or other commands (sequence, versions) are left out.
 //!
-//! So renewals and ticks, which may go on for ever, come back to where they were, and what is reached is all
-//! that ever can be.
+//! So endless renewals and ticks return to a known key, and the exploration covers every reachable world.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,7 +16,7 @@ use super::client::{Call, Client, Entry, Kind, Outcome, tick};
 use super::scope::Scope;
 use super::world::{TICK_MS, World, owner};
 
-/// The same for worlds that are the same; different for others, but for chance.
+/// Equal for equivalent worlds; different for others, except by a collision of 128 bits.
 pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
     let tokens = tokens(world, scope);
     let orders = orders(scope.weights);
@@ -35,7 +34,7 @@ pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
     part(0) << 64 | part(1)
 }
 
-/// The orders of clients that leave each weight where it is: of each, which client stands there.
+/// The permutations of clients that keep each weight in its place.
 fn orders(weights: &[u32]) -> Vec<Vec<usize>> {
     let mut orders = vec![Vec::new()];
     for place in 0..weights.len() {
@@ -51,7 +50,7 @@ fn orders(weights: &[u32]) -> Vec<Vec<usize>> {
     orders
 }
 
-/// All tokens, and what they are compared with, sorted.
+/// All tokens, and the values that they are compared with, sorted.
 fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
     let mut tokens = Vec::new();
     let states = [Some(&world.state), world.saved.as_ref()];
@@ -87,7 +86,7 @@ fn tokens_of(call: &Call) -> impl Iterator<Item = u64> {
     call.grant.map(|grant| grant.token).into_iter().chain(told)
 }
 
-/// Whether anybody can still be put back who held when the era began.
+/// Whether a holder from before the era can still be put back.
 fn era_counts(world: &World, scope: &Scope, state: &State) -> bool {
     world.now_ms() < state.era_began_us / 1000 + u64::from(scope.lease) * TICK_MS
 }
@@ -109,13 +108,13 @@ impl Writer<'_> {
         self.bytes.push(flag.into());
     }
 
-    /// A tick, from now; all that are a lease ago or longer are one.
+    /// A tick, from now; all ticks a lease ago or longer are one.
     fn tick(&mut self, tick: u32) {
         let oldest = self.world.now - self.scope.lease;
         self.put(tick.max(oldest) - oldest);
     }
 
-    /// A time of the server's, from now; all that are past are one.
+    /// A server time, from now; all past times are one.
     fn until(&mut self, at_ms: u64) {
         self.put(at_ms.saturating_sub(self.world.now_ms()).div_ceil(TICK_MS));
     }
@@ -167,7 +166,7 @@ impl Writer<'_> {
         self.on_the_way();
     }
 
-    /// Late calls and messages have no order.
+    /// Late calls and messages, which have no order.
     fn on_the_way(&mut self) {
         let before = std::mem::take(&mut self.bytes);
         let mut parts = Vec::new();
@@ -182,7 +181,7 @@ impl Writer<'_> {
             self.request(message.client, message.request);
             self.grant(message.grant);
             self.flag(message.run == self.world.run);
-            // Whether it is older than what the client was told since.
+            // Whether it is older than the last reply to the client.
             let entry = self.world.clients[message.client].entry.as_ref();
             let entry = entry.filter(|entry| entry.request == message.request);
             self.flag(entry.is_some_and(|entry| message.grant.token <= entry.acquisition.last_answer_us));
@@ -199,7 +198,7 @@ impl Writer<'_> {
         let Some(state) = state else { return };
         self.put(state.limit);
         self.flag(state.pinned);
-        // While it is in use it is extended again and again; only the end of it counts.
+        // While it is in use the expiry is extended again and again; only the end counts.
         let expires = state.expires_ms.min(self.world.now_ms() + 2 * state.lease_max_ms);
         self.until(if state.pinned { 0 } else { expires });
         self.flag(state.server == format!("run{}", self.world.run));
@@ -307,5 +306,5 @@ impl Writer<'_> {
     }
 }
 
-/// Tells a message from the kinds of calls.
+/// Distinguishes a message from the kinds of calls.
 const KIND_OF_MESSAGE: usize = Kind::Release as usize + 1;

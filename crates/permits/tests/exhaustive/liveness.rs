@@ -1,8 +1,7 @@
-//! That it always ends well: from every state, if no more goes wrong, whoever waits is served, and then
-//! everything comes to rest.
+//! Liveness: from every state, if nothing else fails, every waiter is served, and then the semaphore becomes idle.
 //!
-//! Shown by one way on from each state, which is fair to everybody: replies and messages arrive, the store
-//! executes what comes, clients send what is due, holders release; time passes when there is nothing else to do.
+//! Shown by one fair continuation of each state: replies and messages arrive, the store executes the calls, clients send
+//! what is due, holders release; time passes when nothing else is left to do.
 
 use permits::acquisition::Stage;
 
@@ -11,15 +10,15 @@ use super::scope::Scope;
 use super::steps::Action;
 use super::world::World;
 
-/// In leases: one for a crashed holder, one for a window or for what a crashed waiter was granted, and one for
-/// each acquisition that is tried again.
+/// In leases: one for a crashed holder, one for a window or for a grant to a crashed waiter, and one for each acquisition
+/// that is retried.
 const LEASES: u32 = 6;
 
-/// Whether everybody is served and everything comes to rest.
+/// Whether every waiter is served and the semaphore becomes idle.
 pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
     let until = world.now + LEASES * scope.lease;
-    // Whoever asks for more than there is now is refused.
+    // A request for more than the limit is refused.
     let heavy = scope.weights.iter().map(|weight| *weight > world.limit);
     let mut served: Vec<bool> =
         world.clients.iter().zip(heavy).map(|(client, heavy)| heavy || !waits(client)).collect();
@@ -45,7 +44,7 @@ fn waits(client: &Client) -> bool {
 }
 
 fn is_at_rest(world: &World) -> bool {
-    // What has expired leaves with the next command, whoever sends it.
+    // Expired entries leave with the next command of any client.
     let now_ms = world.now_ms();
     let nobody = |state: &permits::model::State| {
         state.entries.values().all(|entry| entry.deadline.unsigned_abs() <= now_ms)
@@ -54,13 +53,13 @@ fn is_at_rest(world: &World) -> bool {
         && world.clients.iter().all(|client| client.entry.is_none() && client.is_punctual(world.now))
 }
 
-/// The next step of the fair way.
+/// The next step of the fair continuation.
 fn next(world: &World) -> Action {
     if !world.late.is_empty() {
         return Action::ExecuteLate(0);
     }
     if !world.messages.is_empty() {
-        return Action::Hear(0);
+        return Action::Push(0);
     }
     let of_client = |(number, client): (usize, &Client)| {
         for kind in KINDS {

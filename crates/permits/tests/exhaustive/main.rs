@@ -1,25 +1,26 @@
-//! Every history that there can be, of a few clients and one semaphore: requests, replies and messages that are
-//! lost or late, leases that end, clients that crash, and a server that restarts and has forgotten. In each state
-//! that is reached, each property holds; and from each, everybody who waits is served and everything comes to
-//! rest. Explored by `stateright`; what is checked is `permits::model`, not a copy of it.
+//! All histories of a few clients and one semaphore: requests, replies and pushes that are lost or late, leases that end,
+//! clients that crash, and a server that restarts and has lost its state. In each state reached, each property holds; and
+//! from each state every waiter is served and the semaphore becomes idle. Explored by `stateright`.
 //!
-//! - `scope`: how much is explored. `world`: the states, and what a step does; `steps`: which there are; `client`:
-//!   what a session does.
-//! - `canonical`: which states are the same, so that there is an end to them.
-//! - `properties`, `liveness`: what must hold. `sizes`: where it does. `planted`, `defects`: that each can be seen to
-//!   break.
+//! The store is `permits::model` and each client decides by `permits::acquisition`: the library's own code, not a copy.
+//!
+//! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `steps`: the possible
+//!   steps; `client`: a client around the library's acquisition.
+//! - `canonical`: the states that count as one, so that exploration ends.
+//! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`, `store_mutants`: each
+//!   property breaks in a mutant.
 //!
 //! The short scopes run with all tests, the long ones by `scripts/check-model`.
 
 mod canonical;
 mod client;
-mod defects;
 mod liveness;
-mod planted;
+mod mutants;
 mod properties;
 mod scope;
 mod sizes;
 mod steps;
+mod store_mutants;
 mod world;
 
 use std::collections::BTreeSet;
@@ -64,7 +65,7 @@ fn holds<const NUMBER: usize>(_: &Protocol, world: &World) -> bool {
     !world.broken.is(NUMBER)
 }
 
-/// What was found out in taking steps.
+/// The properties that are checked while steps are taken.
 fn named() -> Vec<Property<Protocol>> {
     let conditions: [fn(&Protocol, &World) -> bool; properties::COUNT] = [
         holds::<0>,
@@ -87,7 +88,7 @@ fn named() -> Vec<Property<Protocol>> {
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()
 }
 
-/// Explores a scope, to its end or to what is broken. Returns that, with the way there.
+/// Explores a scope, to its end or until a property breaks. Returns the broken properties, with the steps to them.
 fn explore(scope: Scope, threads: usize) -> Vec<(&'static str, String)> {
     let began = Instant::now();
     let name = scope.name;

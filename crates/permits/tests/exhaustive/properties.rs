@@ -1,7 +1,7 @@
-//! What must hold in every state: by the names that the guarantees have.
+//! The properties, by their names in docs/guarantees.md.
 //!
-//! What one command does is judged by the same checks as random histories are (`permits_testkit::history::checks`). What needs
-//! to know the clients, or what was before, is here.
+//! The effect of one command is checked as in random histories (`permits_testkit::history::checks`). Properties of the
+//! clients, and of histories, are here.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Broken {
         self.0 & (1 << number) != 0
     }
 
-    /// Without what is not judged.
+    /// Without the properties that the scope does not check.
     fn judged(self, scope: &Scope) -> Self {
         match scope.only {
             None => self,
@@ -91,7 +91,7 @@ pub(crate) fn judge_step(world: &mut World, scope: &Scope, step: &Step) {
     world.broken = broken.judged(scope);
 }
 
-/// A request that is known has its place, and hears of it.
+/// A known request keeps its place, and the reply reports it.
 fn asked_again_it_stands_where_it_stood(step: &Step) -> bool {
     let (Operation::Acquire { requests, .. }, Answers::Acquire(answers), Some(before), Some(after)) =
         (&step.command.operation, &step.reply.answers, &step.before, &step.after)
@@ -131,21 +131,21 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     world.broken = broken.judged(scope);
 }
 
-/// The units of all who believe that they hold.
+/// The units that clients believe they hold.
 pub(crate) fn believed(world: &World, scope: &Scope) -> u32 {
     let clients = world.clients.iter().zip(scope.weights);
     let holds = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.held().is_some());
     clients.filter(|(client, _)| holds(&client.entry)).map(|(_, weight)| weight).sum()
 }
 
-/// P2: the limit; the higher one, where an operator has lowered it. What a server that forgets by other ways
-/// than a restart with nothing can admit besides is bounded: by as much again, for a lease.
+/// P2: the limit; the higher one, where an operator has lowered it. A server that loses state otherwise than by a restart
+/// without any can admit as many again, for a lease.
 fn allowed(world: &World, scope: &Scope) -> u32 {
     let limit = scope.limit.max(world.limit);
     if excused(world, scope) { 2 * limit } else { limit }
 }
 
-/// Whether the store has lately forgotten in a way that no window covers.
+/// Whether the store has lost state within the last lease in a way that no window covers.
 fn excused(world: &World, scope: &Scope) -> bool {
     let lossy = |memory: &Memory| matches!(memory, Memory::Earlier | Memory::Flushed);
     scope.excused
@@ -164,7 +164,7 @@ fn stops_early(world: &World, number: usize) -> bool {
     ours.is_none_or(|entry| until_ms <= entry.deadline.unsigned_abs())
 }
 
-/// P9: what the store holds, a client holds or releases, or is about to be notified of.
+/// P9: every permit in the store is held or released by a client, or about to be reported to one.
 fn nothing_is_leaked(world: &World) -> bool {
     let Some(state) = world.state.as_ref() else { return true };
     state.entries.iter().all(|(holder, entry)| {
@@ -184,7 +184,7 @@ fn nothing_is_leaked(world: &World) -> bool {
     })
 }
 
-/// No two that believe they hold have the same slot.
+/// No two clients believe that they hold the same slot.
 fn slots_are_distinct(world: &World) -> bool {
     let held = world.clients.iter().filter_map(|client| client.entry.as_ref()?.held());
     let mut slots: Vec<u32> = held.map(|(grant, _)| grant.slot).collect();
@@ -192,7 +192,7 @@ fn slots_are_distinct(world: &World) -> bool {
     slots.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// P10: from here, if everybody vanishes, nothing is left after a lease.
+/// P10: from here, if all clients vanish, nothing is left after a lease.
 pub(crate) fn rests(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
     world.now += scope.lease;

@@ -1,23 +1,23 @@
-//! How much of the world is explored: how many clients, how long a lease, and how often each fault may happen.
+//! The bounds of an exploration: the number of clients, the lease, and the number of each fault.
 //!
-//! Time and renewals are not bounded: states that differ only by when they are, or by names, are one (see
-//! `canonical`). So with what is bounded here, all histories are explored to their end.
+//! Time and renewals are not bounded: states that differ only by time or by names are one (see `canonical`). Within these
+//! bounds, all histories are explored to their end.
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{Command, Event, Recovery, Reply};
 
-/// What executes commands: the model, or the model with a defect.
+/// The function that executes commands: the model, or a mutant of it.
 pub(crate) type Store = fn(&mut Option<State>, &ServerClock<'_>, &Command) -> (Reply, Vec<Event>);
 
-/// What may still happen.
+/// The acquisitions and faults that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     /// Acquisitions, by all clients together.
     pub(crate) acquisitions: u8,
     /// Requests, replies and messages that are lost, and requests that arrive after their client gave up.
     pub(crate) losses: u8,
-    /// Ticks that pass while somebody is late: a call or a message is on its way, or a client has not sent what it
-    /// would have. [`ENDLESS`] are not counted.
+    /// Ticks that pass while something is late: a call or a message is on its way, or a client has not sent what was due.
+    /// [`ENDLESS`] are not counted.
     pub(crate) delays: u8,
     /// Waits given up by their callers.
     pub(crate) cancels: u8,
@@ -30,14 +30,14 @@ pub(crate) struct Budget {
 
 pub(crate) const ENDLESS: u8 = u8::MAX;
 
-/// What the server remembers when it goes on.
+/// The state that the server has after a restart, failover or flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// Everything: a restart with an append-only file that lost nothing.
     All,
     /// Nothing: a restart without anything on disk.
     Nothing,
-    /// What it was at some moment before: a failover to a replica that lags.
+    /// An earlier one: a failover to a replica that lags.
     Earlier,
     /// Nothing, and it is the same server: FLUSHALL. Takes no time.
     Flushed,
@@ -47,32 +47,32 @@ pub(crate) enum Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientBehaviour {
     Sound,
-    /// Dates what it holds from the reply, not from the request.
+    /// Dates a permit from the reply, not from the request.
     DatesFromReply,
-    /// Takes an answer to a call for the end of those before it that had none.
+    /// Takes the reply to a call for the end of earlier calls without one.
     ForgetsLateCalls,
 }
 
-/// What is explored.
+/// An exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) name: &'static str,
     /// The weight of each client's requests.
     pub(crate) weights: &'static [u32],
     pub(crate) limit: u32,
-    /// What an operator changes the limit to.
+    /// The limit that an operator sets.
     pub(crate) other_limit: u32,
     /// In ticks.
     pub(crate) lease: u32,
     pub(crate) recovery: Recovery,
     pub(crate) restarts: &'static [Memory],
-    /// When a recovery window ends, everybody has been heard since the restart, and nothing from before it is on
-    /// its way any more.
+    /// When a recovery window ends, every client has had a reply since the restart, and nothing from before it is on its
+    /// way.
     pub(crate) connected: bool,
     pub(crate) budget: Budget,
     /// The only property that is judged, if not all are.
     pub(crate) only: Option<&'static str>,
-    /// What flushes and failovers may break is not counted while they may.
+    /// For a lease after a flush or failover, its permitted breaches are not counted.
     pub(crate) excused: bool,
     pub(crate) behaviour: ClientBehaviour,
     pub(crate) store: Store,

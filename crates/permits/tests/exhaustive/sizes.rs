@@ -1,5 +1,5 @@
-//! The scopes in which everything holds, in two sizes. What each leaves out, another has: the product of all
-//! faults at once is more than can be explored.
+//! The scopes in which all properties hold, in two sizes. Each fault is in some scope: all faults at once are more than
+//! can be explored.
 
 use permits::protocol::Recovery;
 
@@ -32,20 +32,20 @@ fn restarts(budget: Budget) -> Scope {
     Scope { restarts: &[Memory::All], budget, ..Scope::small("restarts") }
 }
 
-/// A restart that forgets everything, with the cautious window: nobody needs to be connected.
+/// A restart without state, with the strict window: no client needs to be connected.
 fn forgets(budget: Budget) -> Scope {
     let budget = Budget { restarts: 1, ..budget };
     let scope = Scope::small("forgets, strict window");
     Scope { restarts: &[Memory::Nothing], recovery: Recovery::Strict, budget, ..scope }
 }
 
-/// The same with the usual window, which is for those that are connected.
+/// The same with the default window, which covers connected clients.
 fn forgets_connected(budget: Budget) -> Scope {
     let scope = Scope::small("forgets, all connected");
     Scope { recovery: Recovery::Interval, connected: true, name: scope.name, ..forgets(budget) }
 }
 
-/// What no window covers: more may be held, but no more than as much again, for no longer than a lease.
+/// A loss that no window covers: at most as many units again are held, for at most a lease.
 fn flushes(budget: Budget) -> Scope {
     Scope { restarts: &[Memory::Flushed], name: "flushes", ..forgets(budget) }
 }
@@ -63,7 +63,7 @@ fn three(delays: u8) -> Budget {
 }
 
 #[test]
-fn whatever_is_lost_or_late_everything_holds() {
+fn lost_calls_break_nothing() {
     holds_in(losses(two(0)), 1);
 }
 
@@ -73,7 +73,7 @@ fn late_calls_break_nothing() {
 }
 
 #[test]
-fn whoever_crashes_or_gives_up_everything_holds() {
+fn crashes_and_cancellations_break_nothing() {
     holds_in(crashes(two(0)), 1);
 }
 
@@ -98,7 +98,7 @@ fn a_restart_that_forgets_breaks_nothing_behind_a_strict_window() {
 }
 
 #[test]
-fn a_restart_that_forgets_breaks_nothing_for_those_that_are_connected() {
+fn a_restart_that_forgets_breaks_nothing_for_connected_clients() {
     holds_in(forgets_connected(two(0)), 1);
 }
 
@@ -119,7 +119,7 @@ fn everything_holds_in_the_long_scopes() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let longer = |scope: Scope, name: &'static str| Scope { lease: 6, name, ..scope };
     let scopes = [
-        Scope { name: "whatever is late", budget: two(ENDLESS), ..Scope::small("") },
+        Scope { name: "late", budget: two(ENDLESS), ..Scope::small("") },
         losses(two(3)),
         crashes(two(3)),
         weights(two(ENDLESS)),

@@ -1,5 +1,5 @@
-//! Which steps can be taken in a state of the world. What nobody does out of turn is a delay, and counted: a tick
-//! while something is on its way, or while a client has not sent what it would have.
+//! The possible steps in a state of the world. A tick while something is on its way, or while a client has not sent what is
+//! due, is a delay, and counted.
 
 use permits::acquisition::Stage;
 
@@ -19,7 +19,7 @@ pub(crate) enum Action {
     Crash(usize),
     /// The store executes a client's call.
     Execute(usize, Kind),
-    /// It executes a call that its client has given up on.
+    /// It executes a call that its client has given up.
     ExecuteLate(usize),
     /// The reply arrives.
     Return(usize, Kind),
@@ -27,11 +27,11 @@ pub(crate) enum Action {
     Lose(usize, Kind),
     /// The client gives up on a call that is late.
     GiveUp(usize, Kind),
-    Hear(usize),
+    Push(usize),
     LoseMessage(usize),
     Tick,
     Restart(Memory),
-    /// The replica learns of everything so far.
+    /// The replica catches up.
     Replicate,
     SetLimit,
 }
@@ -47,7 +47,7 @@ impl World {
         }
         actions.extend((0..self.late.len()).map(Action::ExecuteLate));
         for number in 0..self.messages.len() {
-            actions.push(Action::Hear(number));
+            actions.push(Action::Push(number));
             if self.left.losses > 0 {
                 actions.push(Action::LoseMessage(number));
             }
@@ -109,12 +109,12 @@ impl World {
         }
     }
 
-    /// Whether nobody is late.
+    /// Whether nothing is late.
     pub(super) fn is_punctual(&self) -> bool {
         self.messages.is_empty() && self.clients.iter().all(|client| client.is_punctual(self.now))
     }
 
-    /// Whether time may pass. Where everybody is connected, not before they are when a recovery window ends.
+    /// Whether time may pass. In a scope of connected clients, a recovery window does not end before all have had a reply.
     fn may_tick(&self, scope: &Scope) -> bool {
         if self.left.delays == 0 && !self.is_punctual() {
             return false;

@@ -1,8 +1,7 @@
-//! The store, the clients, and all that is on its way between them; and every step that any of them can take.
+//! The store, the clients, and everything on its way between them; and the effect of each step.
 //!
-//! The store is `permits::model::apply` on the model's own state, not a copy of it. A tick is a third of a
-//! lease or less; what happens within one has an order and takes no time. So a client's margin, which covers what
-//! is less than a tick, is nothing here.
+//! The store is `permits::model::apply` on the model's own state. A tick is a third of a lease or less; the steps within
+//! one have an order and take no time. The clocks of clients are slow by 1 %, which is what the margin of a lease covers.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -30,17 +29,17 @@ const EPOCH_MS: u64 = 1_800_000_000_000;
 /// The first tick: the server is old by then.
 const BEGIN: u32 = 1000;
 
-/// A message that a request of a client was granted.
+/// A push of a grant to a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message {
     pub(crate) client: usize,
     pub(crate) request: u8,
     pub(crate) grant: Grant,
-    /// The life of the server that sent it.
+    /// The run of the server that sent it.
     pub(crate) run: u32,
 }
 
-/// A request that its client has given up on, and that still arrives.
+/// A call that its client has given up, and that still arrives.
 #[derive(Debug, Clone)]
 pub(crate) struct Late {
     pub(crate) client: usize,
@@ -55,11 +54,11 @@ pub(crate) struct World {
     /// Commands executed in this tick, each a microsecond after the one before.
     commands: u32,
     pub(crate) state: Arc<Option<State>>,
-    /// What a replica knows.
+    /// The state of a replica.
     pub(crate) saved: Option<Arc<Option<State>>>,
     pub(crate) run: u32,
     pub(crate) up_since: u32,
-    /// When the server last forgot something.
+    /// The last loss of state.
     pub(crate) forgot: Option<u32>,
     pub(crate) clients: Vec<Client>,
     pub(crate) late: Vec<Late>,
@@ -72,7 +71,7 @@ pub(crate) struct World {
     /// The highest token ever granted.
     pub(crate) last_token: u64,
     pub(crate) broken: Broken,
-    /// Stands for all worlds that differ from this one only by names and by when they are.
+    /// The key of all equivalent worlds.
     key: u128,
 }
 
@@ -113,7 +112,7 @@ impl World {
         Circumstances { now: self.now, lease: scope.lease, behaviour: scope.behaviour }
     }
 
-    /// After a step: what is judged of every state, and which states it is the same as.
+    /// After a step: checks the properties of the state, and computes its key.
     fn settle(&mut self, scope: &Scope) {
         let stored = self.state.as_ref().as_ref().map(|state| &state.entries);
         self.unannounced.retain(|(client, request)| {
@@ -133,7 +132,7 @@ impl World {
         next
     }
 
-    /// Takes a step, unjudged.
+    /// Takes a step without checking the state.
     pub(crate) fn take(&mut self, scope: &Scope, action: Action) {
         let known = self.known(scope);
         match action {
@@ -181,7 +180,7 @@ impl World {
                 self.late.push(Late { client, kind, call });
                 self.clients[client].on_failure(kind, known);
             }
-            Action::Hear(number) => {
+            Action::Push(number) => {
                 let Message { client, request, grant, .. } = self.messages.remove(number);
                 self.clients[client].on_push(request, grant, known);
             }
@@ -208,7 +207,7 @@ impl World {
         }
     }
 
-    /// The process is gone; what it has sent is not. Another one takes its place, which knows nothing.
+    /// The process is gone, but the calls that it has sent are not. A new one takes its place.
     fn crash(&mut self, number: usize) {
         self.left.crashes -= 1;
         let client = &mut self.clients[number];
@@ -248,7 +247,7 @@ impl World {
         self.tick(scope);
         self.run += 1;
         self.up_since = self.now;
-        // Connections end. What was not executed never is; what was answered may still be read.
+        // Connections end. A call that was not executed never is; a reply that was sent may still arrive.
         self.late.clear();
         let known = self.known(scope);
         for client in &mut self.clients {
@@ -292,7 +291,7 @@ impl World {
         (outcome, now_us)
     }
 
-    /// Sends a command to the store, and judges what it does.
+    /// Sends a command to the store, and checks its effect.
     pub(crate) fn send(
         &mut self,
         scope: &Scope,
@@ -324,8 +323,8 @@ impl World {
         (step.reply.answers, now_us)
     }
 
-    /// Messages go to the sessions that still are. A second one about the same request takes the place of the first,
-    /// which is lost: so there are not ever more of them.
+    /// Sends events to the sessions that still exist. A second message about a request replaces the first, which bounds
+    /// their number.
     fn post(&mut self, events: &[Event]) {
         for event in events {
             let (client, request) = owner(&event.holder);
@@ -348,7 +347,7 @@ fn request(client: usize, request: u8) -> RequestId {
     RequestId::new(&format!("{client}.{request}")).expect("it is plain")
 }
 
-/// Whose request this is, and which.
+/// The client and the request of a holder.
 pub(crate) fn owner(holder: &Holder) -> (usize, u8) {
     let (client, request) = holder.as_str().split_once('.').expect("it has two parts");
     (client.parse().expect("a number"), request.parse().expect("a number"))

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use permits::{Recovery, blocking};
+use permits::Recovery;
 use permits_testkit::history::{ClientEvent, Recorder, client_checks::most_at_once, now};
 use permits_testkit::worker::{TIMEOUT, Worker, micros};
 use permits_testkit::{Proxy, Server, wait};
@@ -116,10 +116,13 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
     let proxy = Proxy::start(server.address());
     let connect = |url: &str| {
         let builder = permits::Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(3));
-        blocking::Client::connect_with(builder).expect("the server runs")
+        builder.connect_blocking().expect("the server runs")
     };
     let (direct, proxied) = (connect(&server.url()), connect(&proxy.url()));
-    let (semaphore, administered) = (direct.semaphore("exports", 3), proxied.open("exports"));
+    let (semaphore, administered) = (
+        direct.semaphore("exports", 3).expect("valid"),
+        proxied.semaphore("exports", permits::Limit::Stored).expect("valid"),
+    );
     // So that the server knows the scripts, and a lost reply is the reply of a command.
     administered.set_limit(3).expect("the server runs");
     administered.revoke("none", "").expect("the server runs");

@@ -23,14 +23,14 @@ struct Full {
 
 impl Full {
     async fn new(holding: &Client, waiting: &Client, name: &str) -> Self {
-        let semaphore = holding.semaphore(name, 3);
+        let semaphore = holding.semaphore(name, 3).expect("valid");
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(semaphore.acquire().await.expect("it is free"));
         }
         semaphore.set_limit(2).await.expect("the server runs");
         held.remove(0).release().await.expect("it is held");
-        let waiter = waiting.open(name);
+        let waiter = waiting.semaphore(name, permits::Limit::Stored).expect("valid");
         let acquiring =
             async move { waiter.acquire_with(AcquireOptions::new()).await.expect("its turn comes") };
         let waiter = tokio::spawn(acquiring);

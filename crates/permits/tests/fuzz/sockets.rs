@@ -6,7 +6,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use permits::{AcquireOptions, Client, ConnectError, Semaphore};
+use permits::{AcquireOptions, Client, ConnectError, Limit, Semaphore};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::time::timeout;
@@ -68,7 +68,7 @@ async fn connect(fake: &Fake) -> Client {
 
 /// Acquires and releases. Returns whether both succeeded.
 async fn use_once(exports: &Semaphore) -> Result<bool, String> {
-    let options = AcquireOptions::new().wait(Duration::from_secs(5));
+    let options = AcquireOptions::new().timeout(Duration::from_secs(5));
     let acquiring = timeout(HANGS, exports.acquire_with(options)).await;
     match acquiring.map_err(|_| "acquiring hangs")? {
         Ok(permit) => Ok(timeout(HANGS, permit.release()).await.map_err(|_| "releasing hangs")?.is_ok()),
@@ -81,7 +81,7 @@ fn a_client_survives_garbage() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3);
+    let exports = client.semaphore("exports", 3).expect("valid");
     let strategy = vec(garbage(&["EVALSHA", "EVALSHA", "PING", "SUBSCRIBE"]), 1..3);
     cases(25, SEEDS, &strategy, |all| {
         all.iter().for_each(|garbage| fake.send(garbage.clone()));
@@ -107,7 +107,7 @@ fn after_a_malformed_reply_the_connection_is_another_one() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3);
+    let exports = client.semaphore("exports", 3).expect("valid");
     assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
     let before = fake.connections();
     fake.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
@@ -133,13 +133,14 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     let builder = Client::builder(format!("redis://{}", fake.address()));
     let client = runtime.block_on(builder.connect()).expect("the server behaves");
     let held = ["a", "b", "c", "d", "e", "f", "bad"].map(|name| {
-        let acquiring = async { client.semaphore(name, 3).acquire().await };
+        let acquiring = async { client.semaphore(name, 3).expect("valid").acquire().await };
         runtime.block_on(acquiring).expect("all is granted")
     });
     let (connections, said) = (fake.connections(), fake.behave());
     fake.send_always("bad", b"*1\r\n:1\r\n".to_vec());
     // The first call is made at once, as by a program that inspects.
-    let _ = runtime.block_on(async { client.open("bad").inspect().await });
+    let _ =
+        runtime.block_on(async { client.semaphore("bad", Limit::Stored).expect("valid").inspect().await });
     std::thread::sleep(Duration::from_secs(SECONDS as u64));
     let (connections, said) = (fake.connections() - connections, fake.behave() - said);
     // Two connections for each retry, with pauses that grow to half a second.
@@ -148,7 +149,7 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     assert!(held.iter().all(permits::Permit::is_held), "the lease has not ended");
     let again = runtime.block_on(async {
         for _ in 0..20 {
-            if use_once(&client.semaphore("bad", 3)).await? {
+            if use_once(&client.semaphore("bad", 3).expect("valid")).await? {
                 return Ok(());
             }
         }
@@ -162,7 +163,7 @@ async fn connecting(url: String) -> Result<(), String> {
     let client = Client::builder(url).lease(Duration::from_millis(900)).store_timeout(Duration::from_secs(1));
     match timeout(HANGS, client.connect()).await.map_err(|_| "connecting hangs")? {
         Ok(client) => {
-            use_once(&client.semaphore("exports", 3)).await?;
+            use_once(&client.semaphore("exports", 3).expect("valid")).await?;
             // The outcome is not checked.
             let _ = client.close().await;
             Ok(())
@@ -258,7 +259,7 @@ fn announced_memory_is_not_allocated() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3);
+    let exports = client.semaphore("exports", 3).expect("valid");
     runtime.block_on(use_once(&exports)).expect("the server behaves");
     let before = most_memory();
     for claim in CLAIMS {
@@ -279,14 +280,14 @@ fn a_reply_without_end_takes_memory_for_one_call_alone() {
     let runtime = runtime();
     let fake = Fake::start(false);
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3);
+    let exports = client.semaphore("exports", 3).expect("valid");
     runtime.block_on(use_once(&exports)).expect("the server behaves");
     fake.send_without_end(true);
     let (mut most, before) = (0, resident_memory());
     let began = std::time::Instant::now();
     while fake.sent() < ENOUGH {
         assert!(began.elapsed() < 3 * HANGS, "{} bytes were sent", fake.sent());
-        let options = AcquireOptions::new().wait(Duration::from_millis(300));
+        let options = AcquireOptions::new().timeout(Duration::from_millis(300));
         let acquiring = async { timeout(HANGS, exports.acquire_with(options)).await };
         let ended = runtime.block_on(acquiring).expect("it does not hang");
         assert!(ended.is_err(), "there was no reply");

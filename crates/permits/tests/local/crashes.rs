@@ -129,7 +129,7 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
     let (mut writer, mut stdin) = writer(&stage);
     writer.pause();
     let hasty = permits::Client::builder(stage.url()).store_timeout(Duration::from_millis(500));
-    let hasty = permits::blocking::Client::connect_with(hasty).expect("to look needs no lock");
+    let hasty = hasty.connect_blocking().expect("to look needs no lock");
     match stage.semaphore(&hasty).try_acquire() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("locked by another process"), "{reason}");

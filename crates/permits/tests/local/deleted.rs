@@ -26,7 +26,9 @@ fn delete(stage: &Stage, suffixes: &[&str]) {
 /// Moves a part of the content into the file, and leaves another in the log.
 fn fill(stage: &Stage, client: &Client) {
     for number in 0..60 {
-        drop(client.semaphore(format!("semaphore {number}"), 1).acquire().expect("it is free"));
+        drop(
+            client.semaphore(format!("semaphore {number}"), 1).expect("valid").acquire().expect("it is free"),
+        );
         if number == 40 {
             let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
             stage.sqlite().query_row(checkpoint, [], |_| Ok(())).expect("the disk works");
@@ -210,8 +212,8 @@ fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     let below: PathBuf = stage.directory().join("below");
     let url = crate::stage::url(&below.join("semaphores.db"));
     let hasty = permits::Client::builder(&url).store_timeout(Duration::from_millis(300));
-    let client = Client::connect_with(hasty).expect("the file can be used");
-    let semaphore = client.semaphore(SEMAPHORE, 1);
+    let client = hasty.connect_blocking().expect("the file can be used");
+    let semaphore = client.semaphore(SEMAPHORE, 1).expect("valid");
     let held = semaphore.acquire().expect("it is free");
     fs::remove_dir_all(&below).expect("it is ours");
     match semaphore.try_acquire() {

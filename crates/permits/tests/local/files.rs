@@ -32,7 +32,11 @@ fn made() -> Stage {
     let stage = Stage::small();
     let client = stage.client();
     for number in 0..50 {
-        client.semaphore(format!("semaphore {number}"), 5).set_limit(5).expect("the file can be used");
+        client
+            .semaphore(format!("semaphore {number}"), 5)
+            .expect("valid")
+            .set_limit(5)
+            .expect("the file can be used");
     }
     client.close().expect("the file can be used");
     await_closed(stage.directory());
@@ -110,9 +114,11 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
     stage.client().close().expect("a file in use needs no lock");
     let another = stage.directory().join("another.db");
     let began = Instant::now();
-    let error = refusal(permits::blocking::Client::connect_with(
-        permits::Client::builder(crate::stage::url(&another)).store_timeout(Duration::from_millis(500)),
-    ));
+    let error = refusal(
+        permits::Client::builder(crate::stage::url(&another))
+            .store_timeout(Duration::from_millis(500))
+            .connect_blocking(),
+    );
     assert!(began.elapsed() < TIMEOUT, "without a bound");
     assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("lslocks")), "{error}");
     let left =
@@ -179,7 +185,7 @@ fn a_file_that_was_cut_off_is_refused() {
     let before = content(&stage.path());
     let error = match stage.connect() {
         // The pages that opening reads may be present.
-        Ok(client) => match client.semaphore("semaphore 49", 5).acquire() {
+        Ok(client) => match client.semaphore("semaphore 49", 5).expect("valid").acquire() {
             Err(AcquireError::Store(error)) => error,
             other => panic!("half of it is missing: {other:?}"),
         },
@@ -196,13 +202,19 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
     let sql = "UPDATE semaphores SET state = '{\"limit\": 5' WHERE name = 'semaphore 7'";
     assert_eq!(stage.sqlite().execute(sql, []).expect("it is ours"), 1);
     let client = stage.client();
-    match client.semaphore("semaphore 7", 5).acquire() {
+    match client.semaphore("semaphore 7", 5).expect("valid").acquire() {
         Err(AcquireError::Store(StoreError::Malformed { reason })) => {
             assert!(reason.contains("\"semaphore 7\"") && reason.contains("move it away"), "{reason}");
         }
         other => panic!("it makes no sense: {other:?}"),
     }
-    client.semaphore("semaphore 8", 5).acquire().expect("this one does").release().expect("it is held");
+    client
+        .semaphore("semaphore 8", 5)
+        .expect("valid")
+        .acquire()
+        .expect("this one does")
+        .release()
+        .expect("it is held");
     client.close().expect("the file can be used");
     let left: String = stage
         .sqlite()

@@ -19,7 +19,7 @@ const BLOCKS: u64 = 900;
 
 fn connect(path: &std::path::Path) -> Client {
     let builder = permits::Client::builder(url(path)).lease(Duration::from_secs(60));
-    Client::connect_with(builder).expect("the file can be used")
+    builder.connect_blocking().expect("the file can be used")
 }
 
 /// Acquires until there is no room for more.
@@ -56,7 +56,7 @@ fn where_files_may_not_grow_permits_can_be_renewed_and_released() {
 /// An errand.
 pub(crate) fn without_room() {
     let client = connect(&errand::place());
-    let semaphore = client.semaphore("room", 100_000);
+    let semaphore = client.semaphore("room", 100_000).expect("valid");
     for _ in 0..300 {
         semaphore.acquire().expect("the log is emptied when it is full").release().expect("it is held");
     }
@@ -99,7 +99,7 @@ pub(crate) fn on_a_full_disk() {
     let directory = errand::place();
     let path = directory.join("semaphores.db");
     let client = connect(&path);
-    let semaphore = client.semaphore("room", 100_000);
+    let semaphore = client.semaphore("room", 100_000).expect("valid");
     let permits: Vec<Permit> = (0..20).map(|_| semaphore.acquire().expect("there is room")).collect();
     let filler = directory.join("filler");
     let mut file = File::create(&filler).expect("there is room");
@@ -108,7 +108,7 @@ pub(crate) fn on_a_full_disk() {
     let error = refusal(Client::connect(&url(&directory.join("another.db"))));
     assert!(matches!(error, StoreError::OutOfMemory { .. }), "a new file has no room: {error}");
     let late = connect(&path);
-    let more = acquire_all(&late.semaphore("room", 100_000));
+    let more = acquire_all(&late.semaphore("room", 100_000).expect("valid"));
     // Both write enough that the log must be emptied many times.
     for _ in 0..20 {
         for permit in &permits {

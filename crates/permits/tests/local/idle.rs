@@ -52,7 +52,7 @@ fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
 /// An errand, because the thread is found by its name, so the process must have one client.
 pub(crate) fn hand_over() {
     let client = Client::connect(&url(&errand::place())).expect("the file can be used");
-    let semaphore = client.semaphore("idle", 10);
+    let semaphore = client.semaphore("idle", 10).expect("valid");
     assert!(rests());
     let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().expect("it is free")).collect();
     assert!(!rests(), "a holder polls; otherwise this test shows nothing");

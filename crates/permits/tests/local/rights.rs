@@ -38,7 +38,13 @@ fn denied(path: &Path) -> String {
 #[track_caller]
 fn works(path: &Path) {
     let client = Client::connect(&url(path)).expect("the file can be used");
-    client.semaphore("rights", 1).acquire().expect("it is free").release().expect("it is held");
+    client
+        .semaphore("rights", 1)
+        .expect("valid")
+        .acquire()
+        .expect("it is free")
+        .release()
+        .expect("it is held");
     client.close().expect("the file can be used");
     await_closed(path.parent().expect("it has one"));
 }
@@ -113,7 +119,7 @@ pub(crate) fn without_rights() {
     works(&path);
 
     let client = Client::connect(&url(&path)).expect("the file can be used");
-    let permit = client.semaphore("rights", 1).acquire().expect("it is free");
+    let permit = client.semaphore("rights", 1).expect("valid").acquire().expect("it is free");
     for (mode, of_file) in [(0o700, 0o400), (0o500, 0o600), (0, 0o600)] {
         set_mode(&directory, 0o700);
         set_mode(&path, of_file);
@@ -165,7 +171,7 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     let Some(directory) = directory_of(0o2770) else { return };
     let path = directory.path().join("semaphores.db");
     let client = Client::connect(&url(&path)).expect("root may do anything");
-    let permit = client.semaphore("held", 1).acquire().expect("it is free");
+    let permit = client.semaphore("held", 1).expect("valid").acquire().expect("it is free");
     for user in MEMBERS {
         assert_shared(&path);
         // Each deletes a companion and so makes a new file, to which the others follow.
@@ -175,7 +181,7 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     }
     assert_shared(&path);
     send(OTHER, "as_an_outsider", &path);
-    let diagnosis = permits::blocking::diagnose(permits::Client::builder(url(&path))).expect("it is valid");
+    let diagnosis = permits::Client::builder(url(&path)).diagnose_blocking().expect("it is valid");
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     let shared = diagnosis.findings.iter().filter(|finding| finding.observed.contains("group"));
     assert_eq!(shared.filter(|finding| finding.severity == Severity::Fine).count(), 2, "{diagnosis:?}");
@@ -187,7 +193,7 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
 pub(crate) fn as_a_member() {
     let path = errand::place();
     let client = Client::connect(&url(&path)).expect("it is of the group");
-    match client.semaphore("held", 1).try_acquire() {
+    match client.semaphore("held", 1).expect("valid").try_acquire() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("root holds it: {other:?}"),
     }

@@ -60,12 +60,12 @@ impl Stage {
     }
 
     pub(crate) fn connect(&self) -> Result<Client, ConnectError> {
-        Client::connect_with(permits::Client::builder(self.url()).lease(self.settings.lease))
+        permits::Client::builder(self.url()).lease(self.settings.lease).connect_blocking()
     }
 
     /// The semaphore of the workers.
     pub(crate) fn semaphore(&self, client: &Client) -> Semaphore {
-        client.semaphore(SEMAPHORE, self.settings.limit)
+        client.semaphore(SEMAPHORE, self.settings.limit).expect("valid")
     }
 
     /// The file, opened as by any program. In any other way it must not be opened: that would give up the client's

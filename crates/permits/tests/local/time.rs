@@ -155,10 +155,16 @@ fn a_process_in_a_time_namespace_keeps_the_same_leases() {
 /// An errand: inspects permits from outside of the namespace, and acquires one.
 pub(crate) fn in_another_time() {
     let client = Client::connect(&url(&errand::place())).expect("the file can be used");
-    match client.semaphore(SEMAPHORE, 1).try_acquire() {
+    match client.semaphore(SEMAPHORE, 1).expect("valid").try_acquire() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("it is held outside: {other:?}"),
     }
-    client.semaphore("inside", 1).acquire().expect("it is free").release().expect("it is held");
+    client
+        .semaphore("inside", 1)
+        .expect("valid")
+        .acquire()
+        .expect("it is free")
+        .release()
+        .expect("it is held");
     client.close().expect("the file can be used");
 }

@@ -83,7 +83,7 @@ async fn a_unix_socket_is_an_address() {
     let path = server.url().replace("redis+unix://", "");
     for scheme in ["redis+unix", "valkey+unix", "unix"] {
         let client = connect(&format!("{scheme}://{path}")).await;
-        let permit = client.semaphore("exports", 1).acquire().await.expect("it is free");
+        let permit = client.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
         permit.release().await.expect("it is held");
         client.close().await.expect("the server is up");
     }
@@ -93,19 +93,19 @@ async fn a_unix_socket_is_an_address() {
 async fn the_database_of_the_address_is_used() {
     let server = Server::start();
     let third = connect(&format!("{}3", server.url())).await;
-    let permit = third.semaphore("exports", 1).acquire().await.expect("it is free");
+    let permit = third.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
     let first = connect(&server.url()).await;
-    drop(first.semaphore("exports", 1).try_acquire().await.expect("it is another database"));
+    drop(first.semaphore("exports", 1).expect("valid").try_acquire().await.expect("it is another database"));
     let mut connection = server.connect().expect("the server is up");
     assert_eq!(connection.call(&["SELECT", "3"]).expect("the server is up").text(), "OK");
     let state = connection.call(&packed::reading_state("permits:{exports}:state")).expect("the server is up");
     assert_eq!(packed::field(&state, "held"), Some(1));
     // Its waiters are woken too, since channels belong to no database.
     let waiter = tokio::spawn({
-        let semaphore = third.semaphore("exports", 1);
+        let semaphore = third.semaphore("exports", 1).expect("valid");
         async move { semaphore.acquire().await }
     });
-    let semaphore = third.semaphore("exports", 1);
+    let semaphore = third.semaphore("exports", 1).expect("valid");
     while semaphore.inspect().await.expect("the server is up").waiting == 0 {}
     permit.release().await.expect("it is held");
     let permit = in_time(waiter).await.expect("no panic").expect("it is granted");

@@ -28,7 +28,7 @@ async fn a_user_without_a_command_is_denied() {
         let error = match in_time(builder(&url).connect()).await {
             Err(ConnectError::Store(error)) => error,
             Err(other) => panic!("{command}: {other:?}"),
-            Ok(client) => match in_time(client.semaphore("exports", 1).acquire()).await {
+            Ok(client) => match in_time(client.semaphore("exports", 1).expect("valid").acquire()).await {
                 Err(AcquireError::Store(error)) => error,
                 other => panic!("{command}: {other:?}"),
             },
@@ -83,7 +83,7 @@ async fn the_least_rights_are_enough_and_another_database_needs_one_more() {
     let server = Server::start();
     let url = set_user(&server, least_rules().iter().map(String::as_str));
     let client = connect(&url).await;
-    let permit = in_time(client.semaphore("exports", 1).acquire()).await.expect("it is free");
+    let permit = in_time(client.semaphore("exports", 1).expect("valid").acquire()).await.expect("it is free");
     permit.release().await.expect("it is held");
     client.close().await.expect("the server is up");
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AdminError, Client, ConnectError, Lost, Permit, PermitHandle, PermitStatus, ReleaseError,
-    StoreError,
+    AcquireError, AdminError, Client, ConnectError, Limit, Lost, Permit, PermitHandle, PermitStatus,
+    ReleaseError, StoreError,
 };
 use permits_testkit::{Proxy, Server, wait};
 
@@ -48,7 +48,7 @@ async fn a_password_is_never_shown() {
     let settings = builder(&url).store_timeout(Duration::from_millis(300));
     assert_secret(&format!("{settings:?} {settings:#?}"));
     let client = in_time(settings.connect()).await.expect("the server is up");
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     assert_secret(&format!("{client:?} {semaphore:?} {permit:?}"));
     assert_secret(&format!("{:?}", semaphore.inspect().await));
@@ -81,7 +81,7 @@ async fn a_foreign_key_is_an_error_and_stays() {
         for foreign in [["SET", &key, "theirs"], ["SADD", &key, "theirs"]] {
             server.command(&foreign);
             let before = server.command(&["DUMP", &key]);
-            let semaphore = client.semaphore(part, 1);
+            let semaphore = client.semaphore(part, 1).expect("valid");
             let error = semaphore.acquire().await.expect_err("a key is not ours");
             let AcquireError::Store(StoreError::WrongType { semaphore: named, .. }) = &error else {
                 panic!("{part}: {error:?}");
@@ -120,7 +120,7 @@ async fn a_foreign_key_is_an_error_and_stays() {
 async fn without_memory_acquiring_fails_and_giving_back_works() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.semaphore("exports", 2);
+    let semaphore = client.semaphore("exports", 2).expect("valid");
     let first = semaphore.acquire().await.expect("it is free");
     let second = semaphore.acquire().await.expect("it is free");
     let waiter = tokio::spawn({
@@ -133,7 +133,8 @@ async fn without_memory_acquiring_fails_and_giving_back_works() {
     // The scripts are gone too, as after a restart.
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]).text(), "OK");
     for name in ["exports", "imports"] {
-        let error = client.semaphore(name, 2).acquire().await.expect_err("there is no memory");
+        let error =
+            client.semaphore(name, 2).expect("valid").acquire().await.expect_err("there is no memory");
         assert!(matches!(error, AcquireError::Store(StoreError::OutOfMemory { .. })), "{error:?}");
         assert!(!error.to_string().contains("script"), "{error}");
         assert!(!error.is_not_now());
@@ -164,7 +165,7 @@ async fn a_replica_is_a_named_error() {
     assert!(wait::until(LIMIT, || replica.info("master_link_status").as_deref() == Some("up")));
     let timeout = Duration::from_secs(1);
     let client = builder(&replica.url()).store_timeout(timeout).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let error = in_time(semaphore.acquire()).await.expect_err("it may not write");
     let AcquireError::Store(StoreError::Unreachable { reason }) = &error else { panic!("{error:?}") };
     assert!(reason.contains("read only replica"), "{reason}");
@@ -182,7 +183,7 @@ async fn a_permit_whose_renewal_cannot_be_sent_is_unsure_and_then_lost() {
     let proxy = Proxy::start(server.address());
     let lease = Duration::from_secs(2);
     let client = in_time(builder(&proxy.url()).lease(lease).connect()).await.expect("the server is up");
-    let semaphore = client.semaphore("exports", 2);
+    let semaphore = client.semaphore("exports", 2).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let again = semaphore.acquire().await.expect("it is free");
     assert_eq!(permit.status(), PermitStatus::Held);
@@ -230,13 +231,18 @@ async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease()
     let lease = Duration::from_secs(24 * 60 * 60);
     let client = Client::builder(server.url()).lease(lease).connect().await.expect("the server runs");
     let (began, mut refused, mut left) = (std::time::Instant::now(), 0, Duration::from_secs(5));
-    let semaphore = client.semaphore("exports", 1);
+    let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = loop {
         match semaphore.try_acquire().await {
             Ok(permit) => break permit,
             Err(AcquireError::Recovering { remaining }) => {
                 assert!(remaining <= left, "{remaining:?} after {left:?}");
-                let seen = client.open("exports").inspect().await.expect("the server runs");
+                let seen = client
+                    .semaphore("exports", Limit::Stored)
+                    .expect("valid")
+                    .inspect()
+                    .await
+                    .expect("the server runs");
                 assert!(seen.recovering <= remaining, "{seen:?}");
                 (refused, left) = (refused + 1, remaining);
             }

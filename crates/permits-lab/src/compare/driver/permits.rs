@@ -55,14 +55,14 @@ impl Driver {
             ["hello"] => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
             ["start", name, limit] => self.start(name, limit.parse()?).await,
             ["cycle", name, limit, tasks, seconds] => {
-                let semaphore = self.client.semaphore(name, limit.parse()?);
+                let semaphore = self.client.semaphore(name, limit.parse::<u32>()?)?;
                 let drops = self.drops;
                 let one = move || cycle(semaphore.clone(), drops);
                 cycles(tasks.parse()?, seconds.parse()?, one).await
             }
             ["turn", name, count] => self.turn(name, count.parse()?).await,
             ["contend", name, limit, tasks, hold_us, pause_us, seconds] => {
-                let semaphore = self.client.semaphore(name, limit.parse()?);
+                let semaphore = self.client.semaphore(name, limit.parse::<u32>()?)?;
                 let hold = Duration::from_micros(hold_us.parse()?);
                 let pause = Duration::from_micros(pause_us.parse()?);
                 contend(&semaphore, tasks.parse()?, hold, pause, seconds.parse()?).await
@@ -72,7 +72,7 @@ impl Driver {
             ["count"] => Ok(json!({ "grants": self.grants.load(Ordering::Relaxed) })),
             ["wait", name] => {
                 let asked = shared_clock_us();
-                let permit = self.client.semaphore(name, 1).acquire().await?;
+                let permit = self.client.semaphore(name, 1).expect("valid").acquire().await?;
                 let got = shared_clock_us();
                 permit.release().await?;
                 Ok(json!({ "asked": asked, "got": got }))
@@ -90,7 +90,7 @@ impl Driver {
     async fn start(&self, name: &str, limit: u32) -> Result<Value, Failure> {
         let began = Instant::now();
         let client = connect(&self.url, self.lease).await?;
-        let permit = client.semaphore(name, limit).acquire().await?;
+        let permit = client.semaphore(name, limit).expect("valid").acquire().await?;
         let taken = micros(began.elapsed());
         permit.release().await?;
         client.close().await?;
@@ -103,7 +103,7 @@ impl Driver {
         let mut taken = Vec::new();
         for number in 0..count {
             let one = Instant::now();
-            cycle(self.client.semaphore(format!("{name}:{number}"), 4), self.drops).await?;
+            cycle(self.client.semaphore(format!("{name}:{number}"), 4).expect("valid"), self.drops).await?;
             taken.push(micros(one.elapsed()));
         }
         Ok(summary(taken, began.elapsed()))
@@ -111,7 +111,7 @@ impl Driver {
 
     /// Takes `count` permits and keeps them.
     async fn hold_all(&mut self, name: &str, count: u32) -> Result<Value, Failure> {
-        let semaphore = self.client.semaphore(name, count);
+        let semaphore = self.client.semaphore(name, count).expect("valid");
         let mut asking = JoinSet::new();
         for _ in 0..count {
             let semaphore = semaphore.clone();
@@ -126,7 +126,7 @@ impl Driver {
     /// Starts `count` tasks that wait in one queue, again and again.
     fn queue(&mut self, name: &str, count: usize) -> Result<Value, Failure> {
         for _ in 0..count {
-            let semaphore = self.client.semaphore(name, 1);
+            let semaphore = self.client.semaphore(name, 1).expect("valid");
             let grants = Arc::clone(&self.grants);
             self.queue.spawn(async move {
                 loop {

@@ -178,7 +178,7 @@ impl SemaphoreSession {
         self.renewed().map(|entry| renew_every(entry.spec.lease)).min()
     }
 
-    /// One waiter to renew, so that the store lets time take effect and says when to ask again.
+    /// One waiter to renew, so that the store lets time take effect and reports when to renew it again.
     fn first_waiter(&self) -> Option<&Entry> {
         let waiters = self.acquisitions.values().filter(|entry| entry.acquisition.stage == Stage::Waiting);
         waiters.min_by_key(|entry| entry.arrival)

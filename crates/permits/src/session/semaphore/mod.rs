@@ -1,8 +1,7 @@
-//! One semaphore's part of a session: the acquisitions that it is about, what is sent about them, and the effects of
-//! what comes back.
+//! One semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
 //!
-//! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls` makes batches of
-//! what is to be sent, `replies` hands the replies to the acquisitions.
+//! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls` makes batches,
+//! `replies` hands the replies to the acquisitions.
 
 mod calls;
 mod replies;
@@ -58,7 +57,7 @@ pub(super) struct SemaphoreSession {
     outage: Option<Outage>,
     /// The timer of the earliest time in the schedule.
     timer: Option<timers::Key>,
-    /// The engine has it in its list of semaphores to look at.
+    /// It is in the engine's list of dirty semaphores.
     pub(super) dirty: bool,
     /// The shortest lease that anything in it has had.
     shortest_lease: Option<Duration>,
@@ -119,7 +118,7 @@ struct Entry {
     answer: Option<Answer<PermitGuard, AcquireError>>,
     /// The permit, once it was delivered.
     permit: Option<Arc<PermitState>>,
-    /// Its place among `unsent`, also when it comes back there.
+    /// Its key in `unsent`, also when it is sent again.
     arrival: u64,
     arrived_at: Moment,
     /// The timer of the end of its wait, or of its lease.
@@ -184,7 +183,7 @@ impl SemaphoreSession {
         self.unreturned() == 0 && acquiring + releasing + renewing + confirming == 0
     }
 
-    /// The number of permits, places in the queue and requests for them that are not given back.
+    /// The number of acquisitions and unconfirmed releases.
     pub(super) fn unreturned(&self) -> usize {
         self.acquisitions.len() + self.releases.len() + self.in_flight.releases
     }
@@ -399,7 +398,7 @@ impl SemaphoreSession {
         self.queue_release(release, now);
     }
 
-    /// The caller no longer waits: whatever the stage is, nothing stays behind.
+    /// The caller no longer waits: at any stage, nothing stays behind.
     pub(super) fn cancel(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
         if let Some(entry) = self.acquisitions.get_mut(request)
             && entry.permit.is_none()

@@ -15,8 +15,8 @@ fn held_and_awaited() -> World {
     world
 }
 
-/// Runs until then, while the store is looked at every 50 ms, so that time takes effect there. Returns for how long more
-/// than the limit was believed to be held.
+/// Runs until `end`, while the store is inspected every 50 ms, so that time takes effect there. Returns the time for which
+/// clients believed they held more than the limit.
 fn run_until(world: &mut World, end: Moment) -> Duration {
     let (mut above, mut since) = (Duration::ZERO, None);
     let mut at = world.now;

@@ -1,5 +1,4 @@
-//! Stores with a defect: the model, and something done wrong around it. Each breaks one property, which shows
-//! that the property can be seen to break.
+//! Mutants of the store: the model, with a fault around it. Each breaks one property.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +30,7 @@ pub(crate) fn no_window(state: &mut Option<State>, server: &ServerClock<'_>, com
     apply(state, server, &Command { recovery: Recovery::Off, ..command.clone() })
 }
 
-/// Puts back whoever says that it held, also those that were reaped.
+/// Puts back every holder that claims its permit, also reaped ones.
 pub(crate) fn resurrects(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let era = state.as_ref().map(|state| (state.era_known, state.era_began_us));
     change(state, |state| (state.era_known, state.era_began_us) = (0, server.now_us));
@@ -42,7 +41,7 @@ pub(crate) fn resurrects(state: &mut Option<State>, server: &ServerClock<'_>, co
     outcome
 }
 
-/// Takes a request that it knows for a new one.
+/// Treats a known request as a new one.
 pub(crate) fn forgets_requests(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -77,7 +76,7 @@ pub(crate) fn old_tokens(state: &mut Option<State>, server: &ServerClock<'_>, co
     (reply, events)
 }
 
-/// Tells everybody of slot 0.
+/// Reports slot 0 in every grant.
 pub(crate) fn one_slot(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let (mut reply, mut events) = apply(state, server, command);
     alter_grants(&mut reply, &mut events, |grant| grant.slot = 0);
@@ -109,7 +108,7 @@ fn alter_grants(reply: &mut Reply, events: &mut [Event], alter: impl Fn(&mut Gra
     }
 }
 
-/// Does not see the line when somebody new comes.
+/// Ignores the queue when a new request arrives.
 pub(crate) fn lets_overtake(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -140,7 +139,7 @@ pub(crate) fn lets_overtake(
     outcome
 }
 
-/// Keeps what is released to itself until somebody asks.
+/// Does not hand released units on before the next command.
 pub(crate) fn keeps_what_is_freed(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -155,7 +154,7 @@ pub(crate) fn keeps_what_is_freed(
     outcome
 }
 
-/// Says that it has released, and has not.
+/// Reports a release without releasing.
 pub(crate) fn keeps_the_entry(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -169,7 +168,7 @@ pub(crate) fn keeps_the_entry(
     outcome
 }
 
-/// Counts a unit as held for ever.
+/// Leaks a unit with every release.
 pub(crate) fn loses_a_unit(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -182,7 +181,7 @@ pub(crate) fn loses_a_unit(
     outcome
 }
 
-/// Nobody's lease ever ends.
+/// Never reaps an expired entry.
 pub(crate) fn reaps_nobody(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -222,7 +221,7 @@ fn rebuild_leases(state: &mut State) {
     state.leases = state.entries.iter().map(|(holder, entry)| (entry.deadline, holder.clone())).collect();
 }
 
-/// Whoever acquires raises the limit that an operator pinned.
+/// Raises the pinned limit with every acquisition.
 pub(crate) fn ignores_the_pin(
     state: &mut Option<State>,
     server: &ServerClock<'_>,
@@ -235,14 +234,14 @@ pub(crate) fn ignores_the_pin(
     outcome
 }
 
-/// Tells everything twice.
+/// Publishes each event twice.
 pub(crate) fn tells_twice(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> Outcome {
     let (reply, mut events) = apply(state, server, command);
     events.extend(events.clone());
     (reply, events)
 }
 
-/// A renewal does not tell whoever waits that it was granted: a message that is lost stays lost.
+/// Reports "waiting" to the renewal of a granted waiter: a lost push stays lost.
 pub(crate) fn trusts_messages(
     state: &mut Option<State>,
     server: &ServerClock<'_>,

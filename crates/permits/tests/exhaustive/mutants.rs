@@ -1,4 +1,4 @@
-//! That each property can be seen to break: by a defect of the store or of a client, or where nothing is promised.
+//! Each property breaks in a mutant of the store or of the client, or where nothing is promised.
 
 use permits::protocol::Recovery;
 
@@ -6,113 +6,113 @@ use super::client::Kind;
 use super::scope::{Budget, ClientBehaviour, Memory, NOTHING, Scope, Store};
 use super::steps::Action;
 use super::world::World;
-use super::{breaks, defects, properties};
+use super::{breaks, properties, store_mutants};
 
-/// Two clients that are late, and a store with a defect.
-fn planted(store: Store) -> Scope {
+/// Two clients that are late, and a mutant of the store.
+fn mutant(store: Store) -> Scope {
     let budget = Budget { acquisitions: 3, delays: 3, ..NOTHING };
-    Scope { store, budget, ..Scope::small("planted") }
+    Scope { store, budget, ..Scope::small("mutant") }
 }
 
 fn with_loss(store: Store) -> Scope {
-    let scope = planted(store);
+    let scope = mutant(store);
     Scope { budget: Budget { losses: 1, ..scope.budget }, ..scope }
 }
 
 fn with_restart(memory: &'static [Memory], recovery: Recovery) -> Scope {
-    let scope = planted(permits::model::apply);
+    let scope = mutant(permits::model::apply);
     let budget = Budget { restarts: 1, ..scope.budget };
     Scope { restarts: memory, recovery, budget, excused: false, ..scope }
 }
 
 #[test]
 fn a_grant_above_the_limit_is_seen() {
-    breaks("P1", planted(defects::one_too_many));
-    breaks("P2", planted(defects::one_too_many));
+    breaks("P1", mutant(store_mutants::one_too_many));
+    breaks("P2", mutant(store_mutants::one_too_many));
 }
 
 #[test]
 fn a_restart_without_a_window_is_seen() {
     let scope = with_restart(&[Memory::Nothing], Recovery::Strict);
-    breaks("P2", Scope { store: defects::no_window, ..scope });
+    breaks("P2", Scope { store: store_mutants::no_window, ..scope });
 }
 
 #[test]
 fn a_client_that_dates_from_the_reply_is_seen() {
-    let scope = Scope { behaviour: ClientBehaviour::DatesFromReply, ..planted(permits::model::apply) };
+    let scope = Scope { behaviour: ClientBehaviour::DatesFromReply, ..mutant(permits::model::apply) };
     breaks("P2", scope.clone());
     breaks("P3", scope);
 }
 
 #[test]
 fn a_token_that_does_not_rise_is_seen() {
-    breaks("P4", planted(defects::old_tokens));
+    breaks("P4", mutant(store_mutants::old_tokens));
 }
 
 #[test]
 fn a_resurrection_is_seen() {
-    breaks("P5", planted(defects::resurrects));
+    breaks("P5", mutant(store_mutants::resurrects));
 }
 
 #[test]
 fn a_request_with_two_effects_is_seen() {
-    breaks("P5, one effect", with_loss(defects::forgets_requests));
+    breaks("P5, one effect", with_loss(store_mutants::forgets_requests));
 }
 
 #[test]
 fn a_newcomer_that_overtakes_is_seen() {
-    breaks("P6", planted(defects::lets_overtake));
+    breaks("P6", mutant(store_mutants::lets_overtake));
 }
 
 #[test]
 fn what_is_freed_and_kept_is_seen() {
-    breaks("P7", planted(defects::keeps_what_is_freed));
+    breaks("P7", mutant(store_mutants::keeps_what_is_freed));
 }
 
 #[test]
 fn a_waiter_that_is_never_served_is_seen() {
-    breaks("P7, served", with_loss(defects::trusts_messages));
+    breaks("P7, served", with_loss(store_mutants::trusts_messages));
 }
 
 #[test]
 fn what_is_released_and_stays_is_seen() {
-    breaks("P9", planted(defects::keeps_the_entry));
+    breaks("P9", mutant(store_mutants::keeps_the_entry));
 }
 
 #[test]
 fn a_unit_that_is_lost_is_seen() {
-    breaks("P10", planted(defects::loses_a_unit));
+    breaks("P10", mutant(store_mutants::loses_a_unit));
 }
 
 #[test]
 fn what_never_comes_to_rest_is_seen() {
-    breaks("P10, at rest", planted(defects::reaps_nobody));
+    breaks("P10, at rest", mutant(store_mutants::reaps_nobody));
 }
 
 #[test]
 fn a_limit_that_is_not_the_operators_is_seen() {
-    let scope = planted(defects::ignores_the_pin);
+    let scope = mutant(store_mutants::ignores_the_pin);
     breaks("P11", Scope { budget: Budget { limits: 1, ..scope.budget }, ..scope });
 }
 
 #[test]
 fn a_lease_that_others_shorten_is_seen() {
-    breaks("P13", planted(defects::shortens_others));
+    breaks("P13", mutant(store_mutants::shortens_others));
 }
 
 #[test]
 fn a_message_too_many_is_seen() {
-    breaks("P15", planted(defects::tells_twice));
+    breaks("P15", mutant(store_mutants::tells_twice));
 }
 
 #[test]
 fn a_slot_that_two_have_is_seen() {
-    breaks("slots", Scope { limit: 2, ..planted(defects::one_slot) });
+    breaks("slots", Scope { limit: 2, ..mutant(store_mutants::one_slot) });
 }
 
-/// Nothing is promised to whoever cannot be heard within the usual window.
+/// Nothing is promised to a holder that cannot reconnect within the usual window.
 #[test]
-fn the_usual_window_does_not_cover_whoever_is_not_connected() {
+fn the_usual_window_does_not_cover_a_disconnected_holder() {
     breaks("P2", with_restart(&[Memory::Nothing], Recovery::Interval));
 }
 
@@ -121,8 +121,8 @@ fn a_flush_can_admit_too_many() {
     breaks("P2", with_restart(&[Memory::Flushed], Recovery::Strict));
 }
 
-/// The old primary knew that the first has released, and that the second was granted. Its replacement does not: the
-/// first releases once more, as it has had no answer, and its unit goes to the third, who came since.
+/// The old primary knew that client 0 had released and that client 1 was granted. Its replacement does not: client 0
+/// retries its release, since it had no reply, and its unit goes to client 2.
 #[test]
 fn a_replica_that_lags_can_admit_too_many() {
     let scope = Scope { weights: &[1, 1, 1], ..with_restart(&[Memory::Earlier], Recovery::Strict) };
@@ -133,21 +133,21 @@ fn a_replica_that_lags_can_admit_too_many() {
         does.take(Action::Replicate);
         does.take(Action::Release(0));
         does.take(Action::Execute(0, Kind::Release));
-        does.take(Action::Hear(0));
+        does.take(Action::Push(0));
         does.take(Action::Lose(0, Kind::Release));
         does.take(Action::Restart(Memory::Earlier));
-        // It is told to ask again.
+        // It is to retry later.
         does.call(1, Kind::Renew, Action::Renew(1));
         does.call(2, Kind::Acquire, Action::Acquire(2));
         does.call(0, Kind::Release, Action::SendRelease(0));
-        does.take(Action::Hear(0));
+        does.take(Action::Push(0));
     });
     assert_eq!(format!("{:?}", world.broken), r#"{"P2", "slots"}"#);
     assert_eq!(properties::believed(&world, &scope), 2);
 }
 
-/// Sessions once did so: they dated a grant that they heard of by a message from the call that they had just sent,
-/// and it was that of an earlier call, which had been late.
+/// A regression: sessions dated a pushed grant from the call that they had sent last, although it was the grant to an
+/// earlier, late call.
 #[test]
 fn a_client_that_forgets_late_calls_is_seen() {
     let scope = with_loss(permits::model::apply);
@@ -161,14 +161,14 @@ fn a_client_that_forgets_late_calls_is_seen() {
         does.take(Action::Renew(1));
         does.take(Action::Tick);
         does.take(Action::Tick);
-        // Too late: it is to stand in line again. There it stands already, by its first request.
+        // Too late: it is to be queued again. The late call has queued it already.
         does.take(Action::Execute(1, Kind::Renew));
         does.take(Action::Return(1, Kind::Renew));
         does.take(Action::ExecuteLate(0));
         does.call(0, Kind::Release, Action::Release(0));
         does.take(Action::Tick);
         does.take(Action::Ask(1));
-        does.take(Action::Hear(0));
+        does.take(Action::Push(0));
     };
     let budget = Budget { delays: 9, ..scope.budget };
     let sound = Scope { budget, ..scope };
@@ -191,7 +191,7 @@ impl Does<'_> {
         self.world = self.world.step(self.scope, action);
     }
 
-    /// A call that is answered at once.
+    /// A call that returns at once.
     fn call(&mut self, client: usize, kind: Kind, action: Action) {
         self.take(action);
         self.take(Action::Execute(client, kind));

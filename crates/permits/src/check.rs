@@ -1,0 +1,61 @@
+//! Checks of input, for programs that take it before they have a client: command lines, forms, configuration.
+//!
+//! Each operation of this crate checks its own input by the same rules.
+//!
+//! # Examples
+//! ```
+//! assert!(permits::check::name("exports").is_ok());
+//! assert!(permits::check::lease(std::time::Duration::from_millis(1)).is_err());
+//! ```
+
+use std::time::Duration;
+
+use crate::protocol::{self, Holder, InvalidInput, Label, Name};
+
+/// Checks the name of a semaphore: 1 to 200 bytes of printable UTF-8.
+///
+/// # Errors
+/// [`InvalidInput`] if it is empty, too long or has control characters.
+pub fn name(name: &str) -> Result<(), InvalidInput> {
+    Name::new(name).map(drop)
+}
+
+/// Checks a holder: 1 to 200 bytes of printable UTF-8.
+///
+/// # Errors
+/// [`InvalidInput`] if it is empty, too long or has control characters.
+pub fn holder(holder: &str) -> Result<(), InvalidInput> {
+    Holder::new(holder).map(drop)
+}
+
+/// Checks the label of a holder: at most 120 bytes of printable UTF-8.
+///
+/// # Errors
+/// [`InvalidInput`] if it is too long or has control characters.
+pub fn label(label: &str) -> Result<(), InvalidInput> {
+    Label::new(label).map(drop)
+}
+
+/// Checks the reason of a revocation: at most 1,000 bytes of printable UTF-8.
+///
+/// # Errors
+/// [`InvalidInput`] if it is too long or has control characters.
+pub fn reason(reason: &str) -> Result<(), InvalidInput> {
+    protocol::check_reason(reason).map(drop)
+}
+
+/// Checks the prefix of keys: 1 to 64 printable ASCII characters without braces and spaces.
+///
+/// # Errors
+/// [`InvalidInput::Prefix`] if it is anything else.
+pub fn prefix(prefix: &str) -> Result<(), InvalidInput> {
+    protocol::check_prefix(prefix)
+}
+
+/// Checks a lease: 100 ms to 1 day.
+///
+/// # Errors
+/// [`InvalidInput::Lease`] if it is out of range.
+pub fn lease(lease: Duration) -> Result<(), InvalidInput> {
+    protocol::check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).map(drop)
+}
