@@ -54,7 +54,7 @@ fn library() -> Vec<Source> {
 }
 
 /// The parts of the library that still have circles. DELETE each entry when its circle is gone, and this with the last one.
-const CIRCLES_LEFT: &[&str] = &["session/watchdog.rs", "model/state.rs", "store/redis/"];
+const CIRCLES_LEFT: &[&str] = &["session/watchdog.rs"];
 
 fn library_graph() -> Graph {
     let graph = Graph::of(&library());

@@ -7,9 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::protocol::{
-    AcquireOutcome, Answers, Command, Event, EventKind, Name, Operation, RenewOutcome, RequestId,
-};
+use crate::protocol::{Answers, Command, Event, EventKind, Name, RequestId, RequestStatus};
 
 /// The interval of the head of a queue.
 const HEAD_INTERVAL: Duration = Duration::from_millis(2);
@@ -85,44 +83,12 @@ impl PollSchedule {
     /// Notes the new roles of a command's requests.
     pub(super) fn on_reply(&mut self, command: &Command, answers: &Answers) {
         let semaphore = &command.semaphore;
-        match (&command.operation, answers) {
-            (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
-                for (request, outcome) in requests.iter().zip(answers) {
-                    match outcome {
-                        AcquireOutcome::Granted(_) => {
-                            self.set_role(semaphore, &request.request, Some(Role::Holder));
-                        }
-                        AcquireOutcome::Waiting { position } => {
-                            self.set_waiting(semaphore, &request.request, *position);
-                        }
-                        AcquireOutcome::Refused(_) => self.set_role(semaphore, &request.request, None),
-                    }
-                }
+        for (request, status) in command.operation.entries(answers) {
+            match status {
+                RequestStatus::Holding => self.set_role(semaphore, request, Some(Role::Holder)),
+                RequestStatus::Waiting { position } => self.set_waiting(semaphore, request, position),
+                RequestStatus::Gone => self.set_role(semaphore, request, None),
             }
-            (Operation::Renew(requests), Answers::Renew(answers)) => {
-                for (request, outcome) in requests.iter().zip(answers) {
-                    match outcome {
-                        RenewOutcome::Held | RenewOutcome::Granted(_) => {
-                            self.set_role(semaphore, &request.request, Some(Role::Holder));
-                        }
-                        RenewOutcome::Waiting { position } => {
-                            self.set_waiting(semaphore, &request.request, *position);
-                        }
-                        RenewOutcome::Lost | RenewOutcome::RetryLater | RenewOutcome::ExceedsLimit => {
-                            self.set_role(semaphore, &request.request, None);
-                        }
-                    }
-                }
-            }
-            (Operation::Adopt(adopt), Answers::Adopt(true)) => {
-                self.set_role(semaphore, &adopt.new_request, Some(Role::Holder));
-            }
-            (Operation::Release(requests), _) => {
-                for request in requests {
-                    self.set_role(semaphore, &request.request, None);
-                }
-            }
-            _ => {}
         }
     }
 
@@ -166,7 +132,7 @@ impl PollSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Declaration, Grant, Operation, Recovery, ReleaseRequest, SessionId};
+    use crate::protocol::{Declaration, Grant, Operation, Recovery, ReleaseRequest, RenewOutcome, SessionId};
 
     const NONE: Duration = Duration::ZERO;
 
