@@ -9,18 +9,18 @@ use permits_testkit::worker::{TIMEOUT, Work, Worker, micros};
 use permits_testkit::{ChildGuard, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::errand;
-use crate::stage::Stage;
+use crate::child_task;
+use crate::fixture::Fixture;
 
 /// While waiting, holding, reading, or in the middle of writing: enough kills meet all of these.
 #[test]
 fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many() {
     const WORKERS: usize = 5;
     const KILLS: usize = 120;
-    let stage = Stage::new(3, Duration::from_millis(150));
+    let fixture = Fixture::new(3, Duration::from_millis(150));
     let mut random = permits_testkit::random::rng();
     let start = |number: usize| -> Worker {
-        let mut worker = stage.worker(&format!("worker-{number}"));
+        let mut worker = fixture.worker(&format!("worker-{number}"));
         worker.work(&Work::brief(1, Duration::from_millis(40)));
         worker
     };
@@ -35,71 +35,74 @@ fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many(
             std::thread::sleep(pause);
         }
         workers[victim].kill();
-        stage.assert_sound();
+        fixture.assert_sound();
         workers[victim] = start(WORKERS + number);
     }
-    let dead_holders = stage.grants().iter().filter(|grant| grant.releasing.or(grant.lost).is_none()).count();
+    let dead_holders =
+        fixture.grants().iter().filter(|grant| grant.releasing.or(grant.lost).is_none()).count();
     for mut worker in workers {
         worker.stop();
         worker.close();
     }
-    let grants = stage.grants().len();
+    let grants = fixture.grants().len();
     println!("{KILLS} kills, {grants} grants, {dead_holders} of them to workers killed while they held");
     assert!(
         dead_holders > KILLS / 20 && grants > KILLS,
         "{dead_holders} of {grants}: too quiet to show anything"
     );
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 /// The waiter renews every 20 s. An earlier call is a recheck, at the time that the store named.
 #[test]
 fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
-    let stage = Stage::new(1, Duration::from_secs(1));
-    let (mut holder, mut waiter) =
-        (stage.worker("holder"), stage.start_connected("waiter", &stage.url(), Duration::from_secs(60)));
+    let fixture = Fixture::new(1, Duration::from_secs(1));
+    let (mut holder, mut waiter) = (
+        fixture.worker("holder"),
+        fixture.start_connected("waiter", &fixture.url(), Duration::from_secs(60)),
+    );
     holder.acquire("first");
     waiter.ask("next");
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     holder.kill();
     let (next, first) = (waiter.acquired("next"), holder.granted("first"));
     assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
-    assert!(next.acquired < first.until + 10 * micros(stage.settings.lease), "{first:?} {next:?}");
+    assert!(next.acquired < first.until + 10 * micros(fixture.settings.lease), "{first:?} {next:?}");
     println!("granted {} us after the dead holder's deadline", next.acquired - first.until);
 
     waiter.release("next");
     waiter.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn a_killed_waiter_is_skipped() {
-    let stage = Stage::new(1, Duration::from_millis(600));
-    let (mut holder, mut doomed) = (stage.worker("holder"), stage.worker("doomed"));
-    let mut survivor = stage.worker("survivor");
+    let fixture = Fixture::new(1, Duration::from_millis(600));
+    let (mut holder, mut doomed) = (fixture.worker("holder"), fixture.worker("doomed"));
+    let mut survivor = fixture.worker("survivor");
     holder.acquire("first");
     doomed.ask("never");
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     survivor.ask("next");
-    stage.await_waiting(2);
+    fixture.await_waiting(2);
     doomed.kill();
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     holder.release("first");
     survivor.acquired("next");
-    assert_eq!(stage.grants().len(), 2);
+    assert_eq!(fixture.grants().len(), 2);
 
     survivor.release("next");
     survivor.close();
     holder.close();
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 /// A child task: writes to the file, and stays in the middle of that until it reads a line.
 pub(crate) fn write_until_told() {
-    let mut connection = Connection::open(errand::place()).expect("it can be opened");
+    let mut connection = Connection::open(child_task::place()).expect("it can be opened");
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .expect("no other process writes");
@@ -110,8 +113,8 @@ pub(crate) fn write_until_told() {
     println!("done");
 }
 
-fn writer(stage: &Stage) -> (ChildGuard, std::process::ChildStdin) {
-    let mut child = errand::command("write", &stage.path()).spawn().expect("a test can start itself");
+fn writer(fixture: &Fixture) -> (ChildGuard, std::process::ChildStdin) {
+    let mut child = child_task::command("write", &fixture.path()).spawn().expect("a test can start itself");
     let stdin = child.stdin.take().expect("it is piped");
     let mut process = ChildGuard::new(child);
     let lines = process.lines();
@@ -123,53 +126,53 @@ fn writer(stage: &Stage) -> (ChildGuard, std::process::ChildStdin) {
 
 #[test]
 fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
-    let stage = Stage::new(1, Duration::from_secs(60));
-    let client = stage.client();
-    let held = stage.semaphore(&client).acquire().expect("it is free");
-    let (mut writer, mut stdin) = writer(&stage);
+    let fixture = Fixture::new(1, Duration::from_secs(60));
+    let client = fixture.client();
+    let held = fixture.semaphore(&client).acquire().expect("it is free");
+    let (mut writer, mut stdin) = writer(&fixture);
     writer.pause();
-    let hasty = permits::Client::builder(stage.url()).store_timeout(Duration::from_millis(500));
+    let hasty = permits::Client::builder(fixture.url()).store_timeout(Duration::from_millis(500));
     let hasty = hasty.connect_blocking().expect("to look needs no lock");
-    match stage.semaphore(&hasty).try_acquire() {
+    match fixture.semaphore(&hasty).try_acquire() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("locked by another process"), "{reason}");
         }
         other => panic!("another process writes: {other:?}"),
     }
-    let other = stage.worker("other");
+    let other = fixture.worker("other");
     let mut other = other;
     other.ask("next");
     assert!(held.is_held());
     writer.resume();
     writeln!(stdin, "go on").expect("it listens");
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     held.release().expect("no other process writes");
     other.acquired("next");
     other.release("next");
     other.close();
-    assert!(!other_failed(&stage), "it has waited, and that is all");
+    assert!(!other_failed(&fixture), "it has waited, and that is all");
     hasty.close().expect("no other process writes");
     client.close().expect("no other process writes");
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
-fn other_failed(stage: &Stage) -> bool {
-    stage.count(|what| matches!(what, ClientEvent::Failed(_) | ClientEvent::Lost(_))) > 0
+fn other_failed(fixture: &Fixture) -> bool {
+    fixture.count(|what| matches!(what, ClientEvent::Failed(_) | ClientEvent::Lost(_))) > 0
 }
 
 #[test]
 fn what_a_process_had_half_written_when_it_was_killed_never_was() {
-    let stage = Stage::new(1, Duration::from_secs(60));
-    let client = stage.client();
-    let held = stage.semaphore(&client).acquire().expect("it is free");
-    let (mut writer, _stdin) = writer(&stage);
+    let fixture = Fixture::new(1, Duration::from_secs(60));
+    let client = fixture.client();
+    let held = fixture.semaphore(&client).acquire().expect("it is free");
+    let (mut writer, _stdin) = writer(&fixture);
     writer.kill();
     let killed = now();
-    let seen = stage.semaphore(&client).inspect().expect("no other process writes");
+    let seen = fixture.semaphore(&client).inspect().expect("no other process writes");
     println!("{} us after the kill the others go on", now() - killed);
     assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
     held.release().expect("it is held");
     client.close().expect("no other process writes");
-    assert!(wait::until(TIMEOUT, || stage.waiting() == 0));
-    stage.assert_at_rest();
+    assert!(wait::until(TIMEOUT, || fixture.waiting() == 0));
+    fixture.assert_at_rest();
 }

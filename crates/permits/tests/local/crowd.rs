@@ -6,21 +6,22 @@ use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use permits_testkit::wait;
 use permits_testkit::worker::{TIMEOUT, Work, Worker, WorkerCommand};
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 const CROWD: usize = 40;
 
 #[test]
 fn forty_processes_are_served_in_the_order_in_which_they_came() {
-    let stage = Stage::new(3, Duration::from_secs(10));
-    let mut holder = stage.worker("holder");
+    let fixture = Fixture::new(3, Duration::from_secs(10));
+    let mut holder = fixture.worker("holder");
     for tag in ["one", "two", "three"] {
         holder.acquire(tag);
     }
-    let mut crowd: Vec<Worker> = (0..CROWD).map(|number| stage.worker(&format!("worker-{number}"))).collect();
+    let mut crowd: Vec<Worker> =
+        (0..CROWD).map(|number| fixture.worker(&format!("worker-{number}"))).collect();
     for (number, worker) in crowd.iter_mut().enumerate() {
         worker.send(&WorkerCommand::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
-        stage.await_waiting(number as i64 + 1);
+        fixture.await_waiting(number as i64 + 1);
         worker.note_queued("turn");
     }
     for tag in ["one", "two", "three"] {
@@ -29,21 +30,22 @@ fn forty_processes_are_served_in_the_order_in_which_they_came() {
     for worker in crowd.iter().chain([&holder]) {
         worker.released(if std::ptr::eq(worker, &holder) { "three" } else { "turn" });
     }
-    let grants = stage.grants();
+    let grants = fixture.grants();
     assert_eq!(grants.len(), CROWD + 3);
     check_order(&grants).unwrap_or_else(|violation| panic!("{violation}"));
     for worker in crowd.into_iter().chain([holder]) {
         worker.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 /// All processes write at once, all the time, and each is served.
 #[test]
 fn forty_processes_that_crowd_in_all_get_through() {
-    let stage = Stage::new(3, Duration::from_secs(10));
-    let mut crowd: Vec<Worker> = (0..CROWD).map(|number| stage.worker(&format!("worker-{number}"))).collect();
+    let fixture = Fixture::new(3, Duration::from_secs(10));
+    let mut crowd: Vec<Worker> =
+        (0..CROWD).map(|number| fixture.worker(&format!("worker-{number}"))).collect();
     for worker in &mut crowd {
         worker.work(&Work::brief(1, Duration::from_millis(1)));
     }
@@ -52,13 +54,17 @@ fn forty_processes_that_crowd_in_all_get_through() {
             worker.has_reported(&format!("loop0.{turn}"), |what| matches!(what, ClientEvent::Released(_)))
         })
     };
-    assert!(wait::until(TIMEOUT, || crowd.iter().all(served)), "a process was not served\n{}", stage.tail());
+    assert!(
+        wait::until(TIMEOUT, || crowd.iter().all(served)),
+        "a process was not served\n{}",
+        fixture.tail()
+    );
     for worker in &mut crowd {
         worker.stop();
     }
     for worker in crowd {
         worker.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }

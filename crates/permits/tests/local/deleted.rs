@@ -14,61 +14,61 @@ use permits_testkit::history::ClientEvent;
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT};
 
-use crate::stage::{Stage, await_closed};
+use crate::fixture::{Fixture, await_closed};
 
 /// Deletes the file, with its companions or without.
-fn delete(stage: &Stage, suffixes: &[&str]) {
+fn delete(fixture: &Fixture, suffixes: &[&str]) {
     for suffix in suffixes {
-        fs::remove_file(format!("{}{suffix}", stage.path().display())).expect("it is there");
+        fs::remove_file(format!("{}{suffix}", fixture.path().display())).expect("it is there");
     }
 }
 
 /// Moves a part of the content into the file, and leaves another in the log.
-fn fill(stage: &Stage, client: &Client) {
+fn fill(fixture: &Fixture, client: &Client) {
     for number in 0..60 {
         drop(
             client.semaphore(format!("semaphore {number}"), 1).expect("valid").acquire().expect("it is free"),
         );
         if number == 40 {
             let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
-            stage.sqlite().query_row(checkpoint, [], |_| Ok(())).expect("the disk works");
+            fixture.sqlite().query_row(checkpoint, [], |_| Ok(())).expect("the disk works");
         }
     }
 }
 
 /// The number of units that are held, according to the file of that name now.
-fn held(stage: &Stage) -> i64 {
-    if !stage.path().exists() {
+fn held(fixture: &Fixture) -> i64 {
+    if !fixture.path().exists() {
         return 0;
     }
     let sql = "SELECT coalesce(sum(json_extract(state, '$.held')), 0) FROM semaphores WHERE name = ?1";
-    stage.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).unwrap_or(0)
+    fixture.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).unwrap_or(0)
 }
 
 /// The files that a test deletes.
 const DELETED: [&[&str]; 5] = [&["", "-wal", "-shm"], &[""], &["-wal"], &["-shm"], &["-wal", "-shm"]];
 
 /// Deletes `files`, and waits until the users have made a new file.
-fn delete_and_await(stage: &Stage, suffixes: &[&str]) {
-    let inode = || fs::metadata(stage.path()).map(|metadata| metadata.ino()).ok();
+fn delete_and_await(fixture: &Fixture, suffixes: &[&str]) {
+    let inode = || fs::metadata(fixture.path()).map(|metadata| metadata.ino()).ok();
     let before = inode();
-    delete(stage, suffixes);
-    let replaced = || inode().is_some_and(|now| Some(now) != before) && held(stage) > 0;
-    assert!(wait::until(TIMEOUT, replaced), "no holder is in a new file: {suffixes:?}\n{}", stage.tail());
+    delete(fixture, suffixes);
+    let replaced = || inode().is_some_and(|now| Some(now) != before) && held(fixture) > 0;
+    assert!(wait::until(TIMEOUT, replaced), "no holder is in a new file: {suffixes:?}\n{}", fixture.tail());
 }
 
 #[test]
 fn holders_and_waiters_of_a_deleted_file_continue_in_the_next() {
     for suffixes in DELETED {
-        let stage = Stage::new(1, Duration::from_secs(4));
-        let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
+        let fixture = Fixture::new(1, Duration::from_secs(4));
+        let (mut holder, mut waiter) = (fixture.worker("holder"), fixture.worker("waiter"));
         let first = holder.acquire("first");
         waiter.ask("second");
-        stage.await_waiting(1);
-        delete_and_await(&stage, suffixes);
-        let mut newcomer = stage.worker("newcomer");
+        fixture.await_waiting(1);
+        delete_and_await(&fixture, suffixes);
+        let mut newcomer = fixture.worker("newcomer");
         newcomer.ask("third");
-        stage.await_waiting(2);
+        fixture.await_waiting(2);
         assert!(!newcomer.has_reported("third", |what| matches!(what, ClientEvent::Acquired { .. })));
         holder.renewed("first");
         assert_eq!(holder.granted("first").token, first.token, "it is the same permit");
@@ -81,50 +81,51 @@ fn holders_and_waiters_of_a_deleted_file_continue_in_the_next() {
         for worker in [holder, waiter, newcomer] {
             worker.close();
         }
-        stage.assert_safe();
-        stage.assert_at_rest();
+        fixture.assert_safe();
+        fixture.assert_at_rest();
     }
 }
 
 #[test]
 fn a_new_client_waits_for_the_holder_to_follow() {
     for suffixes in DELETED {
-        let stage = Stage::new(1, Duration::from_secs(10));
-        let mut holder = stage.worker("holder");
+        let fixture = Fixture::new(1, Duration::from_secs(10));
+        let mut holder = fixture.worker("holder");
         holder.acquire("first");
-        delete(&stage, suffixes);
-        let newcomer = stage.client();
-        match stage.semaphore(&newcomer).try_acquire() {
+        delete(&fixture, suffixes);
+        let newcomer = fixture.client();
+        match fixture.semaphore(&newcomer).try_acquire() {
             Err(AcquireError::NoPermits) => {}
-            other => panic!("{suffixes:?}: {other:?}\n{}", stage.tail()),
+            other => panic!("{suffixes:?}: {other:?}\n{}", fixture.tail()),
         }
         newcomer.close().expect("the file can be used");
         holder.release("first");
         holder.close();
-        stage.assert_safe();
-        stage.assert_at_rest();
+        fixture.assert_safe();
+        fixture.assert_at_rest();
     }
 }
 
 #[test]
 fn clients_that_notice_at_once_follow_to_the_same_file() {
     const HOLDERS: u32 = 6;
-    let stage = Stage::new(HOLDERS, Duration::from_secs(10));
-    let mut holders: Vec<_> = (0..HOLDERS).map(|number| stage.worker(&format!("holder-{number}"))).collect();
+    let fixture = Fixture::new(HOLDERS, Duration::from_secs(10));
+    let mut holders: Vec<_> =
+        (0..HOLDERS).map(|number| fixture.worker(&format!("holder-{number}"))).collect();
     for holder in &mut holders {
         holder.acquire("permit");
     }
     for suffixes in [&["-shm"][..], &["-wal"], &["-wal", "-shm"]] {
-        delete_and_await(&stage, suffixes);
-        let all = || held(&stage) == i64::from(HOLDERS);
-        assert!(wait::until(TIMEOUT, all), "{} are in the new file\n{}", held(&stage), stage.tail());
+        delete_and_await(&fixture, suffixes);
+        let all = || held(&fixture) == i64::from(HOLDERS);
+        assert!(wait::until(TIMEOUT, all), "{} are in the new file\n{}", held(&fixture), fixture.tail());
     }
     for mut holder in holders {
         holder.release("permit");
         holder.close();
     }
-    stage.assert_safe();
-    stage.assert_at_rest();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 /// An idle client does not poll, so it notices nothing, and the next client has to.
@@ -132,26 +133,26 @@ fn clients_that_notice_at_once_follow_to_the_same_file() {
 fn a_deleted_companion_of_an_idle_clients_file_hinders_no_other_client() {
     for suffixes in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
         for in_this_process in [true, false] {
-            let stage = Stage::new(1, Duration::from_secs(10));
-            let idle = stage.client();
-            fill(&stage, &idle);
-            delete(&stage, suffixes);
+            let fixture = Fixture::new(1, Duration::from_secs(10));
+            let idle = fixture.client();
+            fill(&fixture, &idle);
+            delete(&fixture, suffixes);
             if in_this_process {
-                let client = stage.client();
-                let permit = stage.semaphore(&client).acquire().expect("it is free");
+                let client = fixture.client();
+                let permit = fixture.semaphore(&client).acquire().expect("it is free");
                 permit.release().expect("it is held");
                 client.close().expect("the file can be used");
             } else {
-                let mut other = stage.worker("other");
+                let mut other = fixture.worker("other");
                 other.acquire("permit");
-                assert!(matches!(stage.semaphore(&idle).try_acquire(), Err(AcquireError::NoPermits)));
+                assert!(matches!(fixture.semaphore(&idle).try_acquire(), Err(AcquireError::NoPermits)));
                 other.release("permit");
                 other.close();
             }
-            let permit = stage.semaphore(&idle).acquire().expect("it is free");
+            let permit = fixture.semaphore(&idle).acquire().expect("it is free");
             permit.release().expect("it is held");
             idle.close().expect("the file can be used");
-            stage.assert_at_rest();
+            fixture.assert_at_rest();
         }
     }
 }
@@ -159,14 +160,14 @@ fn a_deleted_companion_of_an_idle_clients_file_hinders_no_other_client() {
 #[test]
 fn without_users_a_deleted_shared_memory_loses_nothing() {
     for suffixes in [&["-shm"][..], &[]] {
-        let stage = Stage::small();
-        let client = stage.client();
-        stage.semaphore(&client).set_limit(7).expect("the file can be used");
+        let fixture = Fixture::small();
+        let client = fixture.client();
+        fixture.semaphore(&client).set_limit(7).expect("the file can be used");
         client.close().expect("the file can be used");
-        await_closed(stage.directory());
-        delete(&stage, suffixes);
-        let client = stage.client();
-        let seen = stage.semaphore(&client).inspect().expect("the file can be used");
+        await_closed(fixture.directory());
+        delete(&fixture, suffixes);
+        let client = fixture.client();
+        let seen = fixture.semaphore(&client).inspect().expect("the file can be used");
         assert_eq!((seen.limit, seen.pinned), (Some(7), true), "{suffixes:?}");
         client.close().expect("the file can be used");
     }
@@ -179,18 +180,18 @@ fn without_users_a_deleted_shared_memory_loses_nothing() {
 #[test]
 fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
     for suffixes in DELETED {
-        let stage = Stage::new(1, Duration::from_secs(2));
-        let mut holder = stage.worker("holder");
+        let fixture = Fixture::new(1, Duration::from_secs(2));
+        let mut holder = fixture.worker("holder");
         holder.acquire("first");
-        let client = stage.client();
-        fill(&stage, &client);
+        let client = fixture.client();
+        fill(&fixture, &client);
         client.close().expect("the file can be used");
-        await_closed(stage.directory());
+        await_closed(fixture.directory());
         holder.pause();
-        delete(&stage, suffixes);
-        let mut newcomer = stage.worker("newcomer");
+        delete(&fixture, suffixes);
+        let mut newcomer = fixture.worker("newcomer");
         newcomer.acquire("second");
-        stage.assert_sound();
+        fixture.assert_sound();
         // Too many hold now, and no process can notice.
         let before = holder.granted("first").until;
         holder.resume();
@@ -202,15 +203,15 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
         for worker in [holder, newcomer] {
             worker.close();
         }
-        stage.assert_at_rest();
+        fixture.assert_at_rest();
     }
 }
 
 #[test]
 fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
-    let stage = Stage::new(1, Duration::from_secs(60));
-    let below: PathBuf = stage.directory().join("below");
-    let url = crate::stage::url(&below.join("semaphores.db"));
+    let fixture = Fixture::new(1, Duration::from_secs(60));
+    let below: PathBuf = fixture.directory().join("below");
+    let url = crate::fixture::url(&below.join("semaphores.db"));
     let hasty = permits::Client::builder(&url).store_timeout(Duration::from_millis(300));
     let client = hasty.connect_blocking().expect("the file can be used");
     let semaphore = client.semaphore(SEMAPHORE, 1).expect("valid");
@@ -231,13 +232,13 @@ fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
 
 #[test]
 fn a_holder_whose_directory_is_deleted_stops_by_its_deadline() {
-    let stage = Stage::new(1, Duration::from_secs(2));
-    let below = stage.directory().join("below");
-    let url = crate::stage::url(&below.join("semaphores.db"));
-    let mut holder = stage.start_connected("holder", &url, stage.settings.lease);
+    let fixture = Fixture::new(1, Duration::from_secs(2));
+    let below = fixture.directory().join("below");
+    let url = crate::fixture::url(&below.join("semaphores.db"));
+    let mut holder = fixture.start_connected("holder", &url, fixture.settings.lease);
     holder.acquire("first");
     fs::remove_dir_all(&below).expect("it is ours");
     holder.lost("first");
     holder.kill();
-    stage.assert_safe();
+    fixture.assert_safe();
 }

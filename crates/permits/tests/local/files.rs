@@ -9,7 +9,7 @@ use permits::{AcquireError, StoreError};
 use permits_testkit::worker::TIMEOUT;
 use rusqlite::Connection;
 
-use crate::stage::{Stage, await_closed, refusal};
+use crate::fixture::{Fixture, await_closed, refusal};
 
 /// The content of a file, and of its log if there is one.
 fn content(path: &Path) -> (Vec<u8>, Vec<u8>) {
@@ -19,18 +19,18 @@ fn content(path: &Path) -> (Vec<u8>, Vec<u8>) {
 
 /// Asserts that a connect is refused and leaves the file as it was.
 #[track_caller]
-fn refused(stage: &Stage) -> StoreError {
-    let before = content(&stage.path());
-    let error = refusal(stage.connect());
-    assert!(content(&stage.path()) == before, "untouched");
+fn refused(fixture: &Fixture) -> StoreError {
+    let before = content(&fixture.path());
+    let error = refusal(fixture.connect());
+    assert!(content(&fixture.path()) == before, "untouched");
     assert!(error.to_string().contains("semaphores.db"), "it names the file: {error}");
     error
 }
 
 /// Makes a file of the library, with all its content and no log.
-fn made() -> Stage {
-    let stage = Stage::small();
-    let client = stage.client();
+fn made() -> Fixture {
+    let fixture = Fixture::small();
+    let client = fixture.client();
     for number in 0..50 {
         client
             .semaphore(format!("semaphore {number}"), 5)
@@ -39,22 +39,22 @@ fn made() -> Stage {
             .expect("the file can be used");
     }
     client.close().expect("the file can be used");
-    await_closed(stage.directory());
-    let log: (i64, i64) = stage
+    await_closed(fixture.directory());
+    let log: (i64, i64) = fixture
         .sqlite()
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .expect("no other process has it open");
     assert_eq!(log, (0, 0));
-    stage
+    fixture
 }
 
 #[test]
 fn a_file_that_is_no_database_is_refused() {
     for text in ["a text", &"a longer text. ".repeat(5000)] {
-        let stage = Stage::small();
-        fs::write(stage.path(), text).expect("there is room");
-        own(&stage.path());
-        let error = refused(&stage);
+        let fixture = Fixture::small();
+        fs::write(fixture.path(), text).expect("there is room");
+        own(&fixture.path());
+        let error = refused(&fixture);
         assert!(
             matches!(&error, StoreError::Unsupported { reason } if reason.contains("name another file")),
             "{error}"
@@ -65,22 +65,22 @@ fn a_file_that_is_no_database_is_refused() {
 #[test]
 fn a_database_of_another_program_is_refused() {
     for mode in ["DELETE", "WAL"] {
-        let stage = Stage::small();
-        let theirs = Connection::open(stage.path()).expect("there is room");
+        let fixture = Fixture::small();
+        let theirs = Connection::open(fixture.path()).expect("there is room");
         theirs.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(())).expect("it is new");
         theirs
             .execute_batch("CREATE TABLE passwords (text); INSERT INTO passwords VALUES ('1234')")
             .expect("it is new");
-        own(&stage.path());
-        let error = refused(&stage);
+        own(&fixture.path());
+        let error = refused(&fixture);
         assert!(
             matches!(&error, StoreError::Unsupported { reason } if reason.contains("another program")),
             "{error}"
         );
         drop(theirs);
         // No process has the file open now.
-        refused(&stage);
-        let theirs = Connection::open(stage.path()).expect("it is as it was");
+        refused(&fixture);
+        let theirs = Connection::open(fixture.path()).expect("it is as it was");
         let text: String =
             theirs.query_row("SELECT * FROM passwords", [], |row| row.get(0)).expect("so it is");
         assert_eq!(text, "1234");
@@ -90,14 +90,14 @@ fn a_database_of_another_program_is_refused() {
 /// A companion is missing and the database is locked, like a file of the library that is in use and lost its companions.
 #[test]
 fn a_database_that_another_program_has_locked_is_never_deleted() {
-    let stage = Stage::small();
-    let theirs = Connection::open(stage.path()).expect("there is room");
+    let fixture = Fixture::small();
+    let theirs = Connection::open(fixture.path()).expect("there is room");
     theirs.execute_batch("CREATE TABLE passwords (text); BEGIN EXCLUSIVE").expect("it is new");
-    own(&stage.path());
-    let error = refused(&stage);
+    own(&fixture.path());
+    let error = refused(&fixture);
     assert!(matches!(&error, StoreError::Unsupported { .. } | StoreError::Unreachable { .. }), "{error}");
     theirs.execute_batch("INSERT INTO passwords VALUES ('1234'); COMMIT").expect("it is there");
-    let rows: i64 = stage
+    let rows: i64 = fixture
         .sqlite()
         .query_row("SELECT count(*) FROM passwords", [], |row| row.get(0))
         .expect("it is there");
@@ -107,52 +107,53 @@ fn a_database_that_another_program_has_locked_is_never_deleted() {
 #[test]
 fn a_locked_directory_delays_a_new_file_and_no_other() {
     use rustix::fs::{FlockOperation, flock};
-    let stage = Stage::small();
-    let existing = stage.client();
-    let lock = fs::File::open(stage.directory()).expect("it is there");
+    let fixture = Fixture::small();
+    let existing = fixture.client();
+    let lock = fs::File::open(fixture.directory()).expect("it is there");
     flock(&lock, FlockOperation::LockExclusive).expect("it is free");
-    stage.client().close().expect("a file in use needs no lock");
-    let another = stage.directory().join("another.db");
+    fixture.client().close().expect("a file in use needs no lock");
+    let another = fixture.directory().join("another.db");
     let began = Instant::now();
     let error = refusal(
-        permits::Client::builder(crate::stage::url(&another))
+        permits::Client::builder(crate::fixture::url(&another))
             .store_timeout(Duration::from_millis(500))
             .connect_blocking(),
     );
     assert!(began.elapsed() < TIMEOUT, "without a bound");
     assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("lslocks")), "{error}");
     let left =
-        || fs::read_dir(stage.directory()).expect("it is there").flatten().map(|entry| entry.file_name());
+        || fs::read_dir(fixture.directory()).expect("it is there").flatten().map(|entry| entry.file_name());
     assert!(
         left().all(|name| name.to_string_lossy().starts_with("semaphores.db")),
         "{:?}",
         left().collect::<Vec<_>>()
     );
     drop(lock);
-    let client = permits::blocking::Client::connect(&crate::stage::url(&another)).expect("nothing is locked");
+    let client =
+        permits::blocking::Client::connect(&crate::fixture::url(&another)).expect("nothing is locked");
     client.close().expect("the file can be used");
     existing.close().expect("the file can be used");
 }
 
 #[test]
 fn old_temporary_files_of_killed_processes_are_deleted() {
-    let stage = Stage::small();
+    let fixture = Fixture::small();
     let [old, new, other] =
         [".permits-7-0123456789abcdef", ".permits-7-fedcba9876543210-wal", ".permits-notes"]
-            .map(|name| stage.directory().join(name));
+            .map(|name| fixture.directory().join(name));
     for (path, age_s) in [(&old, 3600), (&new, 0), (&other, 3600)] {
         let file = fs::File::create(path).expect("there is room");
         file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("it is ours");
     }
-    stage.client().close().expect("the file can be used");
+    fixture.client().close().expect("the file can be used");
     assert_eq!([old, new, other].map(|path| path.exists()), [false, true, true]);
 }
 
 #[test]
 fn a_file_of_a_newer_version_is_refused() {
-    let stage = made();
-    stage.sqlite().pragma_update(None, "user_version", 2).expect("it is ours");
-    let error = refused(&stage);
+    let fixture = made();
+    fixture.sqlite().pragma_update(None, "user_version", 2).expect("it is ours");
+    let error = refused(&fixture);
     let clear = |reason: &str| {
         reason.contains("version 2") && reason.contains("version 1") && reason.contains("another file")
     };
@@ -161,29 +162,29 @@ fn a_file_of_a_newer_version_is_refused() {
 
 #[test]
 fn a_file_with_damaged_pages_is_refused_and_can_be_replaced() {
-    let stage = made();
-    let mut bytes = fs::read(stage.path()).expect("it is there");
+    let fixture = made();
+    let mut bytes = fs::read(fixture.path()).expect("it is there");
     bytes[4096..].fill(0x5A);
-    fs::write(stage.path(), &bytes).expect("there is room");
-    let error = refused(&stage);
+    fs::write(fixture.path(), &bytes).expect("there is room");
+    let error = refused(&fixture);
     assert!(matches!(&error, StoreError::Malformed { reason } if reason.contains("move it away")), "{error}");
     // The remedy of the message works.
     for suffix in ["", "-wal", "-shm"] {
-        let path = PathBuf::from(format!("{}{suffix}", stage.path().display()));
+        let path = PathBuf::from(format!("{}{suffix}", fixture.path().display()));
         if path.exists() {
             fs::rename(&path, path.with_extension("bad")).expect("it is ours");
         }
     }
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn a_file_that_was_cut_off_is_refused() {
-    let stage = made();
-    let bytes = fs::read(stage.path()).expect("it is there");
-    fs::write(stage.path(), &bytes[..bytes.len() / 2]).expect("there is room");
-    let before = content(&stage.path());
-    let error = match stage.connect() {
+    let fixture = made();
+    let bytes = fs::read(fixture.path()).expect("it is there");
+    fs::write(fixture.path(), &bytes[..bytes.len() / 2]).expect("there is room");
+    let before = content(&fixture.path());
+    let error = match fixture.connect() {
         // The pages that opening reads may be present.
         Ok(client) => match client.semaphore("semaphore 49", 5).expect("valid").acquire() {
             Err(AcquireError::Store(error)) => error,
@@ -193,15 +194,15 @@ fn a_file_that_was_cut_off_is_refused() {
         Err(other) => panic!("the URL is fine: {other}"),
     };
     assert!(matches!(&error, StoreError::Malformed { reason } if reason.contains("move it away")), "{error}");
-    assert!(content(&stage.path()).0 == before.0, "untouched");
+    assert!(content(&fixture.path()).0 == before.0, "untouched");
 }
 
 #[test]
 fn a_damaged_semaphore_is_named_and_the_others_work() {
-    let stage = made();
+    let fixture = made();
     let sql = "UPDATE semaphores SET state = '{\"limit\": 5' WHERE name = 'semaphore 7'";
-    assert_eq!(stage.sqlite().execute(sql, []).expect("it is ours"), 1);
-    let client = stage.client();
+    assert_eq!(fixture.sqlite().execute(sql, []).expect("it is ours"), 1);
+    let client = fixture.client();
     match client.semaphore("semaphore 7", 5).expect("valid").acquire() {
         Err(AcquireError::Store(StoreError::Malformed { reason })) => {
             assert!(reason.contains("\"semaphore 7\"") && reason.contains("move it away"), "{reason}");
@@ -216,7 +217,7 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
         .release()
         .expect("it is held");
     client.close().expect("the file can be used");
-    let left: String = stage
+    let left: String = fixture
         .sqlite()
         .query_row("SELECT state FROM semaphores WHERE name = 'semaphore 7'", [], |row| row.get(0))
         .expect("it is there");
@@ -225,31 +226,31 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
 
 #[test]
 fn an_empty_file_is_used() {
-    let stage = Stage::small();
-    fs::write(stage.path(), "").expect("there is room");
-    own(&stage.path());
-    stage.assert_at_rest();
+    let fixture = Fixture::small();
+    fs::write(fixture.path(), "").expect("there is room");
+    own(&fixture.path());
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn what_cannot_be_a_file_is_refused() {
-    let stage = Stage::small();
-    fs::create_dir(stage.path()).expect("there is room");
-    let error = refusal(stage.connect());
+    let fixture = Fixture::small();
+    fs::create_dir(fixture.path()).expect("there is room");
+    let error = refusal(fixture.connect());
     assert!(matches!(&error, StoreError::Denied { reason } if reason.contains("it is no file")), "{error}");
 
-    let stage = Stage::small();
-    fs::write(stage.directory().join("parent"), "a file").expect("there is room");
-    let below = crate::stage::url(&stage.directory().join("parent/semaphores.db"));
+    let fixture = Fixture::small();
+    fs::write(fixture.directory().join("parent"), "a file").expect("there is room");
+    let below = crate::fixture::url(&fixture.directory().join("parent/semaphores.db"));
     let error = refusal(permits::blocking::Client::connect(&below));
     assert!(
         matches!(&error, StoreError::Denied { reason } if reason.contains("parent/semaphores.db")),
         "{error}"
     );
 
-    let stage = Stage::small();
-    std::os::unix::fs::symlink("nowhere/semaphores.db", stage.path()).expect("there is room");
-    let error = refusal(stage.connect());
+    let fixture = Fixture::small();
+    std::os::unix::fs::symlink("nowhere/semaphores.db", fixture.path()).expect("there is room");
+    let error = refusal(fixture.connect());
     assert!(matches!(&error, StoreError::Denied { reason } if reason.contains("semaphores.db")), "{error}");
 }
 

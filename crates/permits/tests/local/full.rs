@@ -11,8 +11,8 @@ use permits::blocking::{Client, Permit, Semaphore};
 use permits::{AcquireError, AcquireOptions, StoreError};
 use tempfile::TempDir;
 
-use crate::errand;
-use crate::stage::{Stage, refusal, url};
+use crate::child_task;
+use crate::fixture::{Fixture, refusal, url};
 
 /// The largest file, in blocks of 512 bytes: less than the size at which SQLite empties the log by itself.
 const BLOCKS: u64 = 900;
@@ -41,21 +41,25 @@ fn acquire_all(semaphore: &Semaphore) -> Vec<Permit> {
 
 #[test]
 fn where_files_may_not_grow_permits_can_be_renewed_and_released() {
-    let stage = Stage::small();
+    let fixture = Fixture::small();
     // The limit comes with a signal, which would end the process.
     let script = format!("trap '' XFSZ; ulimit -f {BLOCKS}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).arg(std::env::current_exe().expect("a test knows its executable"));
     println!(
         "{:#?}",
-        errand::done(errand::send(command.args(errand::ARGUMENTS), "without_room", &stage.path()))
+        child_task::done(child_task::send(
+            command.args(child_task::ARGUMENTS),
+            "without_room",
+            &fixture.path()
+        ))
     );
-    stage.assert_sound();
+    fixture.assert_sound();
 }
 
-/// An errand.
+/// a child task.
 pub(crate) fn without_room() {
-    let client = connect(&errand::place());
+    let client = connect(&child_task::place());
     let semaphore = client.semaphore("room", 100_000).expect("valid");
     for _ in 0..300 {
         semaphore.acquire().expect("the log is emptied when it is full").release().expect("it is held");
@@ -89,14 +93,17 @@ fn on_a_full_disk_permits_can_be_renewed_and_released() {
     }
     let mut command = alone("exec \"$0\" \"$@\"");
     command.arg(std::env::current_exe().expect("a test knows its executable"));
-    let said =
-        errand::done(errand::send(command.args(errand::ARGUMENTS), "on_a_full_disk", directory.path()));
+    let said = child_task::done(child_task::send(
+        command.args(child_task::ARGUMENTS),
+        "on_a_full_disk",
+        directory.path(),
+    ));
     println!("{said:#?}");
 }
 
-/// An errand.
+/// a child task.
 pub(crate) fn on_a_full_disk() {
-    let directory = errand::place();
+    let directory = child_task::place();
     let path = directory.join("semaphores.db");
     let client = connect(&path);
     let semaphore = client.semaphore("room", 100_000).expect("valid");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use permits::blocking::Client;
 use permits_testkit::wait;
 
-use crate::errand;
-use crate::stage::{Stage, url};
+use crate::child_task;
+use crate::fixture::{Fixture, url};
 use permits_testkit::worker::TIMEOUT;
 
 /// More than a holder's polling interval.
@@ -45,13 +45,13 @@ fn rests() -> bool {
 
 #[test]
 fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
-    let stage = Stage::small();
-    println!("{:#?}", errand::done(&mut errand::command("hand_over", &stage.path())));
+    let fixture = Fixture::small();
+    println!("{:#?}", child_task::done(&mut child_task::command("hand_over", &fixture.path())));
 }
 
-/// An errand, because the thread is found by its name, so the process must have one client.
+/// a child task, because the thread is found by its name, so the process must have one client.
 pub(crate) fn hand_over() {
-    let client = Client::connect(&url(&errand::place())).expect("the file can be used");
+    let client = Client::connect(&url(&child_task::place())).expect("the file can be used");
     let semaphore = client.semaphore("idle", 10).expect("valid");
     assert!(rests());
     let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().expect("it is free")).collect();

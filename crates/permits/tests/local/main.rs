@@ -8,15 +8,15 @@
 
 #![cfg(target_os = "linux")]
 
+mod child_task;
 mod crashes;
 mod crowd;
 mod deleted;
-mod errand;
 mod files;
+mod fixture;
 mod full;
 mod idle;
 mod rights;
-mod stage;
 mod time;
 
 /// Not a test: a pool starts this executable again with this name, as a worker.
@@ -26,9 +26,9 @@ fn worker_process() {
     permits_testkit::worker::run_if_started();
 }
 
-/// Not a test: `errand` starts this executable again with this name.
+/// Not a test: `child_task` starts this executable again with this name.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
-fn errand_process() {
-    errand::run_if_told();
+fn child_task_process() {
+    child_task::run_if_told();
 }

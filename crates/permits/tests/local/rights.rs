@@ -12,8 +12,8 @@ use permits::blocking::Client;
 use permits::{AcquireError, Severity, StoreError};
 use tempfile::TempDir;
 
-use crate::errand;
-use crate::stage::{await_closed, refusal, url};
+use crate::child_task;
+use crate::fixture::{await_closed, refusal, url};
 
 /// The user `nobody` of most systems.
 const OTHER: u32 = 65_534;
@@ -80,20 +80,20 @@ fn a_directory_where_every_user_may_replace_the_file_is_refused() {
 fn missing_rights_are_named() {
     let directory = TempDir::new().expect("there is room");
     let mut command = Command::new("/proc/self/exe");
-    errand::send(command.args(errand::ARGUMENTS), "without_rights", directory.path());
+    child_task::send(command.args(child_task::ARGUMENTS), "without_rights", directory.path());
     if rustix::process::geteuid().is_root() {
         // If built with umask 077, only its owner can run this program.
         set_mode(&std::env::current_exe().expect("a test knows its executable"), 0o755);
         chown(directory.path(), Some(OTHER), Some(OTHER)).expect("root may");
         command.uid(OTHER).gid(OTHER);
     }
-    errand::done(&mut command);
+    child_task::done(&mut command);
 }
 
-/// An errand.
+/// a child task.
 pub(crate) fn without_rights() {
     assert!(!rustix::process::geteuid().is_root(), "for root no rights count");
-    let directory = errand::place();
+    let directory = child_task::place();
     let path = directory.join("semaphores.db");
 
     assert!(denied(Path::new("/etc/passwd")).contains("it belongs to user 0"));
@@ -133,7 +133,7 @@ pub(crate) fn without_rights() {
 }
 
 /// The command with the rights of another user and a group.
-fn send(user: u32, errand: &str, place: &Path) {
+fn send(user: u32, child_task: &str, place: &Path) {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
     match MEMBERS.contains(&user) {
@@ -141,9 +141,9 @@ fn send(user: u32, errand: &str, place: &Path) {
         false => command.arg("--clear-groups"),
     };
     // By a descriptor, because that user may have no right to the directory of this executable.
-    command.arg("/proc/self/fd/0").args(errand::ARGUMENTS);
+    command.arg("/proc/self/fd/0").args(child_task::ARGUMENTS);
     let executable = File::open("/proc/self/exe").expect("a test knows its executable");
-    errand::done(errand::send(&mut command, errand, place).stdin(executable));
+    child_task::done(child_task::send(&mut command, child_task, place).stdin(executable));
 }
 
 /// A directory that is made for a group, as by an administrator.
@@ -189,9 +189,9 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     client.close().expect("the file can be used");
 }
 
-/// An errand.
+/// a child task.
 pub(crate) fn as_a_member() {
-    let path = errand::place();
+    let path = child_task::place();
     let client = Client::connect(&url(&path)).expect("it is of the group");
     match client.semaphore("held", 1).expect("valid").try_acquire() {
         Err(AcquireError::NoPermits) => {}
@@ -209,9 +209,9 @@ pub(crate) fn as_a_member() {
     assert_shared(&path);
 }
 
-/// An errand.
+/// a child task.
 pub(crate) fn as_an_outsider() {
-    assert!(denied(&errand::place()).contains("Permission denied"));
+    assert!(denied(&child_task::place()).contains("Permission denied"));
 }
 
 #[test]

@@ -10,66 +10,66 @@ use permits::blocking::Client;
 use permits::{AcquireError, RenewError, StoreError};
 use permits_testkit::worker::{SEMAPHORE, micros};
 
-use crate::errand;
-use crate::stage::{Stage, url};
+use crate::child_task;
+use crate::fixture::{Fixture, url};
 
 const HOUR_US: i64 = 3_600_000_000;
 
 /// Makes the file look last used in another boot of the machine, when the wall clock was an hour ahead.
-fn restart(stage: &Stage) {
+fn restart(fixture: &Fixture) {
     let sql = "UPDATE meta SET boot = 'an earlier one'";
-    assert_eq!(stage.sqlite().execute(sql, []).expect("it has the table"), 1);
+    assert_eq!(fixture.sqlite().execute(sql, []).expect("it has the table"), 1);
 }
 
 /// Makes the file look made when the wall clock was ahead by `ahead_us`.
-fn made_with_clock_ahead(stage: &Stage, ahead_us: i64) {
-    stage.client().close().expect("the file can be used");
+fn made_with_clock_ahead(fixture: &Fixture, ahead_us: i64) {
+    fixture.client().close().expect("the file can be used");
     let sql = "UPDATE meta SET base_us = base_us + ?1";
-    assert_eq!(stage.sqlite().execute(sql, [ahead_us]).expect("it has the table"), 1);
+    assert_eq!(fixture.sqlite().execute(sql, [ahead_us]).expect("it has the table"), 1);
 }
 
 #[test]
 fn a_restart_of_the_machine_ends_all_leases() {
-    let stage = Stage::new(2, Duration::from_secs(3600));
-    let mut workers = [stage.worker("one"), stage.worker("two"), stage.worker("waiter")];
+    let fixture = Fixture::new(2, Duration::from_secs(3600));
+    let mut workers = [fixture.worker("one"), fixture.worker("two"), fixture.worker("waiter")];
     workers[0].acquire("first");
     workers[1].acquire("second");
     workers[2].ask("third");
-    stage.await_waiting(1);
+    fixture.await_waiting(1);
     for worker in &mut workers {
         worker.kill();
     }
-    restart(&stage);
+    restart(&fixture);
     // At once, although the leases last an hour.
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn tokens_rise_over_a_restart_after_which_the_wall_clock_is_behind() {
-    let stage = Stage::small();
-    made_with_clock_ahead(&stage, HOUR_US);
-    let client = stage.client();
-    let before = stage.semaphore(&client).acquire().expect("it is free").token();
+    let fixture = Fixture::small();
+    made_with_clock_ahead(&fixture, HOUR_US);
+    let client = fixture.client();
+    let before = fixture.semaphore(&client).acquire().expect("it is free").token();
     client.close().expect("the file can be used");
-    restart(&stage);
-    let client = stage.client();
-    let after = stage.semaphore(&client).acquire().expect("all leases have ended").token();
+    restart(&fixture);
+    let client = fixture.client();
+    let after = fixture.semaphore(&client).acquire().expect("all leases have ended").token();
     assert!(before < after, "{before} {after}");
     client.close().expect("the file can be used");
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
 #[test]
 fn pinned_limits_and_pauses_outlast_a_restart() {
-    let stage = Stage::small();
-    let client = stage.client();
-    let semaphore = stage.semaphore(&client);
+    let fixture = Fixture::small();
+    let client = fixture.client();
+    let semaphore = fixture.semaphore(&client);
     semaphore.set_limit(7).expect("the file can be used");
     semaphore.pause().expect("the file can be used");
     client.close().expect("the file can be used");
-    restart(&stage);
-    let client = stage.client();
-    let seen = stage.semaphore(&client).inspect().expect("the file can be used");
+    restart(&fixture);
+    let client = fixture.client();
+    let seen = fixture.semaphore(&client).inspect().expect("the file can be used");
     assert_eq!((seen.limit, seen.pinned, seen.paused), (Some(7), true, true));
     client.close().expect("the file can be used");
 }
@@ -79,17 +79,17 @@ fn pinned_limits_and_pauses_outlast_a_restart() {
 #[test]
 fn a_wrong_wall_clock_changes_nothing() {
     for ahead_us in [-HOUR_US, HOUR_US] {
-        let stage = Stage::new(1, Duration::from_secs(1));
-        made_with_clock_ahead(&stage, ahead_us);
-        let (mut holder, mut waiter) = (stage.worker("holder"), stage.worker("waiter"));
+        let fixture = Fixture::new(1, Duration::from_secs(1));
+        made_with_clock_ahead(&fixture, ahead_us);
+        let (mut holder, mut waiter) = (fixture.worker("holder"), fixture.worker("waiter"));
         let first = holder.acquire("first");
         waiter.ask("next");
-        stage.await_waiting(1);
+        fixture.await_waiting(1);
         holder.renewed("first");
         holder.kill();
         let next = waiter.acquired("next");
         let until = holder.granted("first").until;
-        assert!(until <= next.acquired && next.acquired < until + 10 * micros(stage.settings.lease));
+        assert!(until <= next.acquired && next.acquired < until + 10 * micros(fixture.settings.lease));
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
         let off = i64::try_from(next.token).expect("it is small")
             - i64::try_from(micros(wall)).expect("it is small");
@@ -97,8 +97,8 @@ fn a_wrong_wall_clock_changes_nothing() {
         assert!(first.token < next.token);
         waiter.release("next");
         waiter.close();
-        stage.assert_safe();
-        stage.assert_at_rest();
+        fixture.assert_safe();
+        fixture.assert_at_rest();
     }
 }
 
@@ -106,10 +106,10 @@ fn a_wrong_wall_clock_changes_nothing() {
 /// sees that the file was used in another boot.
 #[test]
 fn another_machine_that_uses_the_file_is_noticed() {
-    let stage = Stage::small();
-    let client = stage.client();
-    let held = stage.semaphore(&client).acquire().expect("it is free");
-    restart(&stage);
+    let fixture = Fixture::small();
+    let client = fixture.client();
+    let held = fixture.semaphore(&client).acquire().expect("it is free");
+    restart(&fixture);
     match held.renew() {
         Err(RenewError::Store(StoreError::Unsupported { reason })) => {
             assert!(reason.contains("another machine"), "{reason}");
@@ -118,13 +118,13 @@ fn another_machine_that_uses_the_file_is_noticed() {
     }
     drop(held);
     drop(client);
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
 /// In a time namespace, which a container may have, the boot is the same and the time since it is another.
 #[test]
 fn a_process_in_a_time_namespace_keeps_the_same_leases() {
-    let stage = Stage::small();
+    let fixture = Fixture::small();
     for offset in ["100000", "-10"] {
         let unshare = |script: &str| {
             let mut command = Command::new("unshare");
@@ -134,27 +134,30 @@ fn a_process_in_a_time_namespace_keeps_the_same_leases() {
         if !unshare("true").output().is_ok_and(|output| output.status.success()) {
             return println!("skipped: this system does not let its users make time namespaces");
         }
-        let client = stage.client();
-        let held = stage.semaphore(&client).acquire().expect("it is free");
+        let client = fixture.client();
+        let held = fixture.semaphore(&client).acquire().expect("it is free");
         let mut command = unshare("exec \"$0\" \"$@\"");
         command.arg(std::env::current_exe().expect("a test knows its executable"));
-        let said =
-            errand::done(errand::send(command.args(errand::ARGUMENTS), "in_another_time", &stage.path()));
+        let said = child_task::done(child_task::send(
+            command.args(child_task::ARGUMENTS),
+            "in_another_time",
+            &fixture.path(),
+        ));
         println!("{said:#?}");
         held.renew().expect("it is held all the while");
         let token = held.token();
         held.release().expect("it is held");
-        let next = stage.semaphore(&client).acquire().expect("it is free");
+        let next = fixture.semaphore(&client).acquire().expect("it is free");
         assert!(next.token() - token < 3_600_000_000, "tokens are on the clock of the machine");
         next.release().expect("it is held");
         client.close().expect("the file can be used");
     }
-    stage.assert_at_rest();
+    fixture.assert_at_rest();
 }
 
-/// An errand: inspects permits from outside of the namespace, and acquires one.
+/// a child task: inspects permits from outside of the namespace, and acquires one.
 pub(crate) fn in_another_time() {
-    let client = Client::connect(&url(&errand::place())).expect("the file can be used");
+    let client = Client::connect(&url(&child_task::place())).expect("the file can be used");
     match client.semaphore(SEMAPHORE, 1).expect("valid").try_acquire() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("it is held outside: {other:?}"),

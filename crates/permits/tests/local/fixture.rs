@@ -12,12 +12,12 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 /// A file that does not exist yet, and the workers that use it.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     directory: TempDir,
     pool: WorkerPool,
 }
 
-impl Deref for Stage {
+impl Deref for Fixture {
     type Target = WorkerPool;
 
     fn deref(&self) -> &WorkerPool {
@@ -25,7 +25,7 @@ impl Deref for Stage {
     }
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn new(limit: u32, lease: Duration) -> Self {
         let pool = WorkerPool::new(|| test_command("worker_process"), WorkerSettings::new(limit, lease));
         Self { directory: TempDir::new().expect("there is room"), pool }

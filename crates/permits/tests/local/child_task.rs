@@ -10,16 +10,16 @@ use permits_testkit::worker::TIMEOUT;
 use crate::{crashes, full, idle, rights, time};
 
 /// The name of the test under which the harness runs a child task.
-const TEST: &str = "errand_process";
+const TEST: &str = "child_task_process";
 
 /// The variable with the name of the task.
-const ERRAND: &str = "PERMITS_LOCAL_ERRAND";
+const TASK: &str = "PERMITS_LOCAL_TASK";
 
 /// The variable with the directory or file of the task.
 const PLACE: &str = "PERMITS_LOCAL_PLACE";
 
 /// All child tasks.
-const ERRANDS: &[(&str, fn())] = &[
+const TASKS: &[(&str, fn())] = &[
     ("write", crashes::write_until_told),
     ("hand_over", idle::hand_over),
     ("in_another_time", time::in_another_time),
@@ -32,11 +32,12 @@ const ERRANDS: &[(&str, fn())] = &[
 
 /// Runs a child task if the environment names one.
 pub(crate) fn run_if_told() {
-    let Ok(name) = env::var(ERRAND) else { return };
+    let Ok(name) = env::var(TASK) else { return };
     // Ends the line that the harness may have begun.
     println!();
-    let (_, errand) = ERRANDS.iter().find(|(errand, _)| *errand == name).expect("there is such an errand");
-    errand();
+    let (_, child_task) =
+        TASKS.iter().find(|(child_task, _)| *child_task == name).expect("there is such a child task");
+    child_task();
 }
 
 /// The directory or file of this task.
@@ -48,14 +49,18 @@ pub(crate) fn place() -> std::path::PathBuf {
 pub(crate) const ARGUMENTS: &[&str] = &[TEST, "--exact", "--ignored", "--nocapture", "--test-threads=1"];
 
 /// Sets a command up to run a child task.
-pub(crate) fn send<'a>(command: &'a mut Command, errand: &str, place: &std::path::Path) -> &'a mut Command {
-    command.env(ERRAND, errand).env(PLACE, place).stdin(Stdio::piped()).stdout(Stdio::piped())
+pub(crate) fn send<'a>(
+    command: &'a mut Command,
+    child_task: &str,
+    place: &std::path::Path,
+) -> &'a mut Command {
+    command.env(TASK, child_task).env(PLACE, place).stdin(Stdio::piped()).stdout(Stdio::piped())
 }
 
 /// The command of a child task.
-pub(crate) fn command(errand: &str, place: &std::path::Path) -> Command {
+pub(crate) fn command(child_task: &str, place: &std::path::Path) -> Command {
     let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
-    send(command.args(ARGUMENTS), errand, place);
+    send(command.args(ARGUMENTS), child_task, place);
     command
 }
 
