@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{LONGEST_SLEEP, timers, watchdog};
+use super::watchdog::{self, Watched};
+use super::{LONGEST_SLEEP, timers};
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::process::Process;
@@ -44,7 +45,7 @@ pub(crate) struct PermitState {
     /// The process that acquired it.
     process: Process,
     /// Its timer with the watchdog, if it is watched.
-    pub(super) watch: Mutex<Option<timers::Key>>,
+    watch: Mutex<Option<timers::Key>>,
 }
 
 /// Whether a permit is held, and renewed as planned.
@@ -198,13 +199,24 @@ impl PermitState {
     /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
     fn watch(self: &Arc<Self>) {
         if let Some(deadline) = self.deadline(Moment::now()) {
-            watchdog::watch(self, deadline);
+            let permit: Arc<dyn Watched> = self.clone();
+            watchdog::watch(&permit, deadline);
         }
     }
 
     /// The reason of the loss; `None` while it is held, and after a release.
     pub(crate) fn reason(&self) -> Option<Lost> {
         if self.is_forked() { Some(Lost::Forked) } else { self.reason.get().cloned() }
+    }
+}
+
+impl Watched for PermitState {
+    fn deadline(&self, now: Moment) -> Option<Moment> {
+        self.deadline(now)
+    }
+
+    fn timer(&self) -> &Mutex<Option<timers::Key>> {
+        &self.watch
     }
 }
 

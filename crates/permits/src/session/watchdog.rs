@@ -11,36 +11,44 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::LONGEST_SLEEP;
-use super::permit_state::PermitState;
 use super::timers::{Key, Timers};
 use crate::clock::Moment;
 use crate::process::PerProcess;
 
 static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
 
+/// A lease with a deadline at which something is to be signalled.
+pub(super) trait Watched: Send + Sync {
+    /// The deadline; `None` if it has passed at `now`, which is signalled then.
+    fn deadline(&self, now: Moment) -> Option<Moment>;
+
+    /// The timer of the watchdog, while it watches.
+    fn timer(&self) -> &Mutex<Option<Key>>;
+}
+
 #[derive(Default)]
 struct Watchdog {
-    watched: Mutex<Watched>,
+    watched: Mutex<Watching>,
     sooner: Condvar,
 }
 
 #[derive(Default)]
-struct Watched {
-    deadlines: Timers<Weak<PermitState>>,
+struct Watching {
+    deadlines: Timers<Weak<dyn Watched>>,
     running: bool,
     /// When the thread wakes; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
 }
 
 /// Watches a permit until the key is [forgotten](forget), or the permit has ended.
-pub(super) fn watch(core: &Arc<PermitState>, deadline: Moment) {
+pub(super) fn watch(permit: &Arc<dyn Watched>, deadline: Moment) {
     let watchdog = WATCHDOG.get();
     let mut watched = watchdog.lock();
-    let mut key = core.watch.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
     if key.is_some() {
         return;
     }
-    *key = Some(watched.deadlines.set(deadline, Arc::downgrade(core)));
+    *key = Some(watched.deadlines.set(deadline, Arc::downgrade(permit)));
     drop(key);
     if !watched.running {
         let thread = std::thread::Builder::new().name("permits-watchdog".into());
@@ -58,35 +66,35 @@ pub(super) fn forget(key: Key) {
 }
 
 impl Watchdog {
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, Watching> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
         loop {
             let due = self.next();
-            let Some(core) = due.upgrade() else { continue };
+            let Some(permit) = due.upgrade() else { continue };
             // Under no lock: this may run the wakers of the program. One that panics harms no other permit.
-            let looked = catch_unwind(AssertUnwindSafe(|| core.deadline(Moment::now())));
+            let checked = catch_unwind(AssertUnwindSafe(|| permit.deadline(Moment::now())));
             let mut watched = self.lock();
-            let mut key = core.watch.lock().unwrap_or_else(PoisonError::into_inner);
-            *key = match looked {
-                Ok(Some(extended)) => Some(watched.deadlines.set(extended, Arc::downgrade(&core))),
+            let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
+            *key = match checked {
+                Ok(Some(extended)) => Some(watched.deadlines.set(extended, Arc::downgrade(&permit))),
                 Ok(None) | Err(_) => None,
             };
             drop((key, watched));
             // Perhaps the last one: the drop of a permit takes the lock.
-            drop(core);
+            drop(permit);
         }
     }
 
     /// Waits for the next deadline that has passed.
-    fn next(&self) -> Weak<PermitState> {
+    fn next(&self) -> Weak<dyn Watched> {
         let mut watched = self.lock();
         loop {
             let now = Moment::now();
-            if let Some(core) = watched.deadlines.due(now) {
-                return core;
+            if let Some(permit) = watched.deadlines.due(now) {
+                return permit;
             }
             // The condition's clock stands still while the machine is suspended, the leases don't.
             let sleep = watched.deadlines.next().map(|at| at.since(now).min(LONGEST_SLEEP));
