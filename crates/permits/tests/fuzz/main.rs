@@ -9,7 +9,6 @@ mod damage;
 #[path = "../support/dump.rs"]
 mod dump;
 mod dumps;
-mod fake;
 mod names;
 #[path = "../support/packed.rs"]
 mod packed;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, ConnectError, Limit, Semaphore};
+use permits_testkit::fake_server::{FakeServer, Garbage, bulk};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::time::timeout;
 
 use super::SEEDS;
 use super::damage::{changes, damaged};
-use super::fake::{Fake, Garbage, bulk};
 use super::replies::values;
 use super::run::cases;
 
@@ -61,7 +61,7 @@ fn garbage(to: &'static [&'static str]) -> impl Strategy<Value = Garbage> {
     (prop::sample::select(to), bytes, any::<bool>()).prop_map(|(to, bytes, ends)| Garbage { to, bytes, ends })
 }
 
-async fn connect(fake: &Fake) -> Client {
+async fn connect(fake: &FakeServer) -> Client {
     let client = Client::builder(format!("redis://{}", fake.address())).lease(Duration::from_millis(900));
     client.connect().await.expect("the server behaves")
 }
@@ -79,7 +79,7 @@ async fn use_once(exports: &Semaphore) -> Result<bool, String> {
 #[test]
 fn a_client_survives_garbage() {
     let runtime = runtime();
-    let fake = Fake::start(false);
+    let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3).expect("valid");
     let strategy = vec(garbage(&["EVALSHA", "EVALSHA", "PING", "SUBSCRIBE"]), 1..3);
@@ -105,7 +105,7 @@ fn a_client_survives_garbage() {
 #[test]
 fn after_a_malformed_reply_the_connection_is_another_one() {
     let runtime = runtime();
-    let fake = Fake::start(false);
+    let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3).expect("valid");
     assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
@@ -129,7 +129,7 @@ fn after_a_malformed_reply_the_connection_is_another_one() {
 fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     const SECONDS: usize = 4;
     let runtime = runtime();
-    let fake = Fake::start(false);
+    let fake = FakeServer::start();
     let builder = Client::builder(format!("redis://{}", fake.address()));
     let client = runtime.block_on(builder.connect()).expect("the server behaves");
     let held = ["a", "b", "c", "d", "e", "f", "bad"].map(|name| {
@@ -182,7 +182,7 @@ fn garbage_while_connecting_is_an_error() {
         runtime.block_on(all_at_once(all.iter().map(|(garbage, again)| {
             let (garbage, twice) = (Garbage { ends: garbage.ends || *again, ..garbage.clone() }, *again);
             async move {
-                let fake = Fake::start(false);
+                let fake = FakeServer::start();
                 fake.send(garbage.clone());
                 if twice {
                     fake.send(garbage);
@@ -202,7 +202,7 @@ fn garbage_of_sentinels_and_clusters_is_an_error() {
         runtime.block_on(all_at_once(all.iter().map(|(garbage, sentinel, times)| {
             let (garbage, sentinel, times) = (garbage.clone(), *sentinel, *times);
             async move {
-                let fake = Fake::start(!sentinel);
+                let fake = if sentinel { FakeServer::start() } else { FakeServer::start_in_cluster() };
                 (0..times).for_each(|_| fake.send(garbage.clone()));
                 let address = fake.address();
                 let url = if sentinel {
@@ -257,7 +257,7 @@ const CLAIMS: [&str; 7] = [
 #[test]
 fn announced_memory_is_not_allocated() {
     let runtime = runtime();
-    let fake = Fake::start(false);
+    let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3).expect("valid");
     runtime.block_on(use_once(&exports)).expect("the server behaves");
@@ -278,7 +278,7 @@ fn announced_memory_is_not_allocated() {
 fn a_reply_without_end_takes_memory_for_one_call_alone() {
     const ENOUGH: usize = 256 << 20;
     let runtime = runtime();
-    let fake = Fake::start(false);
+    let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
     let exports = client.semaphore("exports", 3).expect("valid");
     runtime.block_on(use_once(&exports)).expect("the server behaves");

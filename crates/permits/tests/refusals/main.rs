@@ -5,7 +5,6 @@
 
 mod addresses;
 mod arguments;
-mod fake_server;
 mod log;
 #[path = "../support/packed.rs"]
 mod packed;

@@ -6,9 +6,8 @@ use permits::{
     AcquireError, AdminError, Client, ConnectError, Limit, Lost, Permit, PermitHandle, PermitStatus,
     ReleaseError, StoreError,
 };
-use permits_testkit::{Proxy, Server, wait};
+use permits_testkit::{FakeServer, Proxy, Server, wait};
 
-use crate::fake_server::fake_server;
 use crate::log::Log;
 use crate::{
     LIMIT, PASSWORD, assert_secret, builder, connect, connect_error, in_time, keeps_the_secret,
@@ -66,8 +65,9 @@ async fn a_password_is_never_shown() {
 
 #[tokio::test]
 async fn a_server_that_is_too_old_is_named() {
-    let address = fake_server("redis_version:5.0.14\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
-    let error = connect_error(&format!("redis://{address}/")).await;
+    let info = "redis_version:5.0.14\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
+    let server = FakeServer::start_with_info(info);
+    let error = connect_error(&format!("redis://{}/", server.address())).await;
     let ConnectError::Store(StoreError::Unsupported { reason }) = &error else { panic!("{error:?}") };
     assert!(reason.contains("5.0.14") && reason.contains("6.2"), "{reason}");
 }
