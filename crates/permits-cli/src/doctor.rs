@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use permits::store::redis::{AclRules, acl_rules};
+use permits::{AclRules, acl_rules};
 use permits::{Diagnosis, Finding, Severity};
 use serde::Serialize;
 

@@ -99,6 +99,8 @@ pub use protocol::Recovery;
 pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Limit, Semaphore, WaiterInfo};
 pub use session::permit_state::PermitStatus;
 
+#[cfg(feature = "redis")]
+pub use store::redis::{AclRules, acl_rules};
 pub use tokio_util::sync::CancellationToken;
 
 /// Every public type can cross threads and outlive its caller.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use permits::error::InvalidInput;
-use permits::store::redis::{AclRules, acl_rules};
+use permits::{AclRules, acl_rules};
 use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
 use permits_testkit::{Proxy, Server, wait};
 use tempfile::TempDir;

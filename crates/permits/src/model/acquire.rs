@@ -41,10 +41,14 @@ impl Execution<'_> {
         Terms::Open
     }
 
-    /// Whether one of the requests would be granted or queued under `limit`, or is known already.
+    /// Whether one of the requests would be granted or queued under `limit`, or is known and stays.
     fn lets_any_in(&self, limit: u32, queue_max: u32, requests: &[AcquireRequest]) -> bool {
         requests.iter().any(|request| match self.state.entries.get(&request.holder) {
-            Some(entry) => entry.request == request.request,
+            Some(entry) => {
+                // The promotion refuses a waiter that is too heavy.
+                let stays = matches!(entry.place, EntryState::Holding(_)) || entry.weight <= limit;
+                entry.request == request.request && stays
+            }
             None => self.refusal(limit, queue_max, request).is_none(),
         })
     }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use permits::store::redis::{AclRules, acl_rules};
+use permits::{AclRules, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
 use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;

@@ -7,8 +7,8 @@
 //! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `steps`: the possible
 //!   steps; `client`: a client around the library's acquisition.
 //! - `canonical`: the states that count as one, so that exploration ends.
-//! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`, `store_mutants`: each
-//!   property breaks in a mutant.
+//! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`: each property
+//!   breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
 //!
 //! The short scopes run with all tests, the long ones by `scripts/check-model`.
 
@@ -20,7 +20,6 @@ mod properties;
 mod scope;
 mod sizes;
 mod steps;
-mod store_mutants;
 mod world;
 
 use std::collections::BTreeSet;

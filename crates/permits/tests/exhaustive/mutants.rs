@@ -1,12 +1,13 @@
 //! Each property breaks in a mutant of the store or of the client, or where nothing is promised.
 
 use permits::protocol::Recovery;
+use permits_testkit::mutants::model;
 
 use super::client::Kind;
 use super::scope::{Budget, ClientBehaviour, Memory, NOTHING, Scope, Store};
 use super::steps::Action;
 use super::world::World;
-use super::{breaks, properties, store_mutants};
+use super::{breaks, properties};
 
 /// Two clients that are late, and a mutant of the store.
 fn mutant(store: Store) -> Scope {
@@ -27,14 +28,14 @@ fn with_restart(memory: &'static [Memory], recovery: Recovery) -> Scope {
 
 #[test]
 fn a_grant_above_the_limit_is_seen() {
-    breaks("P1", mutant(store_mutants::one_too_many));
-    breaks("P2", mutant(store_mutants::one_too_many));
+    breaks("P1", mutant(model::one_too_many));
+    breaks("P2", mutant(model::one_too_many));
 }
 
 #[test]
 fn a_restart_without_a_window_is_seen() {
     let scope = with_restart(&[Memory::Nothing], Recovery::Strict);
-    breaks("P2", Scope { store: store_mutants::no_window, ..scope });
+    breaks("P2", Scope { store: model::no_window, ..scope });
 }
 
 #[test]
@@ -46,68 +47,68 @@ fn a_client_that_dates_from_the_reply_is_seen() {
 
 #[test]
 fn a_token_that_does_not_rise_is_seen() {
-    breaks("P4", mutant(store_mutants::old_tokens));
+    breaks("P4", mutant(model::old_tokens));
 }
 
 #[test]
 fn a_resurrection_is_seen() {
-    breaks("P5", mutant(store_mutants::resurrects));
+    breaks("P5", mutant(model::resurrects));
 }
 
 #[test]
 fn a_request_with_two_effects_is_seen() {
-    breaks("P5, one effect", with_loss(store_mutants::forgets_requests));
+    breaks("P5, one effect", with_loss(model::forgets_requests));
 }
 
 #[test]
 fn a_newcomer_that_overtakes_is_seen() {
-    breaks("P6", mutant(store_mutants::lets_overtake));
+    breaks("P6", mutant(model::lets_overtake));
 }
 
 #[test]
 fn what_is_freed_and_kept_is_seen() {
-    breaks("P7", mutant(store_mutants::keeps_what_is_freed));
+    breaks("P7", mutant(model::keeps_what_is_freed));
 }
 
 #[test]
 fn a_waiter_that_is_never_served_is_seen() {
-    breaks("P7, served", with_loss(store_mutants::trusts_messages));
+    breaks("P7, served", with_loss(model::trusts_messages));
 }
 
 #[test]
 fn what_is_released_and_stays_is_seen() {
-    breaks("P9", mutant(store_mutants::keeps_the_entry));
+    breaks("P9", mutant(model::keeps_the_entry));
 }
 
 #[test]
 fn a_unit_that_is_lost_is_seen() {
-    breaks("P10", mutant(store_mutants::loses_a_unit));
+    breaks("P10", mutant(model::loses_a_unit));
 }
 
 #[test]
 fn what_never_comes_to_rest_is_seen() {
-    breaks("P10, at rest", mutant(store_mutants::reaps_nobody));
+    breaks("P10, at rest", mutant(model::never_reaps));
 }
 
 #[test]
 fn a_limit_that_is_not_the_operators_is_seen() {
-    let scope = mutant(store_mutants::ignores_the_pin);
+    let scope = mutant(model::ignores_the_pin);
     breaks("P11", Scope { budget: Budget { limits: 1, ..scope.budget }, ..scope });
 }
 
 #[test]
 fn a_lease_that_others_shorten_is_seen() {
-    breaks("P13", mutant(store_mutants::shortens_others));
+    breaks("P13", mutant(model::shortens_others));
 }
 
 #[test]
 fn a_message_too_many_is_seen() {
-    breaks("P15", mutant(store_mutants::tells_twice));
+    breaks("P15", mutant(model::publishes_twice));
 }
 
 #[test]
 fn a_slot_that_two_have_is_seen() {
-    breaks("slots", Scope { limit: 2, ..mutant(store_mutants::one_slot) });
+    breaks("slots", Scope { limit: 2, ..mutant(model::one_slot) });
 }
 
 /// Nothing is promised to a holder that cannot reconnect within the usual window.

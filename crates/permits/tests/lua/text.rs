@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use permits::acl_rules;
 use permits::protocol::OperationKind;
-use permits::store::redis::acl_rules;
 
 /// Executed when a connection is made.
 const ACL_PROBE: &str = "acl_probe";
@@ -75,7 +75,9 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 
 /// The Rust of the Redis store.
 fn rust() -> String {
-    let texts = rust_files(&source()).into_iter().map(fs::read_to_string);
+    let diagnostics = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/diagnostics");
+    let files = [rust_files(&source()), rust_files(&diagnostics)].concat();
+    let texts = files.into_iter().map(fs::read_to_string);
     texts.collect::<Result<String, _>>().expect("it can be read")
 }
 

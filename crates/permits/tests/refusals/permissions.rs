@@ -1,6 +1,6 @@
 //! Users without a permission.
 
-use permits::store::redis::acl_rules;
+use permits::acl_rules;
 use permits::{AcquireError, ConnectError, StoreError};
 use permits_testkit::{Server, skip};
 

@@ -35,7 +35,7 @@ pub struct AclRules {
 /// # Examples
 /// ```
 /// # fn main() -> Result<(), permits::InvalidInput> {
-/// let groups = permits::store::redis::acl_rules("permits")?;
+/// let groups = permits::acl_rules("permits")?;
 /// let least = groups.into_iter().filter(|group| group.needed);
 /// let rules: Vec<String> = least.flat_map(|group| group.rules).collect();
 /// println!("ACL SETUSER exporter >password {}", rules.join(" "));

@@ -24,8 +24,9 @@ local function declare(holders)
     local at = 3 + 6 * i
     local value, reason = known[holder]
     if value then
-      local _, _, _, _, since = struct.unpack(ENTRY, value)
-      reason = since ~= ARGV[at + 1]
+      -- The promotion refuses a waiter that is too heavy.
+      local token, _, weight, _, since = struct.unpack(ENTRY, value)
+      reason = since ~= ARGV[at + 1] or token == 0 and weight > limit
     else
       local _
       _, reason = judge(limit, tonumber(ARGV[at + 2]), ARGV[at + 4] == '1')
