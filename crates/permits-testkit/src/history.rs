@@ -35,7 +35,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = Server::start();
-//! history::record(); // whatever this process connects from now on is recorded
+//! history::record(); // all connections of this process are recorded from now on
 //! let recorder = Recorder::listen(&server);
 //! let mut seen = History::default();
 //!

@@ -21,7 +21,7 @@ use crate::server::launch::{info_field, percent_encoded};
 pub const SERVICE: &str = "service";
 
 /// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where the
-/// sentinels' periods cannot be shortened, they take 20 seconds to see a primary that comes back as a replica.
+/// sentinels' periods cannot be shortened, they take 20 seconds to see a primary that restarts as a replica.
 const AGREE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A primary, its replicas and their sentinels, all of them killed when this is dropped.

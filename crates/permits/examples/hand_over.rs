@@ -25,7 +25,7 @@ fn hand_over() -> Result<(), Box<dyn Error>> {
     let permit = build.acquire()?;
     println!("process {}: token {}", std::process::id(), permit.token());
 
-    // From here until it is adopted the unit stays taken, but for no longer than one lease.
+    // From here until it is adopted the unit stays taken, for at most one lease.
     let handle = permit.hand_over()?;
     assert!(build.try_acquire().is_err_and(|error| error.is_not_now()));
 

@@ -4,7 +4,7 @@
 
 use permits::{AcquireError, Client, Semaphore};
 
-/// What is tested: an export that is refused while all permits are held.
+/// The function under test: an export that is refused while all permits are held.
 async fn export(exports: &Semaphore) -> Result<String, AcquireError> {
     let permit = exports.try_acquire().await?;
     let exported = format!("exported in slot {}", permit.slot());

@@ -1,4 +1,4 @@
-//! The client's half of the protocol: what a session does about one acquisition.
+//! The client's half of the protocol: the decisions of a session about one acquisition.
 //!
 //! The twin of [`model`](crate::model): a pure value and one `match` of its stage and an input, which returns an
 //! effect. No clock, no I/O, no channel. The session's engine drives it and carries the effects out; the exhaustive
@@ -31,7 +31,7 @@ use crate::timing::held_until;
 /// One acquisition, from the call to the release.
 #[derive(Debug, Clone)]
 pub struct Acquisition {
-    /// How far it is.
+    /// The stage.
     pub stage: Stage,
     /// The moment before the request was sent that, as far as is known, last extended the lease.
     pub extended_at: Moment,
@@ -41,7 +41,7 @@ pub struct Acquisition {
     pub may_be_stored: bool,
 }
 
-/// How far an acquisition is.
+/// The stage of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// To be sent, for the first time or again.
@@ -65,7 +65,7 @@ pub enum Stage {
 /// The terms under which a session acquires.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// How long a grant or a place in the queue stands without renewal.
+    /// The time for which a grant or a place in the queue is valid without renewal.
     pub lease: Duration,
     /// Replicas have to confirm a grant before it is delivered.
     pub replicated: bool,
@@ -80,7 +80,7 @@ pub struct ReplyTimes {
     pub server_us: u64,
 }
 
-/// What happens to an acquisition.
+/// An event in the life of an acquisition.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// The call that asks for it is being sent.
@@ -114,7 +114,7 @@ pub enum Input {
     Expired,
 }
 
-/// How a call failed.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// A retry can help.
@@ -123,7 +123,7 @@ pub struct Failure {
     pub outcome_unknown: bool,
 }
 
-/// What the owner of an acquisition is to do.
+/// The action for the owner of an acquisition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
@@ -132,7 +132,7 @@ pub enum Effect {
     Send,
     /// Renew it in time: it waits, with this many waiters before it.
     Wait {
-        /// How many waiters stand before it.
+        /// The number of waiters before it.
         position: u64,
     },
     /// Renew it now: whether the session holds it is not known.
@@ -285,7 +285,7 @@ impl Acquisition {
         }
     }
 
-    /// Whether it needs renewal. A permit that is held does if the caller has asked for that by `renew`.
+    /// Returns true if it needs renewal. A permit that is held does if the caller has asked for that by `renew`.
     pub fn needs_renewal(&self, renew: bool) -> bool {
         match self.stage {
             Stage::Waiting | Stage::Unconfirmed(_) => true,

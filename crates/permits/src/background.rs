@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// How long the thread waits, when its future has ended, for blocking tasks of its runtime, such as a name look-up.
+/// The time that the thread waits, when its future has ended, for blocking tasks of its runtime, such as a name look-up.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The error of the operating system that kept a thread or its runtime from starting.

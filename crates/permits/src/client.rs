@@ -247,7 +247,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How the store recovers after a restart or failover that may have lost state: as the URL says (`?recovery=…`)
+    /// The recovery of the store after a restart or failover that may have lost state: as the URL says (`?recovery=…`)
     /// unless set, else [`Recovery::Interval`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Some(recovery);

@@ -158,7 +158,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Whether the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     pub fn is_not_now(&self) -> bool {
         matches!(
             self,

@@ -43,7 +43,7 @@ macro_rules! emit {
 }
 pub(crate) use emit;
 
-/// Whether a subscriber has enabled events of this level. Reads an atomic, and calls no subscriber.
+/// Returns true if a subscriber has enabled events of this level. Reads an atomic, and calls no subscriber.
 pub(crate) fn is_on(level: tracing::Level) -> bool {
     level <= tracing::level_filters::LevelFilter::current()
 }

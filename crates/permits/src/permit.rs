@@ -63,7 +63,7 @@ impl Permit {
         self.guard.state.grant.slot
     }
 
-    /// Whether it is held now. A permit that is not held never is again.
+    /// Returns true if it is held now. A permit that is not held never is again.
     pub fn is_held(&self) -> bool {
         self.guard.state.deadline(Moment::now()).is_some()
     }
@@ -74,7 +74,7 @@ impl Permit {
         self.guard.state.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
-    /// Whether it is held, and renewed as planned.
+    /// Returns true if it is held, and renewed as planned.
     pub fn status(&self) -> PermitStatus {
         self.guard.state.status(Moment::now())
     }

@@ -1,7 +1,7 @@
 //! The identity of the process, and statics that a forked child does not share with its parent.
 //!
 //! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the parent had locked
-//! at the fork stays locked in the child for ever, and the child shares the descriptors of the parent's connections. So each
+//! at the fork stays locked in the child forever, and the child shares the descriptors of the parent's connections. So each
 //! part of a session notes the process that made it, and the child neither locks it, nor wakes it, nor writes to it.
 
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ impl Process {
         Self(std::process::id())
     }
 
-    /// Whether the caller is a forked child of this process.
+    /// Returns true if the caller is a forked child of this process.
     pub(crate) fn is_forked(self) -> bool {
         self != Self::current()
     }

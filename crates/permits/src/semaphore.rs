@@ -165,7 +165,7 @@ impl AcquireOptions {
         self
     }
 
-    /// Whether the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
+    /// Returns true if the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
     /// lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always renewed.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
@@ -497,9 +497,9 @@ pub struct Inspection {
     pub limit: Option<u32>,
     /// The version of the limit: rises with every change of the limit or its pin.
     pub limit_version: u64,
-    /// Whether an operator has pinned the limit.
+    /// True if an operator has pinned the limit.
     pub pinned: bool,
-    /// Whether granting is stopped.
+    /// True if granting is stopped.
     pub paused: bool,
     /// The held units.
     pub held: u64,

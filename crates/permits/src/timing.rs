@@ -25,7 +25,7 @@ use crate::clock::Moment;
 /// that restarts without its data waits for its holders only as long as a connected one needs to reconnect.
 pub(crate) const COMPANIONS_EVERY: Duration = Duration::from_secs(10);
 
-/// How much of its interval a renewal may come early, so that sessions started together drift apart.
+/// The part of its interval by which a renewal may be early, so that sessions started together drift apart.
 const RENEWAL_SPREAD: f64 = 0.05;
 
 /// The interval between two renewals.

@@ -1,7 +1,7 @@
 //! The public API is the one in `public-api.txt`: a change of it is seen in review, and is in the changelog.
 //!
 //! The signatures are read from the sources: every item that `lib.rs` exports or that is in a public module, unless it is
-//! hidden from the documentation. `PERMITS_ACCEPT=1 cargo test -p permits --test public_api` writes the file anew.
+//! hidden from the documentation. `PERMITS_ACCEPT=1 cargo test -p permits --test public_api` writes the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Whether the item is hidden, or is only there for tests.
+/// Returns true if the item is hidden, or is only there for tests.
 fn is_hidden(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let text = attribute.to_token_stream().to_string();
@@ -260,7 +260,7 @@ fn the_public_api_is_the_stored_one() {
     let changes: Vec<String> = gone.chain(new).collect();
     assert!(
         stored == now,
-        "the public API has changed; if that is meant, PERMITS_ACCEPT=1 writes public-api.txt anew:\n{}",
+        "the public API has changed; if that is meant, PERMITS_ACCEPT=1 writes public-api.txt:\n{}",
         changes.join("\n")
     );
 }

@@ -1,11 +1,11 @@
 //! Standard error: all messages of the command itself, written by a thread of their own.
 //!
 //! Reporting never blocks. Standard error may be a full pipe, or a terminal stopped by Ctrl-S: then the
-//! writing thread blocks, and the thread that guards the command and the session's thread go on. Lines that
+//! writing thread blocks, and the thread that guards the command and the session's thread continue. Lines that
 //! do not fit into the queue are dropped and counted. `O_NONBLOCK` is no alternative, because it belongs to
 //! the open file, which the command and the shell share.
 //!
-//! Every line begins with `permits: `, to tell it from the command's own output on the same stream. On a
+//! Every line begins with `permits: `, to distinguish it from the command's own output on the same stream. On a
 //! terminal one *status line* may stand at the bottom, rewritten in place; any other line erases it first.
 //! Passwords in URLs are redacted.
 

@@ -262,7 +262,7 @@ impl Supervisor {
     }
 }
 
-/// Ends this process by SIGINT. After a Ctrl-C, a shell goes on with its script unless the program it waited
+/// Ends this process by SIGINT. After a Ctrl-C, a shell continues its script unless the program it waited
 /// for ended by SIGINT, because exit code 130 counts as handled. Returns if the signal has no effect.
 pub(super) fn die_by(interrupt: Interrupt) -> io::Result<()> {
     if interrupt == Interrupt::None {

@@ -149,7 +149,7 @@ fn describe(inspection: &Inspection, columns: usize) -> String {
     text
 }
 
-/// The reason of a recovery that goes on for `remaining`.
+/// The reason of a recovery that lasts for `remaining`.
 pub(super) fn recovery_reason(remaining: Duration) -> String {
     let seconds = remaining.as_millis().div_ceil(1000);
     format!(

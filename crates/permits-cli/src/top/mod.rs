@@ -149,7 +149,7 @@ async fn event_loop(
 
 fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result<(), Failure> {
     match answer {
-        // A session that has ended does not come back.
+        // A session that has ended stays so.
         Answer::Listed(Err(AdminError::Closed))
         | Answer::Fetched(Snapshot::Failed(AdminError::Closed))
         | Answer::Acted(_, Err(AdminError::Closed)) => return Err(AdminError::Closed.into()),

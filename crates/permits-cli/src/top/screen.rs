@@ -53,7 +53,7 @@ impl Screen {
         self.terminal.resize(Rect::from(size))
     }
 
-    /// Takes the terminal over again in whatever state it is, and redraws everything.
+    /// Takes the terminal over again in any state, and redraws everything.
     pub(super) fn reenter(&mut self) -> io::Result<()> {
         leave();
         self.enter()

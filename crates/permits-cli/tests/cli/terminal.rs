@@ -367,7 +367,7 @@ fn a_session_without_a_shell_cannot_be_suspended() {
     terminal.until_counts(&server, &name, (1, 0));
     terminal.types(CTRL_Z);
     terminal.shows("^Z");
-    // No process could continue it, so it goes on by itself.
+    // No process could continue it, so it continues by itself.
     terminal.types("hello\n");
     terminal.shows("hello\r\nhello\r\n");
     terminal.types(CTRL_D);

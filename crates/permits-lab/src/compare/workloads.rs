@@ -199,7 +199,7 @@ impl Bench {
         Ok(())
     }
 
-    /// D: two processes take turns; each holds for two milliseconds, and asks again after one.
+    /// D: two processes take turns; each holds for two milliseconds, and requests again after one.
     fn hand_off(&mut self, system: &System) -> Result<(), Failure> {
         let seconds = self.scale.seconds;
         let mut taken = hand_offs(system, &self.server.url(), self.scale, 2.0 * seconds)?;

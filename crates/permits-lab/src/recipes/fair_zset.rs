@@ -5,7 +5,7 @@
 //! draws a number; a second one enters both sets and asks for the rank. Refreshing rewrites the time: if that *adds*
 //! the member, the permit was lost before, and is removed again.
 //!
-//! **Right**: clocks may differ by the rest of a lease; a crashed holder's place comes back after the lease; a holder
+//! **Right**: clocks may differ by the rest of a lease; a crashed holder's place is freed after the lease; a holder
 //! that refreshes learns of a loss.
 //!
 //! **Breaks**: between the two transactions a later number can be ranked first, and then the earlier one as well, so

@@ -12,7 +12,7 @@
 //! **Right**: one script, so no race; one wake-up for one place; an early wake-up is kept for a moment.
 //!
 //! **Breaks**: a newcomer overtakes the woken waiter, which then goes to the end of the queue. A wake-up that goes to
-//! a vanished waiter is lost, and the place stays free until another client tries. A crashed holder's place comes back
+//! a vanished waiter is lost, and the place stays free until another client tries. A crashed holder's place is freed
 //! only when its lease is over and a cleaning is due after that. A clock that is ahead by the rest of a lease evicts
 //! all holders; the background task rewrites the time of the lost permit, and reports nothing.
 

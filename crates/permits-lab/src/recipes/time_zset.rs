@@ -3,7 +3,7 @@
 //! A member is an acquisition, its score the client's clock. One transaction drops the members older than the lease,
 //! adds the new one and asks for its rank; below the limit it is admitted, otherwise it is removed again.
 //!
-//! **Right**: nothing to initialise; a crashed holder's place comes back after the lease; an acquisition and a
+//! **Right**: nothing to initialise; a crashed holder's place is freed after the lease; an acquisition and a
 //! release can be sent again.
 //!
 //! **Breaks**: a clock that is 10 ms behind ranks before the last holder, which is not notified: both hold. Clocks

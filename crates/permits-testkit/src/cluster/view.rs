@@ -21,7 +21,7 @@ pub(super) struct View {
 pub(super) struct Belief {
     /// The primary it follows, if it is a replica and the primary is known.
     pub(super) primary: Option<usize>,
-    /// True if it is, or may be, out of reach.
+    /// True if it is, or may be, unreachable.
     pub(super) failing: bool,
     /// True if the node whose view this is has a link to it.
     pub(super) linked: bool,

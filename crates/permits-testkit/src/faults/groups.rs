@@ -41,7 +41,7 @@ pub(super) fn cluster_of_primaries() -> Deployment {
     Deployment::Cluster(Cluster::builder().replicas(0).start())
 }
 
-/// Kills the primary; it comes back as a replica when another has taken over.
+/// Kills the primary; it restarts as a replica when another has taken over.
 pub(super) fn sentinel_kill(fixture: &mut Fixture) -> Fault {
     let set = fixture.sentinels();
     let old = set.primary();
@@ -95,7 +95,7 @@ pub(super) fn sentinel_split(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Kills the primary of the semaphore's hash slot; it comes back as a replica when its replica has taken over.
+/// Kills the primary of the semaphore's hash slot; it restarts as a replica when its replica has taken over.
 pub(super) fn cluster_kill(fixture: &mut Fixture) -> Fault {
     let cluster = fixture.cluster();
     let old = cluster.primary_of(Fixture::hash_slot());

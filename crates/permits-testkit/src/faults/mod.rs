@@ -205,7 +205,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Runs the cell. A panic, which is a fault of the harness or of a deployment that did not come back, is one of the
+    /// Runs the cell. A panic, which is a fault of the harness or of a deployment that did not restart, is one of the
     /// verdict's violations.
     pub fn run(&self) -> Verdict {
         catch_unwind(AssertUnwindSafe(|| self.attempt())).unwrap_or_else(|panic| {

@@ -69,7 +69,7 @@ fn bound(step: &Step) -> Result<(), String> {
             return Err(format!("{holder} got slot {} of {limit}", grant.slot));
         }
         if step.is_recovering() {
-            // The slot was a known holder's, so no forgotten holder can come back for it.
+            // The slot was a known holder's, so no forgotten holder can reclaim it.
             let place = |entry: &Entry| matches!(entry.place, EntryState::Holding(before) if before.slot == grant.slot);
             if !step.entries_before().any(|(_, entry)| place(entry)) {
                 return Err(format!("{holder} got slot {}, which may be a forgotten holder's", grant.slot));
@@ -257,7 +257,7 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
     if before.pinned && !operator && !is_same {
         return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
     }
-    // A change at a version makes a new version, whatever it sets.
+    // A change at a version makes a new version, for any limit.
     let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
     let is_same_version = before.limit_version == after.limit_version;
     if is_same != is_same_version && !(is_same && at_version) {

@@ -294,7 +294,7 @@ pub fn check_tokens(grants: &[Granted]) -> Result<(), Violation> {
         .map_err(|fell| Violation::new("P4", format!("a token that fell: {fell}")))
 }
 
-/// P6: a request sent after another was seen in the queue is granted after that one, whatever they weigh.
+/// P6: a request sent after another was seen in the queue is granted after that one, for any weights.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@
 //! record is missing in between.
 //!
 //! Redis publishes a message to a replica's listeners, too, and in a cluster to those of all nodes. So with one
-//! recorder at each server the same record is heard several times, and [`merge`] makes one history of all.
+//! recorder at each server the same record arrives several times, and [`merge`] makes one history of all.
 
 use std::collections::HashSet;
 use std::io;
@@ -77,7 +77,7 @@ impl Recorder {
             let (access, shared) = (recorder.access.clone(), recorder.shared.clone());
             move || {
                 while !shared.ended.load(Ordering::Relaxed) {
-                    // The server is down, or not yet up: try again.
+                    // The server is down, or not yet up: retry.
                     let _ = listen(&access, &directory, &shared);
                     shared.heard().is_listening = false;
                     thread::sleep(PAUSE);
@@ -109,7 +109,7 @@ impl Recorder {
         heard.messages.iter().map(|message| read(message).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
-    /// Waits until a mark that is published now is heard.
+    /// Waits until a mark that is published now arrives.
     #[track_caller]
     fn hear_all(&self, mut connection: Connection) {
         let mark = format!("{MARK}{}", self.marks.fetch_add(1, Ordering::Relaxed));

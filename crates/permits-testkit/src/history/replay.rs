@@ -4,7 +4,7 @@
 //! identity that the server had then. Every reply must be equal, and every event; then the checks of one command
 //! compare the states before and after it.
 //!
-//! Where a store lost state, the sequence number in the reply tells the state that the command found: one more than
+//! Where a store lost state, the sequence number in the reply identifies the state that the command found: one more than
 //! before, if nothing was lost; 1 (or 0, where nothing was left), if all was; something in between, if a restart or a
 //! failover brought an earlier state back. That state is made by a replay of the commands that led to it.
 

@@ -5,7 +5,7 @@
 //! switches again between reading and writing, so that nothing sent after a switch was turned slips past it.
 //!
 //! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it returns,
-//! whatever the pumps are waiting for.
+//! independent of what the pumps wait for.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -76,7 +76,7 @@ impl SentinelsBuilder {
         self
     }
 
-    /// Lets a primary refuse writes unless this many replicas have been heard of within 2 seconds; 0 by default.
+    /// Lets a primary refuse writes unless this many replicas have reported within 2 seconds; 0 by default.
     pub fn min_replicas_to_write(mut self, replicas: usize) -> Self {
         self.min_replicas_to_write = replicas;
         self
@@ -175,7 +175,7 @@ impl Sentinels {
     fn hurry(&self) {
         for sentinel in &self.sentinels {
             // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter, because a
-            // sentinel that does not hear of a failover within four times the second period undoes it.
+            // sentinel that does not learn of a failover within four times the second period undoes it.
             sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "1000"]);
         }
     }

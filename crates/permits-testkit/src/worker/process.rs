@@ -145,7 +145,7 @@ fn builder(settings: &WorkerSettings) -> ClientBuilder {
     }
 }
 
-/// Connects, and tries again while the store is down: a worker may be started during a fault.
+/// Connects, and retries while the store is down: a worker may be started during a fault.
 async fn connect(settings: &WorkerSettings) -> Client {
     loop {
         match builder(settings).connect().await {

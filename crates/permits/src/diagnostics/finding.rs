@@ -16,7 +16,7 @@ pub struct Finding {
     pub advice: String,
 }
 
-/// How bad a [`Finding`] is.
+/// The severity of a [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
@@ -66,7 +66,7 @@ impl Finding {
         Self { observed: format!("{server}: {}", self.observed), ..self }
     }
 
-    /// Whether the finding is a [`Severity::Problem`].
+    /// Returns true if the finding is a [`Severity::Problem`].
     pub(super) fn is_problem(&self) -> bool {
         self.severity == Severity::Problem
     }

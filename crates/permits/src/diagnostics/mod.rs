@@ -35,7 +35,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Whether no finding is a [`Severity::Problem`].
+    /// Returns true if no finding is a [`Severity::Problem`].
     pub fn is_healthy(&self) -> bool {
         !self.findings.iter().any(Finding::is_problem)
     }

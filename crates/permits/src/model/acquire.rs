@@ -41,7 +41,7 @@ impl Execution<'_> {
         Terms::Open
     }
 
-    /// Whether one of the requests would be granted or queued under `limit`, or is known and stays.
+    /// Returns true if one of the requests would be granted or queued under `limit`, or is known and stays.
     fn lets_any_in(&self, limit: u32, queue_max: u32, requests: &[AcquireRequest]) -> bool {
         requests.iter().any(|request| match self.state.entries.get(&request.holder) {
             Some(entry) => {

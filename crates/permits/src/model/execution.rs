@@ -21,11 +21,11 @@ pub(super) struct Execution<'a> {
     pub(super) held_at_start: u64,
     /// Slots that this command freed otherwise than by reaping, and has not granted since.
     pub(super) freed_slots: BTreeSet<u64>,
-    /// Whether the reaping stopped at its bound.
+    /// True if the reaping stopped at its bound.
     pub(super) reap_truncated: bool,
-    /// Whether the promotion stopped at its bound.
+    /// True if the promotion stopped at its bound.
     pub(super) promote_truncated: bool,
-    /// Whether the command extends the life of the state.
+    /// True if the command extends the life of the state.
     pub(super) extends: bool,
     /// The limit that the declaration has replaced.
     pub(super) replaced_limit: Option<u32>,
@@ -132,7 +132,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Whether a request of the operation waits.
+/// Returns true if a request of the operation waits.
 fn waits(operation: &Operation, answers: &Answers) -> bool {
     let entries = operation.entries(answers);
     entries.iter().any(|(_, status)| matches!(status, RequestStatus::Waiting { .. }))

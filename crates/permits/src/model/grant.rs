@@ -19,7 +19,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Whether `weight` units can be granted now, under `limit`.
+    /// Returns true if `weight` units can be granted now, under `limit`.
     pub(super) fn fits(&self, limit: u32, weight: u32) -> bool {
         self.state.held + u64::from(weight) <= self.capacity(limit) && self.next_slot(limit).is_some()
     }

@@ -18,7 +18,7 @@ impl Execution<'_> {
         }
         let window_ms = self.command.recovery.window_ms(lease_max_ms);
         if is_damaged {
-            // Its holders are alive, and may come back as after a restart that kept nothing.
+            // Its holders are alive, and may reconnect as after a restart that kept nothing.
             state.server = server.run_id.to_owned();
             state.checked_us = now_us;
             state.era_known = 0;
@@ -44,7 +44,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Whether a recovery window is open.
+    /// Returns true if a recovery window is open.
     pub(super) fn is_recovering(&self) -> bool {
         self.now_ms < self.state.recovering_until_ms
     }

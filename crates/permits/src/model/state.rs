@@ -30,9 +30,9 @@ pub struct State {
     pub limit: u32,
     /// Rises with every change of the limit or its pin.
     pub limit_version: u64,
-    /// Whether an operator set the limit, so that declarations are ignored.
+    /// True if an operator set the limit, so that declarations are ignored.
     pub pinned: bool,
-    /// Whether granting is stopped.
+    /// True if granting is stopped.
     pub paused: bool,
     /// Units held now.
     pub held: u64,
@@ -136,11 +136,11 @@ pub struct Entry {
     pub lease_ms: u64,
     /// Its score in `leases`.
     pub deadline: i64,
-    /// Whether it waits or holds.
+    /// True if it waits or holds.
     pub place: EntryState,
 }
 
-/// Whether an entry waits or holds.
+/// True if an entry waits or holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum EntryState {
@@ -190,7 +190,7 @@ impl State {
         self.changes.push(Change { request: request.clone(), answer });
     }
 
-    /// Whether the state is forgotten, because it was idle until `expires_ms`.
+    /// Returns true if the state is forgotten, because it was idle until `expires_ms`.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.damage != Some(Damage::StateLost) && !self.pinned && !self.paused && now_ms >= self.expires_ms
     }

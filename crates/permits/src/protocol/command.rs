@@ -74,7 +74,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether the command only reads: it keeps no semaphore alive, and makes no recovery window longer.
+    /// Returns true if the command only reads: it keeps no semaphore alive, and makes no recovery window longer.
     pub fn only_looks(&self) -> bool {
         matches!(self.operation, Operation::Inspect { .. })
     }
@@ -188,7 +188,7 @@ impl Operation {
         }
     }
 
-    /// Whether the operation may leave entries of its session, of which the store sends events.
+    /// Returns true if the operation may leave entries of its session, of which the store sends events.
     pub fn keeps_entries(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))
     }
@@ -238,7 +238,7 @@ pub struct AcquireRequest {
     pub weight: u32,
     /// The time for which a grant, or a waiter's entry, stands without renewal, in milliseconds.
     pub lease_ms: u64,
-    /// Whether to join the queue if it cannot be granted at once.
+    /// True if it joins the queue when it cannot be granted at once.
     pub wait: bool,
     /// A note for people.
     pub label: Label,

@@ -212,7 +212,7 @@ impl Default for Label {
     }
 }
 
-/// Whether `text` is an identifier made by this library: 1 to 64 of `[A-Za-z0-9._-]`.
+/// Returns true if `text` is an identifier made by this library: 1 to 64 of `[A-Za-z0-9._-]`.
 fn is_identifier(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len()) && text.bytes().all(plain)
@@ -246,7 +246,7 @@ impl SessionId {
         RequestId(format!("{self}.{number}").into())
     }
 
-    /// Whether this session made the request.
+    /// Returns true if this session made the request.
     pub fn has_made(&self, request: &RequestId) -> bool {
         request.as_str().strip_prefix(self.as_str()).is_some_and(|number| number.starts_with('.'))
     }

@@ -26,7 +26,7 @@ pub struct Reply {
     pub limit: u32,
     /// The limit's version: it rises with every change.
     pub limit_version: u64,
-    /// Whether an operator pinned the limit.
+    /// True if an operator pinned the limit.
     pub pinned: bool,
     /// The rest of the recovery window, in milliseconds; 0 when not recovering.
     pub recovering_ms: u64,
@@ -182,7 +182,7 @@ pub struct Inspection {
     pub held: u64,
     /// The number of waiters.
     pub waiting: u64,
-    /// Whether granting is stopped.
+    /// True if granting is stopped.
     pub paused: bool,
     /// Holders, by the end of their lease, soonest first.
     pub holders: Vec<InspectedHolder>,

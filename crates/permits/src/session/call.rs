@@ -17,7 +17,7 @@ pub(super) struct Call {
     pub(super) kind: CallKind,
 }
 
-/// What a call is about.
+/// The subject of a call.
 pub(super) enum CallKind {
     Acquire(Vec<ReleaseRequest>),
     Release(Vec<(Moment, PendingRelease)>),

@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Whether all is done and the thread may end.
+    /// Returns true if all is done and the thread may end.
     pub(super) fn is_finished(&self) -> bool {
         self.closed.is_some()
     }
@@ -105,7 +105,7 @@ impl Engine {
         &self.context.config.session
     }
 
-    /// Whether nothing is asked for, held, released or planned.
+    /// Returns true if nothing is asked for, held, released or planned.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.semaphores.is_empty() && self.context.timers.next().is_none()

@@ -116,7 +116,7 @@ pub(crate) struct AcquireSpec {
     pub(crate) position: Arc<Position>,
 }
 
-/// How long to stand in the queue.
+/// The limit of the wait in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,
@@ -148,7 +148,7 @@ impl Position {
 /// The limit that a program declares for a semaphore.
 #[derive(Debug)]
 pub(crate) struct LimitDeclaration {
-    /// What the first request says of the limit.
+    /// The declaration of the first request.
     first: Declaration,
     /// The store has it. From then on a declared limit counts only where none is stored, so that two programs that
     /// disagree don't set the limit back and forth.
@@ -160,7 +160,7 @@ impl LimitDeclaration {
         Self { first, sent: AtomicBool::new(false) }
     }
 
-    /// What the next request says of the limit.
+    /// The declaration of the next request.
     pub(super) fn next(&self) -> Declaration {
         match self.first {
             Declaration::Declare(limit) if self.sent.load(Ordering::Relaxed) => Declaration::Fallback(limit),
@@ -200,7 +200,7 @@ pub(crate) struct Session {
     shared: Arc<Shared>,
 }
 
-/// What all clones share.
+/// The state that all clones share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// `Some` until the drop.
@@ -271,7 +271,7 @@ impl Session {
         self.shared.process.is_forked()
     }
 
-    /// Why a reply does not come.
+    /// The reason why a reply does not come.
     pub(crate) fn ended(&self) -> Ended {
         if self.is_forked() {
             Ended::Forked

@@ -1,4 +1,4 @@
-//! How long calls have failed in a way that may pass.
+//! Outages: calls that fail in a way that may pass.
 
 use crate::clock::Moment;
 use crate::store::StoreError;

@@ -48,7 +48,7 @@ pub(crate) struct PermitState {
     watch: Mutex<Option<timers::Key>>,
 }
 
-/// Whether a permit is held, and renewed as planned.
+/// True if a permit is held, and renewed as planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermitStatus {
@@ -87,7 +87,7 @@ impl PermitState {
         }
     }
 
-    /// Whether it is the permit of the process that this one was forked from.
+    /// Returns true if it is the permit of the process that this one was forked from.
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_forked()
     }

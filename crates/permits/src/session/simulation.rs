@@ -28,10 +28,10 @@ const LEASE: Duration = Duration::from_secs(6);
 const CLIENTS: usize = 4;
 const STEPS: usize = 1500;
 
-/// What a request takes at least: the store counts leases by whole milliseconds.
+/// The shortest time of a request: the store counts leases by whole milliseconds.
 const FASTEST: Duration = Duration::from_millis(1);
 
-/// What comes at a time of the simulation.
+/// An event at a time of the simulation.
 enum Coming {
     Arrives(usize, Call),
     /// A call that its caller has given up on still arrives, on a connection that has been replaced.
@@ -48,7 +48,7 @@ struct Client {
     pending: Vec<PendingAcquire>,
     held: Vec<PermitGuard>,
     frozen: bool,
-    /// What came while it was frozen.
+    /// The events while it was frozen.
     backlog: Vec<Coming>,
     connected: bool,
     /// Calls on one connection arrive in their order.
@@ -75,11 +75,11 @@ impl Client {
     }
 }
 
-/// What a client's clock shows of a million nanoseconds: some clocks are 1 % slow, if the world says so.
+/// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish world.
 const RATES: [u128; CLIENTS] = [990_000, 1_000_000, 990_000, 1_000_000];
 const EXACT: u128 = 1_000_000;
 
-/// How often each thing happened, over all seeds: a fault that never happens shows nothing.
+/// The number of each event, over all seeds: a fault that never happens shows nothing.
 #[derive(Default, Debug)]
 struct Seen {
     granted: usize,
@@ -110,7 +110,7 @@ struct World {
     made: u64,
     clients: Vec<Client>,
     seen: Seen,
-    /// How likely each fault is, in percent; 0 in the end.
+    /// The likelihood of each fault, in percent; 0 in the end.
     trouble: u32,
     recovery: Recovery,
     /// Some clocks are slow, and replies take up to the timeout of their calls.
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// What the program of a client does.
+    /// An action of the program of a client.
     fn act(&mut self, number: usize) {
         if self.clients[number].frozen {
             return;

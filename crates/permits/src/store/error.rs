@@ -76,12 +76,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether a retry can succeed. A client that connects retries after no other error.
+    /// Returns true if a retry can succeed. A client that connects retries after no other error.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
 
-    /// Whether the command may have been executed.
+    /// Returns true if the command may have been executed.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
     }

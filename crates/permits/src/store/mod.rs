@@ -84,7 +84,7 @@ fn unknown_scheme(url: &str) -> AddressError {
     AddressError::Invalid { reason }
 }
 
-/// Whether `text` is a server without a scheme, and certainly without a password: an IP address or `localhost`, with or
+/// Returns true if `text` is a server without a scheme, and certainly without a password: an IP address or `localhost`, with or
 /// without a port.
 fn is_server(text: &str) -> bool {
     let text = text.trim_end_matches('/');

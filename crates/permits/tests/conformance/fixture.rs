@@ -44,7 +44,7 @@ crate::listed! {
 }
 
 impl Provider {
-    /// Whether a case can have any number of units. Otherwise it has one.
+    /// Returns true if a case can have any number of units. Otherwise it has one.
     pub(crate) fn has_several_units(self) -> bool {
         match self {
             Self::Memory | Self::Local | Self::Redis | Self::Cluster | Self::OtherPrefix => true,
@@ -327,7 +327,7 @@ impl Waiter {
         self.outcome().await.expect("it is granted")
     }
 
-    /// Whether it has been answered.
+    /// Returns true if it has been answered.
     pub(crate) fn is_answered(&self) -> bool {
         self.task.is_finished()
     }

@@ -193,7 +193,7 @@ macro_rules! test {
     };
 }
 
-/// Whether [`test`] runs it.
+/// True if [`test`] runs it.
 macro_rules! runs {
     (units SingleUnit $api:ident) => {
         false

@@ -1,4 +1,4 @@
-//! Sentinels: the client follows the primary that they name, whatever happened to the one before.
+//! Sentinels: the client follows the primary that they name, after any failure of the one before.
 
 use std::time::Duration;
 

@@ -86,7 +86,7 @@ fn tokens_of(call: &Call) -> impl Iterator<Item = u64> {
     call.grant.map(|grant| grant.token).into_iter().chain(told)
 }
 
-/// Whether a holder from before the era can still be put back.
+/// Returns true if a holder from before the era can still be put back.
 fn era_counts(world: &World, scope: &Scope, state: &State) -> bool {
     world.now_ms() < state.era_began_us / 1000 + u64::from(scope.lease) * TICK_MS
 }

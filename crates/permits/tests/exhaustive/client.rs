@@ -66,7 +66,7 @@ impl Entry {
         self.acquisition.stage
     }
 
-    /// What the client believes to hold, and until when.
+    /// The grant that the client believes to hold, and its deadline.
     pub(crate) fn held(&self) -> Option<(Grant, u32)> {
         match self.stage() {
             Stage::Held(grant) => Some((grant, self.until)),
@@ -74,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// Whether the session renews it.
+    /// Returns true if the session renews it.
     pub(crate) fn is_renewed(&self) -> bool {
         self.acquisition.needs_renewal(true)
     }
@@ -131,7 +131,7 @@ impl Client {
         self.calls[kind as usize].as_ref()
     }
 
-    /// Whether it has nothing on its way, and has sent what was due by now.
+    /// Returns true if it has nothing on its way, and has sent what was due by now.
     pub(crate) fn is_punctual(&self, now: u32) -> bool {
         let punctual = self.entry.as_ref().is_none_or(|entry| entry.is_renewed() && entry.renewed == now);
         punctual && self.releases.is_empty() && self.calls.iter().all(Option::is_none)

@@ -14,7 +14,7 @@ use super::world::World;
 /// that is retried.
 const LEASES: u32 = 6;
 
-/// Whether every waiter is served and the semaphore becomes idle.
+/// Returns true if every waiter is served and the semaphore becomes idle.
 pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
     let until = world.now + LEASES * scope.lease;

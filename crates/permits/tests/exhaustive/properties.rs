@@ -17,7 +17,7 @@ use super::world::{TICK_MS, World, owner};
 /// The properties of the clients and of histories; before them come those of [`CHECKS`].
 const OURS: [&str; 6] = ["P2", "P3", "P4", "P5, one effect", "P9, released", "slots"];
 
-/// How many there are.
+/// Their number.
 pub(crate) const COUNT: usize = CHECKS.len() + OURS.len();
 
 /// Their names.
@@ -145,7 +145,7 @@ fn allowed(world: &World, scope: &Scope) -> u32 {
     if excused(world, scope) { 2 * limit } else { limit }
 }
 
-/// Whether the store has lost state within the last lease in a way that no window covers.
+/// Returns true if the store has lost state within the last lease in a way that no window covers.
 fn excused(world: &World, scope: &Scope) -> bool {
     let lossy = |memory: &Memory| matches!(memory, Memory::Earlier | Memory::Flushed);
     scope.excused

@@ -43,7 +43,7 @@ pub(crate) enum Memory {
     Flushed,
 }
 
-/// How a client differs from the library's.
+/// The difference of a client from the library's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientBehaviour {
     Sound,
@@ -101,7 +101,7 @@ impl Scope {
         }
     }
 
-    /// How long a recovery window is, in ticks.
+    /// The length of a recovery window, in ticks.
     pub(crate) fn window(&self) -> u32 {
         let window_ms = self.recovery.window_ms(u64::from(self.lease) * super::world::TICK_MS);
         u32::try_from(window_ms.div_ceil(super::world::TICK_MS)).expect("a window is a few ticks")

@@ -109,12 +109,12 @@ impl World {
         }
     }
 
-    /// Whether nothing is late.
+    /// Returns true if nothing is late.
     pub(super) fn is_punctual(&self) -> bool {
         self.messages.is_empty() && self.clients.iter().all(|client| client.is_punctual(self.now))
     }
 
-    /// Whether time may pass. In a scope of connected clients, a recovery window does not end before all have had a reply.
+    /// Returns true if time may pass. In a scope of connected clients, a recovery window does not end before all have had a reply.
     fn may_tick(&self, scope: &Scope) -> bool {
         if self.left.delays == 0 && !self.is_punctual() {
             return false;

@@ -256,7 +256,7 @@ fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
 }
 
 /// A network held back a message while the store moved on: the waiter's lease ended, it was queued again by the same
-/// request, and then it hears of the grant that it lost. If it believed the message, two would hold.
+/// request, and then it receives the push of the grant that it lost. If it believed the message, two would hold.
 #[test]
 fn a_late_message_of_an_earlier_grant_is_not_believed() {
     let fixture = Fixture::new(1, Duration::from_secs(2));

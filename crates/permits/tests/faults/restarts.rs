@@ -1,4 +1,4 @@
-//! A server that dies and comes back, with its data on disk or with none.
+//! A server that dies and restarts, with its data on disk or with none.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
         if keeps_order {
             assert_eq!(fixture.queue(), queue, "the line is as it was");
         }
-        // The queue moves on: a holder releases and asks again.
+        // The queue moves on: a holder releases and requests again.
         let (mut worker, tag) = holding.remove(0);
         worker.release(&tag);
         let tag = format!("turn{round}");

@@ -23,7 +23,7 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
         waiter.ask(tag);
         fixture.await_waiting(number + 1);
     }
-    // Its reply follows those to the requests: without one of them the session would ask again for that request alone,
+    // Its reply follows those to the requests: without one of them the session would retry that request alone,
     // before it learns that the others have left the queue.
     waiter.inspect();
     fixture.server.pause();

@@ -19,7 +19,7 @@ pub(crate) struct Import {
     pub(crate) to: String,
     /// The path in the text.
     path: String,
-    /// Whether the file only passes the name on.
+    /// True if the file only passes the name on.
     passed_on: bool,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Use {
     pub(crate) path: Vec<String>,
     /// The name; `*` for a glob.
     pub(crate) name: String,
-    /// Whether other modules can use the name.
+    /// True if other modules can use the name.
     pub(crate) public: bool,
 }
 

@@ -34,7 +34,7 @@ fn store_thread() -> Option<String> {
     })
 }
 
-/// Whether the thread stops polling. A command that is running at first may still end.
+/// Returns true if the thread stops polling. A command that is running at first may still end.
 fn rests() -> bool {
     wait::until(10 * POLL, || {
         let before = wakings();

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::child_task;
 use crate::fixture::{await_closed, refusal, url};
 
-/// The user `nobody` of most systems.
+/// The unprivileged user of most systems.
 const OTHER: u32 = 65_534;
 
 /// Two members of a group, and the group, which is not their primary group.

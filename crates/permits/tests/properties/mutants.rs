@@ -14,7 +14,7 @@ fn after(step: &mut Step) -> &mut State {
     step.after.as_mut().expect("there is a state")
 }
 
-/// Whether the check of `property` fails on `sound` after `mutate`.
+/// Returns true if the check of `property` fails on `sound` after `mutate`.
 fn sees(property: &str, sound: &Step, mutate: impl FnOnce(&mut Step)) -> bool {
     assert_eq!(check(sound), Ok(()), "the step is sound without the mutation");
     let mut step = sound.clone();

@@ -1,6 +1,6 @@
 //! Bad arguments, addresses and servers: each is a clear, typed error in bounded time, and leaves nothing in the store.
 //!
-//! No error, log line or debug output ever shows a password: wherever one is used here, everything that can be printed
+//! No error, log line or debug output ever shows a password: where one is used here, everything that can be printed
 //! is searched.
 
 mod addresses;

@@ -231,12 +231,12 @@ impl Coverage {
     }
 }
 
-/// Whether an operator's change was made before.
+/// Returns true if an operator's change was made before.
 fn is_made(before: Option<&State>, request: &RequestId) -> bool {
     before.is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
 }
 
-/// Whether a program declared another limit, and all of its requests were refused.
+/// Returns true if a program declared another limit, and all of its requests were refused.
 fn declared_and_refused(before: Option<&State>, command: &Command, reply: &Reply) -> bool {
     let (Declaration::Declare(limit), Some(before)) = (command.declaration, before) else { return false };
     let Operation::Acquire { requests, .. } = &command.operation else { return false };

@@ -44,7 +44,7 @@ pub async fn mixed_leases(fixture: &Fixture, kind: Kind) -> Result<u32, Failure>
     late_comers(fixture, &semaphore, semaphore.lease / 5, role).await
 }
 
-/// The limit is taken; after a while as many clients try again, in another role.
+/// The limit is taken; after a while as many clients retry, in another role.
 async fn late_comers(
     fixture: &Fixture,
     semaphore: &Semaphore,

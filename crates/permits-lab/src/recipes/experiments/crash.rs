@@ -1,6 +1,6 @@
 //! Holders and waiters that crash, and holders that work longer than a lease.
 //!
-//! A crash is a connection that a proxy cuts and does not let come back. A machine that vanishes closes nothing: the
+//! A crash is a connection that a proxy cuts and keeps cut. A machine that vanishes closes nothing: the
 //! proxy stops passing bytes, and the server sees an open connection.
 
 use std::time::{Duration, Instant};

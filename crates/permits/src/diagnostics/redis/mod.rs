@@ -79,7 +79,7 @@ struct Inspection<'a> {
     prefix: &'a str,
     /// A semaphore without keys.
     scratch: &'a Name,
-    /// Whether the servers should be nodes of a cluster.
+    /// True if the servers should be nodes of a cluster.
     in_cluster: bool,
     /// The caller's usual lease.
     lease: Duration,

@@ -33,7 +33,7 @@ pub(super) enum Configuration {
 pub(super) struct Settings<'a> {
     pub(super) info: &'a str,
     pub(super) configuration: &'a Configuration,
-    /// Whether the server should be a node of a cluster.
+    /// True if the server should be a node of a cluster.
     pub(super) in_cluster: bool,
     /// The caller's usual lease.
     pub(super) lease: Duration,
@@ -51,7 +51,7 @@ pub(super) fn another_mode(info: &str) -> Option<Finding> {
 }
 
 impl Settings<'_> {
-    /// Whether the server is still loading its data.
+    /// Returns true if the server is still loading its data.
     pub(super) fn is_loading(&self) -> bool {
         self.count("loading") == Some(1) || self.count("async_loading") == Some(1)
     }

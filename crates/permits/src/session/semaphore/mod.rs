@@ -27,7 +27,7 @@ use crate::session::inbox::{LimitDeclaration, Position};
 use crate::store::StoreError;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
 
-/// What all semaphores of a session share.
+/// The state that all semaphores of a session share.
 pub(super) struct Context {
     pub(super) config: Config,
     /// Weak: the session ends when no client and no permit of it is left.
@@ -540,7 +540,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// What calls that are not about the limit say of it.
+    /// The declaration of calls that are not about the limit.
     fn fallback(&self) -> Declaration {
         self.limit.map_or(Declaration::Stored, Declaration::Fallback)
     }

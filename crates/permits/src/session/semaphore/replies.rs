@@ -24,7 +24,7 @@ const RECHECK_JITTER_MS: u64 = 20;
 const RECHECKS_AT_ONCE: u32 = 32;
 const RECHECK_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a reply says beside the answers to acquisitions.
+/// The rest of a reply, beside the outcomes of acquisitions.
 #[derive(Clone, Copy)]
 struct Circumstances {
     limit: u32,

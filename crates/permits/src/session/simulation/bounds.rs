@@ -1,4 +1,4 @@
-//! What is not promised, measured: by how much, and for how long. docs/guarantees.md has the figures.
+//! The breaches that are not excluded, measured: by how much, and for how long. docs/guarantees.md has the figures.
 
 use super::*;
 

@@ -24,7 +24,7 @@ pub(super) fn mode_in(directory: &Metadata) -> u32 {
     if is_shared(directory) { 0o660 } else { 0o600 }
 }
 
-/// Whether the directory is for its group. A directory with the sticky bit is not, because a member could not replace
+/// Returns true if the directory is for its group. A directory with the sticky bit is not, because a member could not replace
 /// another member's file.
 pub(crate) fn is_shared(directory: &Metadata) -> bool {
     directory.mode() & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE) == SETGID | GROUP_WRITES

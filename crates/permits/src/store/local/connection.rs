@@ -29,7 +29,7 @@ pub(super) fn set_log_pages(connection: &Connection, pages: u32) -> rusqlite::Re
     connection.pragma_update_and_check(None, "wal_autocheckpoint", pages, |_| Ok(()))
 }
 
-/// Whether the file has the library's application id. Ignores the companions.
+/// Returns true if the file has the library's application id. Ignores the companions.
 pub(super) fn has_application_id(path: &Path) -> rusqlite::Result<bool> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -42,7 +42,7 @@ pub(super) fn has_application_id(path: &Path) -> rusqlite::Result<bool> {
     connection.query_row("PRAGMA application_id", [], |row| Ok(row.get::<_, i64>(0)? == APPLICATION_ID))
 }
 
-/// Whether another connection has a lock that excludes this one.
+/// Returns true if another connection has a lock that excludes this one.
 pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
     matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))

@@ -169,7 +169,7 @@ impl OpenFile {
             // The process may have given up rights that it needed to open the file.
             Err(error) if error.kind() != ErrorKind::NotFound => return Ok(false),
             Ok(files) if files.are_complete() => {}
-            // A new file would be in the way of a program that is deleting the directory.
+            // A new file would obstruct a program that is deleting the directory.
             Ok(_) | Err(_) => std::thread::sleep(DELETING),
         }
         let path = self.paths.named();
@@ -208,7 +208,7 @@ fn fill(path: &Path) -> Result<(), CreateError> {
     Ok(close_with_checkpoint(connection)?)
 }
 
-/// Whether a file without a companion is in use, so that its users have companions that were deleted. If the file is the
+/// Returns true if a file without a companion is in use, so that its users have companions that were deleted. If the file is the
 /// library's and not in use, moves the content of its log into it and deletes the companions. The caller has locked the
 /// directory.
 ///

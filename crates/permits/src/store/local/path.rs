@@ -56,12 +56,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Whether both companions exist. SQLite makes them at the first read, and deletes neither while a connection is open.
+    /// Returns true if both companions exist. SQLite makes them at the first read, and deletes neither while a connection is open.
     pub(super) fn are_complete(&self) -> bool {
         self.companions.iter().all(Option::is_some)
     }
 
-    /// Whether the file is the same, with the same companions or others.
+    /// Returns true if the file is the same, with the same companions or others.
     pub(super) fn is_file_of(&self, other: &Self) -> bool {
         self.file == other.file
     }
@@ -296,7 +296,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether `name` is a temporary name, or that of its companion.
+/// Returns true if `name` is a temporary name, or that of its companion.
 fn is_temporary(name: &str) -> bool {
     let Some((process, random)) = name.strip_prefix(TEMPORARY).and_then(|rest| rest.split_once('-')) else {
         return false;

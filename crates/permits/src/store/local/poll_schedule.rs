@@ -59,7 +59,7 @@ impl PollSchedule {
         }
     }
 
-    /// Whether any request holds a permit.
+    /// Returns true if any request holds a permit.
     pub(super) fn has_holders(&self) -> bool {
         self.roles.values().any(|role| *role == Role::Holder)
     }

@@ -64,12 +64,12 @@ impl Format {
         Ok(Self { application_id, format_version: number("PRAGMA user_version")?, tables })
     }
 
-    /// Whether the file has no content yet: `mktemp` makes such files.
+    /// Returns true if the file has no content yet: `mktemp` makes such files.
     pub(crate) fn is_empty(&self) -> bool {
         (self.application_id, self.tables) == (0, 0)
     }
 
-    /// Whether this library made the file, in any version.
+    /// Returns true if this library made the file, in any version.
     pub(crate) fn is_ours(&self) -> bool {
         self.application_id == APPLICATION_ID
     }

@@ -16,7 +16,7 @@ use crate::protocol::{InvalidInput, check_prefix};
 pub struct AclRules {
     /// The purpose.
     pub purpose: &'static str,
-    /// Whether every session outside of a cluster needs them: the least rights. A server before Redis 7.0 refuses the
+    /// True if every session outside of a cluster needs them: the least rights. A server before Redis 7.0 refuses the
     /// rules for clusters.
     pub needed: bool,
     /// The rules, a word each, such as `+hset`.
@@ -127,7 +127,7 @@ const GROUPS: [Group; 9] = [
             ("HSET", &[Key, Text(""), Text(""), Text("")]),
             ("HDEL", &[Key, Text("")]),
             ("HLEN", &[Key]),
-            // A score that is no number: likewise.
+            // A score that is no number: it fails, too.
             ("ZADD", &[Key, Text("none"), Text("")]),
             ("ZREM", &[Key, Text("")]),
             ("ZRANGE", &[Key, Text("0"), Text("0")]),

@@ -49,7 +49,7 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Whether the script must be sent as text.
+/// Returns true if the script must be sent as text.
 pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
@@ -207,7 +207,7 @@ pub(crate) fn text(error: &RedisError) -> String {
     }
 }
 
-/// Whether the connection was closed without a valid reply, as when one side speaks TLS and the other does not.
+/// Returns true if the connection was closed without a valid reply, as when one side speaks TLS and the other does not.
 pub(crate) fn is_speechless(error: &RedisError) -> bool {
     match io_error(error) {
         Some(io) => !matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
@@ -245,7 +245,7 @@ fn bare(detail: &str) -> &str {
     }
 }
 
-/// Whether the connection must be replaced: it is broken, or to a server that cannot write.
+/// Returns true if the connection must be replaced: it is broken, or to a server that cannot write.
 pub(crate) fn needs_reconnect(error: &RedisError) -> bool {
     error.code().is_none() || has(error.code().unwrap_or_default(), "READONLY")
 }
@@ -279,7 +279,7 @@ fn denied(text: String) -> String {
     }
 }
 
-/// Whether `reason` contains `code` as a whole word.
+/// Returns true if `reason` contains `code` as a whole word.
 fn has(reason: &str, code: &str) -> bool {
     reason.split(|character: char| !character.is_ascii_uppercase()).any(|word| word == code)
 }

@@ -47,7 +47,7 @@ impl Address {
         "rediss+cluster",
     ];
 
-    /// Whether this store serves URLs with `scheme`.
+    /// Returns true if this store serves URLs with `scheme`.
     pub(crate) fn serves(scheme: &str) -> bool {
         Parts::kind(scheme).is_some()
     }

@@ -54,7 +54,7 @@ impl Server {
         &self.login
     }
 
-    /// Whether connections use TLS.
+    /// Returns true if connections use TLS.
     pub(crate) fn has_tls(&self) -> bool {
         matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. })
     }

@@ -288,7 +288,7 @@ impl Shared {
         }
     }
 
-    /// Whether every node that serves hash slots and was used is connected.
+    /// Returns true if every node that serves hash slots and was used is connected.
     fn is_well(&self) -> bool {
         let inner = self.lock();
         inner.nodes.values().all(|connected| connected.managed.is_up())

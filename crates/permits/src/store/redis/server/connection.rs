@@ -37,7 +37,7 @@ pub(crate) struct ManagedConnection {
 /// The state that callers and tasks share.
 struct Shared {
     connections: Mutex<Connections>,
-    /// Whether there is a connection for commands, for callers that wait for it.
+    /// True if there is a connection for commands, for callers that wait for it.
     up: watch::Sender<bool>,
     /// The command connection was reported broken, or must be checked.
     check: Notify,
@@ -132,7 +132,7 @@ impl ManagedConnection {
         Ok(connection)
     }
 
-    /// Whether there is a connection for commands.
+    /// Returns true if there is a connection for commands.
     pub(crate) fn is_up(&self) -> bool {
         self.shared.lock().commands.is_some()
     }
@@ -244,7 +244,7 @@ impl Shared {
         self.replace_subscriber.notify_one();
     }
 
-    /// Whether a call on the current connection succeeded, and no reply was malformed.
+    /// Returns true if a call on the current connection succeeded, and no reply was malformed.
     fn has_served(&self) -> bool {
         self.served.load(Ordering::Relaxed) && !self.malformed.load(Ordering::Relaxed)
     }

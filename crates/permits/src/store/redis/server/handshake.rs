@@ -24,7 +24,7 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct ConnectConfig {
     pub(super) endpoint: Endpoint,
-    /// Whether the server is a node of a cluster.
+    /// True if the server is a node of a cluster.
     pub(super) in_cluster: bool,
     pub(super) prefix: String,
     pub(super) session: SessionId,

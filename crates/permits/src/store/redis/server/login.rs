@@ -88,7 +88,7 @@ fn mismatch(server: &Server) -> StoreError {
     StoreError::Mismatch { reason: reason.into() }
 }
 
-/// Whether the server replies to TLS if the URL is without, and the other way round.
+/// Returns true if the server replies to TLS if the URL is without, and the other way round.
 async fn answers_the_other_way(server: &Server) -> bool {
     if server.has_tls() { answers_without_tls(server).await } else { answers_tls(server).await }
 }
@@ -151,7 +151,7 @@ fn of_login(refusal: &RedisError) -> StoreError {
     }
 }
 
-/// Whether the server refused this command, and would not refuse every command.
+/// Returns true if the server refused this command, and would not refuse every command.
 fn is_refusal(error: &RedisError, reason: &str) -> bool {
     error.code() == Some("ERR") && !reason.contains("max number of clients")
 }
@@ -168,12 +168,12 @@ fn of_database(refusal: &RedisError, database: u32) -> StoreError {
     }
 }
 
-/// Whether a server replies to a ping without TLS.
+/// Returns true if a server replies to a ping without TLS.
 async fn answers_without_tls(server: &Server) -> bool {
     matches!(first_answer(server, b"PING\r\n").await, Some(b'+' | b'-'))
 }
 
-/// Whether a server replies to a TLS handshake, if only with an alert.
+/// Returns true if a server replies to a TLS handshake, if only with an alert.
 async fn answers_tls(server: &Server) -> bool {
     matches!(first_answer(server, &CLIENT_HELLO).await, Some(0x15 | 0x16))
 }

@@ -3,7 +3,7 @@
 
 local queue_max = tonumber(ARGV[8])
 
--- Whether a request of a new holder fits under `limit`; and if it cannot wait either, the reason of the refusal.
+-- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of the refusal.
 local function judge(limit, weight, waits)
   if weight > limit then return false, 'exceeds_limit' end
   if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end

@@ -12,7 +12,7 @@ elseif recovery ~= 'off' then
   window = math.min(math.max(MIN_WINDOW_MS, math.floor(lease_max / 3)), MAX_INTERVAL_WINDOW_MS)
 end
 if s.lost then
-  -- The holders are alive, and may come back as after a restart that kept nothing.
+  -- The holders are alive, and may reconnect as after a restart that kept nothing.
   local id = server_identity()
   s.server, s.checked, s.era_known, s.era_began = id, now_us, 0, now_us
   s.recovering_until = math.max(s.recovering_until, now_ms + window)

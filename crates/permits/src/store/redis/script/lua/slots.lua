@@ -22,7 +22,7 @@ local function lowest_freed()
   return lowest and -lowest
 end
 
--- Whether there is a slot to grant. While recovering only a slot that this command freed is safe: another may belong to
+-- Returns true if there is a slot to grant. While recovering only a slot that this command freed is safe: another may belong to
 -- a holder that the store forgot, and that could then not be put back.
 local function slot_left(limit)
   return not s.recovering or (lowest_freed() or math.huge) < limit
