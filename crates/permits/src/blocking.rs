@@ -25,9 +25,10 @@ use crate::error::{
     AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
 };
 use crate::handle::PermitHandle;
+use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
+use crate::options::{AcquireOptions, Limit};
 use crate::protocol::InvalidInput;
-use crate::semaphore::{AcquireOptions, Inspection, Limit};
 use crate::session::permit_state::PermitStatus;
 use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
 

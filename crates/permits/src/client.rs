@@ -8,14 +8,16 @@ use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
 use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
 use crate::handle::PermitHandle;
+use crate::options::Limit;
 use crate::permit::Permit;
 use crate::protocol::{
     AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
 };
-use crate::semaphore::{Limit, Semaphore};
+use crate::semaphore::Semaphore;
 use crate::session::config::Config;
 use crate::session::driver;
-use crate::session::inbox::{Message, PendingReply, PermitGuard, Session};
+use crate::session::inbox::{Message, PermitGuard, Session};
+use crate::session::reply::PendingReply;
 use crate::store::Address;
 
 /// The default lease.

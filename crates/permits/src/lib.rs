@@ -73,8 +73,10 @@ mod entropy;
 pub mod error;
 mod events;
 mod handle;
+mod inspection;
 #[doc(hidden)]
 pub mod model;
+mod options;
 mod percent;
 mod permit;
 mod process;
@@ -94,9 +96,11 @@ pub use error::{
     RenewError, StoreError,
 };
 pub use handle::PermitHandle;
+pub use inspection::{HolderInfo, Inspection, WaiterInfo};
+pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
 pub use protocol::Recovery;
-pub use semaphore::{AcquireOptions, HolderInfo, Inspection, Limit, Semaphore, WaiterInfo};
+pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;
 
 #[cfg(feature = "redis")]

@@ -8,8 +8,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
-use crate::session::inbox::{PendingReply, PermitGuard};
+use crate::session::inbox::PermitGuard;
 use crate::session::permit_state::PermitStatus;
+use crate::session::reply::PendingReply;
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
 ///

@@ -1,19 +1,19 @@
 //! [`Semaphore`]: turns options into messages to the session, and replies into types.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::error::{AcquireError, AdminError};
+use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
+use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    self, Answers, Declaration, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation,
-    ReleaseOutcome, check_lease, check_reason,
+    self, Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome,
+    check_lease, check_reason,
 };
-use crate::session::inbox::{
-    AcquireSpec, LimitDeclaration, Message, PendingAcquire, PendingReply, Session, Wait,
-};
+use crate::session::inbox::{Message, PendingAcquire, Session};
+use crate::session::reply::PendingReply;
+use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::StoreError;
 
 /// A named line with a limit. Cheap to clone.
@@ -25,153 +25,6 @@ pub struct Semaphore {
     session: Session,
     name: Name,
     limit: Arc<LimitDeclaration>,
-}
-
-/// The limit that a program expects of a semaphore. A number is [`Limit::Declared`].
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use permits::Limit;
-///
-/// # let client = permits::Client::connect("memory:").await?;
-/// let declared = client.semaphore("exports", 4)?;
-/// # declared.acquire().await?;
-/// let stored = client.semaphore("exports", Limit::Stored)?;
-/// let required = client.semaphore("exports", Limit::Exactly(4))?;
-/// # stored.acquire().await?;
-/// # required.acquire().await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Limit {
-    /// This limit, at least 1. The last declaration of any program counts, until an operator pins another limit
-    /// ([`Semaphore::set_limit`]), which is then logged as a warning. A handle declares it with its first acquisition;
-    /// from then on the limit counts only where none is stored.
-    Declared(u32),
-    /// The stored limit. Without one, acquiring fails with [`AcquireError::NoLimit`].
-    Stored,
-    /// This limit, at least 1, declared where none is stored. While another one is in force, acquiring fails with
-    /// [`AcquireError::LimitMismatch`].
-    Exactly(u32),
-}
-
-impl From<u32> for Limit {
-    fn from(limit: u32) -> Self {
-        Self::Declared(limit)
-    }
-}
-
-impl From<NonZeroU32> for Limit {
-    fn from(limit: NonZeroU32) -> Self {
-        Self::Declared(limit.get())
-    }
-}
-
-impl Limit {
-    fn declaration(self) -> Result<Declaration, InvalidInput> {
-        match self {
-            Self::Declared(0) | Self::Exactly(0) => Err(InvalidInput::ZeroLimit),
-            Self::Declared(limit) => Ok(Declaration::Declare(limit)),
-            Self::Stored => Ok(Declaration::Stored),
-            Self::Exactly(limit) => Ok(Declaration::Require(limit)),
-        }
-    }
-}
-
-/// Options of an acquisition.
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use permits::AcquireOptions;
-/// use std::time::Duration;
-///
-/// # let client = permits::Client::connect("memory:").await?;
-/// let seats = client.semaphore("licence seats", 8)?;
-/// let options = AcquireOptions::new().weight(2).timeout(Duration::from_secs(30));
-/// let permit = seats.acquire_with(options).await?;
-/// assert_eq!(permit.weight(), 2);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-pub struct AcquireOptions {
-    weight: u32,
-    holder: Option<String>,
-    label: Option<String>,
-    wait: Wait,
-    lease: Option<Duration>,
-    auto_renew: bool,
-}
-
-impl Default for AcquireOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl AcquireOptions {
-    /// One unit, a holder of its own, waiting without limit, the client's lease, renewed in the background.
-    pub fn new() -> Self {
-        Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, auto_renew: true }
-    }
-
-    /// The number of units: at least 1, at most the limit; 1 unless set.
-    #[must_use]
-    pub fn weight(mut self, units: u32) -> Self {
-        self.weight = units;
-        self
-    }
-
-    /// The holder, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it holds or
-    /// waits, a second request is refused with [`AcquireError::AlreadyHeld`]. Unique unless set.
-    #[must_use]
-    pub fn holder(mut self, holder: impl Into<String>) -> Self {
-        self.holder = Some(holder.into());
-        self
-    }
-
-    /// A note for operators, shown beside the holder by [`Semaphore::inspect`]: at most 120 bytes of printable UTF-8. Many
-    /// holders may have the same. None unless set.
-    #[must_use]
-    pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
-
-    /// Waits in line for `limit` at most; without limit unless set. Zero is [`AcquireOptions::no_wait`].
-    #[must_use]
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };
-        self
-    }
-
-    /// Does not wait: refused with [`AcquireError::NoPermits`] unless it can be granted now.
-    #[must_use]
-    pub fn no_wait(mut self) -> Self {
-        self.wait = Wait::No;
-        self
-    }
-
-    /// The lease: 100 ms to 1 day; the client's unless set.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self
-    }
-
-    /// Returns true if the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
-    /// lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always renewed.
-    #[must_use]
-    pub fn auto_renew(mut self, renew: bool) -> Self {
-        self.auto_renew = renew;
-        self
-    }
 }
 
 impl Semaphore {
@@ -446,106 +299,3 @@ impl Semaphore {
 
 /// The reply to an operation on a semaphore itself.
 type Reply<T> = PendingReply<protocol::Reply, AdminError, T>;
-
-impl Inspection {
-    /// `None` if the reply is not one to an inspection.
-    fn new(name: Name, reply: protocol::Reply) -> Option<Self> {
-        let Answers::Inspect(listed) = reply.answers else { return None };
-        let holders = listed.holders.into_iter().map(|holder| HolderInfo {
-            holder: holder.holder.to_string(),
-            weight: holder.weight,
-            slot: holder.grant.slot,
-            token: holder.grant.token,
-            lease_remaining: Duration::from_millis(holder.lease_remaining_ms),
-            age: Duration::from_micros(reply.now_us.saturating_sub(holder.grant.token)),
-            label: text(&holder.label),
-        });
-        let waiters = listed.waiters.into_iter().enumerate().map(|(position, waiter)| WaiterInfo {
-            holder: waiter.holder.to_string(),
-            weight: waiter.weight,
-            position: position as u64,
-            age: Duration::from_micros(reply.now_us.saturating_sub(waiter.ticket)),
-            label: text(&waiter.label),
-        });
-        Some(Self {
-            name: name.to_string(),
-            limit: (reply.limit > 0).then_some(reply.limit),
-            limit_version: reply.limit_version,
-            pinned: reply.pinned,
-            paused: listed.paused,
-            held: listed.held,
-            waiting: listed.waiting,
-            recovering: Duration::from_millis(reply.recovering_ms),
-            holders: holders.collect(),
-            waiters: waiters.collect(),
-        })
-    }
-}
-
-/// A label as it is shown.
-fn text(label: &Label) -> Option<String> {
-    Some(label.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// The state of a semaphore, returned by [`Semaphore::inspect`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Inspection {
-    /// Its name.
-    pub name: String,
-    /// The limit; `None` if none is stored.
-    pub limit: Option<u32>,
-    /// The version of the limit: rises with every change of the limit or its pin.
-    pub limit_version: u64,
-    /// True if an operator has pinned the limit.
-    pub pinned: bool,
-    /// True if granting is stopped.
-    pub paused: bool,
-    /// The held units.
-    pub held: u64,
-    /// The number of waiters.
-    pub waiting: u64,
-    /// The time for which the store still grants no free units after a restart; zero otherwise.
-    pub recovering: Duration,
-    /// The first 1,000 holders, by the end of their leases.
-    pub holders: Vec<HolderInfo>,
-    /// The first 1,000 waiters, in order.
-    pub waiters: Vec<WaiterInfo>,
-}
-
-/// A holder, in an [`Inspection`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HolderInfo {
-    /// Its name.
-    pub holder: String,
-    /// Its units.
-    pub weight: u32,
-    /// Its slot.
-    pub slot: u32,
-    /// Its fencing token.
-    pub token: u64,
-    /// The rest of its lease.
-    pub lease_remaining: Duration,
-    /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if the clock has
-    /// not moved since the grant before. So the age is never too long, unless that clock was set.
-    pub age: Duration,
-    /// Its label, if it has one.
-    pub label: Option<String>,
-}
-
-/// A waiter, in an [`Inspection`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WaiterInfo {
-    /// Its name.
-    pub holder: String,
-    /// The units that it asks for.
-    pub weight: u32,
-    /// The number of waiters before it.
-    pub position: u64,
-    /// The time since it was queued, by the store's clock, as exact as the age of a holder.
-    pub age: Duration,
-    /// Its label, if it has one.
-    pub label: Option<String>,
-}

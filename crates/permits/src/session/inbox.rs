@@ -15,21 +15,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::config::Config;
 use super::permit_state::PermitState;
+use super::reply::{Answer, PendingReply, reply};
+use super::spec::{AcquireSpec, Position};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::process::Process;
-use crate::protocol::{
-    AdoptRequest, Declaration, Holder, Label, Name, Operation, ReleaseRequest, Reply, RequestId,
-};
+use crate::protocol::{AdoptRequest, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
 use crate::store::StoreError;
-
-/// The channel for a reply.
-pub(crate) type Answer<T, E> = oneshot::Sender<Result<T, E>>;
-
-/// Replies to a caller. One that has dropped its receiver is ignored.
-pub(crate) fn reply<T, E>(answer: Answer<T, E>, result: Result<T, E>) {
-    let _ = answer.send(result);
-}
 
 /// A message to the engine.
 pub(crate) enum Message {
@@ -97,88 +89,6 @@ impl Message {
             ),
             // A permit that was lost by the closing has the reason.
             Self::Renew { .. } | Self::Cancel { .. } | Self::Release { .. } | Self::HandOver { .. } => {}
-        }
-    }
-}
-
-/// A request for a permit, checked.
-pub(crate) struct AcquireSpec {
-    pub(crate) semaphore: Name,
-    pub(crate) holder: Holder,
-    pub(crate) request: RequestId,
-    pub(crate) label: Label,
-    pub(crate) weight: u32,
-    pub(crate) lease: Duration,
-    pub(crate) wait: Wait,
-    /// Renew it in the background once it is held. A waiter is always renewed.
-    pub(crate) auto_renew: bool,
-    pub(crate) limit: Arc<LimitDeclaration>,
-    pub(crate) position: Arc<Position>,
-}
-
-/// The limit of the wait in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    No,
-    AtMost(Duration),
-    Forever,
-}
-
-/// The position of a waiter, as the last reply reported it.
-#[derive(Debug)]
-pub(crate) struct Position(AtomicU64);
-
-impl Default for Position {
-    fn default() -> Self {
-        Self(AtomicU64::new(u64::MAX))
-    }
-}
-
-impl Position {
-    pub(super) fn set(&self, position: u64) {
-        self.0.store(position, Ordering::Relaxed);
-    }
-
-    /// `None` until the store has queued the request.
-    pub(crate) fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|position| *position < u64::MAX)
-    }
-}
-
-/// The limit that a program declares for a semaphore.
-#[derive(Debug)]
-pub(crate) struct LimitDeclaration {
-    /// The declaration of the first request.
-    first: Declaration,
-    /// The store has it. From then on a declared limit counts only where none is stored, so that two programs that
-    /// disagree don't set the limit back and forth.
-    sent: AtomicBool,
-}
-
-impl LimitDeclaration {
-    pub(crate) fn new(first: Declaration) -> Self {
-        Self { first, sent: AtomicBool::new(false) }
-    }
-
-    /// The declaration of the next request.
-    pub(super) fn next(&self) -> Declaration {
-        match self.first {
-            Declaration::Declare(limit) if self.sent.load(Ordering::Relaxed) => Declaration::Fallback(limit),
-            first => first,
-        }
-    }
-
-    pub(super) fn note_sent(&self) {
-        self.sent.store(true, Ordering::Relaxed);
-    }
-
-    /// The declared or required limit.
-    pub(crate) fn limit(&self) -> Option<u32> {
-        match self.first {
-            Declaration::Stored => None,
-            Declaration::Declare(limit) | Declaration::Fallback(limit) | Declaration::Require(limit) => {
-                Some(limit)
-            }
         }
     }
 }
@@ -322,62 +232,12 @@ impl Session {
     ) -> PendingReply<T, E> {
         let (answer, receiver) = oneshot::channel();
         self.send(message(answer));
-        PendingReply { receiver, finish: Some(Box::new(|reply| reply.unwrap_or_else(if_ended))) }
+        PendingReply::<T, E>::new(receiver, if_ended)
     }
 
     /// Releases everything, and ends the session.
     pub(crate) fn close(&self) -> PendingReply<(), CloseError> {
         self.call_or(|answer| Message::Close { answer }, || Err(CloseError::SessionFailed))
-    }
-}
-
-type Finish<R, T, E> = Box<dyn FnOnce(Option<Result<R, E>>) -> Result<T, E> + Send>;
-
-/// A reply on its way. Both faces wait for it: the async one polls it, the blocking one calls
-/// [`PendingReply::wait`]. Dropped, it leaves the call as it is.
-#[must_use = "a reply is to be waited for"]
-pub(crate) struct PendingReply<R, E, T = R> {
-    receiver: oneshot::Receiver<Result<R, E>>,
-    /// Makes the result of the reply, or of `None` if the session ended without one.
-    finish: Option<Finish<R, T, E>>,
-}
-
-impl<R: 'static, E: Send + 'static, T: 'static> PendingReply<R, E, T> {
-    /// A call that was not made, because of `error`.
-    pub(crate) fn failed(error: E) -> Self {
-        let (_, receiver) = oneshot::channel();
-        Self { receiver, finish: Some(Box::new(|_| Err(error))) }
-    }
-
-    /// The same call with its result made into another.
-    pub(crate) fn and_then<U>(
-        mut self,
-        next: impl FnOnce(T) -> Result<U, E> + Send + 'static,
-    ) -> PendingReply<R, E, U> {
-        let finish = self.finish.take().expect("it is not finished");
-        PendingReply { receiver: self.receiver, finish: Some(Box::new(|reply| finish(reply).and_then(next))) }
-    }
-
-    /// Blocks until the reply has come.
-    pub(crate) fn wait(mut self) -> Result<T, E> {
-        let finish = self.finish.take().expect("it is not finished");
-        finish(self.receiver.blocking_recv().ok())
-    }
-
-    #[cfg(test)]
-    pub(super) fn try_take(&mut self) -> Option<Result<T, E>> {
-        let reply = self.receiver.try_recv().ok()?;
-        self.finish.take().map(|finish| finish(Some(reply)))
-    }
-}
-
-impl<R, E, T> Future for PendingReply<R, E, T> {
-    type Output = Result<T, E>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let reply = std::task::ready!(Pin::new(&mut self.receiver).poll(context));
-        let finish = self.finish.take().expect("polled after completion");
-        Poll::Ready(finish(reply.ok()))
     }
 }
 
@@ -491,14 +351,12 @@ impl PermitGuard {
             return Err(ReleaseError::Lost(lost));
         }
         let session = self.session.clone();
-        let finish = move |reply: Option<_>| {
-            reply.unwrap_or_else(|| match session.ended() {
-                // A session that was closed has released everything.
-                Ended::Closed => Ok(()),
-                Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(thread_panicked())),
-            })
+        let if_ended = move || match session.ended() {
+            // A session that was closed has released everything.
+            Ended::Closed => Ok(()),
+            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(thread_panicked())),
         };
-        Ok(PendingReply { receiver, finish: Some(Box::new(finish)) })
+        Ok(PendingReply::<(), ReleaseError>::new(receiver, if_ended))
     }
 
     /// Renews it.

@@ -3,7 +3,7 @@
 //! The thread has its own small runtime, so that renewals go out while the program's runtime is blocked, a permit can be
 //! dropped anywhere, and the blocking API is the same engine.
 //!
-//! - [`inbox`]: what callers send, and the values that wait for the replies;
+//! - [`inbox`]: the messages of callers, made of a [`spec`], and the [`reply`] that each waits for;
 //! - [`driver`]: the thread and its loop, which drives the engine;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches and
 //!   renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
@@ -19,10 +19,12 @@ mod engine;
 pub(crate) mod inbox;
 mod outage;
 pub(crate) mod permit_state;
+pub(crate) mod reply;
 mod semaphore;
 #[cfg(test)]
 mod simulation;
 mod single_call;
+pub(crate) mod spec;
 #[cfg(test)]
 mod steps;
 mod timers;

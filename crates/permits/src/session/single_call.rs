@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use super::inbox::{Answer, PermitGuard, reply};
+use super::inbox::PermitGuard;
 use super::outage::Outage;
+use super::reply::{Answer, reply};
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
 use crate::protocol::{AdoptRequest, Declaration, Name, Operation, RenewRequest, Reply};

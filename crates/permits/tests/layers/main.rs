@@ -23,7 +23,22 @@ use source::Source;
 
 /// The layers from the top, each with its modules of the crate's root. `lib` is the root.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("face", &["lib", "client", "semaphore", "acquire", "permit", "handle", "blocking", "check", "error"]),
+    (
+        "face",
+        &[
+            "lib",
+            "client",
+            "semaphore",
+            "options",
+            "inspection",
+            "acquire",
+            "permit",
+            "handle",
+            "blocking",
+            "check",
+            "error",
+        ],
+    ),
     ("session", &["session"]),
     ("diagnostics", &["diagnostics"]),
     ("store", &["store"]),

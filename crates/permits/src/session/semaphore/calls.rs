@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
-use super::{Context, Entry, SemaphoreSession, millis};
+use super::entry::{Entry, millis};
+use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage, Terms};
 use crate::clock::Moment;
 use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, ReleaseRequest, RenewRequest, RequestId,
 };
 use crate::session::call::{Call, CallKind};
-use crate::session::inbox::{PendingRelease, Wait};
+use crate::session::inbox::PendingRelease;
+use crate::session::spec::Wait;
 use crate::session::timers::Timer;
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 

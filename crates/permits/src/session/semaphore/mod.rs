@@ -4,16 +4,22 @@
 //! `replies` hands the replies to the acquisitions.
 
 mod calls;
+mod entry;
 mod replies;
+mod schedule;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use self::entry::Entry;
+use self::schedule::{InFlight, Schedule};
 use super::config::Config;
-use super::inbox::{AcquireSpec, Answer, PendingRelease, PermitGuard, Session, Shared, Wait, reply};
+use super::inbox::{PendingRelease, PermitGuard, Session, Shared};
 use super::outage::Outage;
 use super::permit_state::PermitState;
+use super::reply::{Answer, reply};
+use super::spec::{AcquireSpec, Wait};
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
@@ -23,7 +29,7 @@ use crate::events::emit;
 use crate::protocol::{
     AdoptRequest, Declaration, Event, EventKind, Grant, Label, Name, ReleaseRequest, RenewRequest, RequestId,
 };
-use crate::session::inbox::{LimitDeclaration, Position};
+use crate::session::spec::{LimitDeclaration, Position};
 use crate::store::StoreError;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
 
@@ -65,96 +71,6 @@ pub(super) struct SemaphoreSession {
     limit: Option<u32>,
     /// The limit that the last warning was about.
     warned_limit: Option<u32>,
-}
-
-/// Calls in flight.
-#[derive(Default)]
-struct InFlight {
-    acquiring: usize,
-    releasing: usize,
-    /// The releases in those calls.
-    releases: usize,
-    renewing: usize,
-    confirming: usize,
-}
-
-/// When to do what.
-#[derive(Default)]
-struct Schedule {
-    /// Renew everything with the next calls.
-    renew_due: bool,
-    renew_at: Option<Moment>,
-    /// The last renewal of everything; at first, the extension of the first acquisition that needs renewal.
-    renewed_at: Option<Moment>,
-    /// Renew one waiter with the next calls, so that the store lets time take effect.
-    recheck_due: bool,
-    recheck_at: Option<Moment>,
-    /// Replies in a row that asked for a recheck at once.
-    rechecked_at_once: u32,
-    /// After a failure: send nothing before.
-    retry_at: Option<Moment>,
-}
-
-impl Schedule {
-    fn renew_by(&mut self, at: Moment) {
-        self.renew_at = Some(self.renew_at.map_or(at, |planned| planned.min(at)));
-    }
-
-    fn recheck_by(&mut self, at: Moment) {
-        self.recheck_at = Some(self.recheck_at.map_or(at, |planned| planned.min(at)));
-    }
-
-    /// The next time at which something is to be done, if nothing happens before.
-    fn next(&self) -> Option<Moment> {
-        [self.renew_at, self.recheck_at, self.retry_at].into_iter().flatten().min()
-    }
-}
-
-/// One acquisition, and what belongs to it outside of its decisions.
-struct Entry {
-    spec: AcquireSpec,
-    acquisition: Acquisition,
-    /// The caller, until it is answered.
-    answer: Option<Answer<PermitGuard, AcquireError>>,
-    /// The permit, once it was delivered.
-    permit: Option<Arc<PermitState>>,
-    /// Its key in `unsent`, also when it is sent again.
-    arrival: u64,
-    arrived_at: Moment,
-    /// The timer of the end of its wait, or of its lease.
-    timer: Option<timers::Key>,
-}
-
-impl Entry {
-    fn needs_renewal(&self) -> bool {
-        self.acquisition.needs_renewal(self.spec.auto_renew)
-    }
-
-    fn answer(&mut self, result: Result<PermitGuard, AcquireError>) {
-        if let Some(answer) = self.answer.take() {
-            reply(answer, result);
-        }
-    }
-
-    fn to_renewal(&self) -> RenewRequest {
-        RenewRequest {
-            holder: self.spec.holder.clone(),
-            request: self.spec.request.clone(),
-            weight: self.spec.weight,
-            lease_ms: millis(self.spec.lease),
-            grant: self.acquisition.grant(),
-            label: self.spec.label.clone(),
-        }
-    }
-
-    fn to_release(&self) -> PendingRelease {
-        PendingRelease {
-            request: ReleaseRequest { holder: self.spec.holder.clone(), request: self.spec.request.clone() },
-            lease: self.spec.lease,
-            sent_before: self.acquisition.may_be_stored,
-            answer: None,
-        }
-    }
 }
 
 impl SemaphoreSession {
@@ -544,10 +460,6 @@ impl SemaphoreSession {
     fn fallback(&self) -> Declaration {
         self.limit.map_or(Declaration::Stored, Declaration::Fallback)
     }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The error for a reply that does not match its request.

@@ -11,8 +11,9 @@ use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, RequestId,
 };
 use crate::session::call::{CallKind, Executed};
-use crate::session::inbox::{PendingRelease, reply};
+use crate::session::inbox::PendingRelease;
 use crate::session::outage::Outage;
+use crate::session::reply::reply;
 use crate::store::StoreError;
 use crate::timing::BACKOFF;
 

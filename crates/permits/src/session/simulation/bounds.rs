@@ -1,6 +1,11 @@
 //! The breaches that are not excluded, measured: by how much, and for how long. docs/guarantees.md has the figures.
 
-use super::*;
+use std::time::Duration;
+
+use super::world::{Coming, LEASE, LIMIT, World};
+use crate::clock::Moment;
+use crate::protocol::{Command, Declaration, Name, Operation, Recovery, SessionId};
+use crate::session::spec::Wait;
 
 /// A world in which client 0 holds all units, and client 1 waits for them.
 fn held_and_awaited() -> World {

@@ -1,38 +1,32 @@
-//! Whole sessions, simulated: several engines and one store that runs the model, under one clock that a seed
-//! drives, with calls, replies and messages that come late or never, servers that forget, and clients that
-//! freeze or vanish. After every step the permits that clients believe they hold fit the limit (P2, P3); in
-//! the end everything is released (P9, P10).
-//!
-//! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
-
-mod bounds;
+//! The world of a simulation: clients with their engines, one server that runs the model, and everything on its way
+//! between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::call::{Call, Executed};
-use super::config::Config;
-use super::engine::Engine;
-use super::inbox::{AcquireSpec, LimitDeclaration, Message, PendingAcquire, PermitGuard, Session, Wait};
 use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
+use crate::session::call::{Call, Executed};
+use crate::session::config::Config;
+use crate::session::engine::Engine;
+use crate::session::inbox::{Message, PendingAcquire, PermitGuard, Session};
+use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::store::{StoreError, StoreEvent};
 
-const LIMIT: u32 = 3;
-const LEASE: Duration = Duration::from_secs(6);
-const CLIENTS: usize = 4;
-const STEPS: usize = 1500;
+pub(super) const LIMIT: u32 = 3;
+pub(super) const LEASE: Duration = Duration::from_secs(6);
+pub(super) const CLIENTS: usize = 4;
 
 /// The shortest time of a request: the store counts leases by whole milliseconds.
-const FASTEST: Duration = Duration::from_millis(1);
+pub(super) const FASTEST: Duration = Duration::from_millis(1);
 
 /// An event at a time of the simulation.
-enum Coming {
+pub(super) enum Coming {
     Arrives(usize, Call),
     /// A call that its caller has given up on still arrives, on a connection that has been replaced.
     ArrivesLate(Command),
@@ -41,22 +35,22 @@ enum Coming {
     Thaws(usize),
 }
 
-struct Client {
-    engine: Engine,
-    session: Session,
-    inbox: mpsc::UnboundedReceiver<Message>,
-    pending: Vec<PendingAcquire>,
-    held: Vec<PermitGuard>,
-    frozen: bool,
+pub(super) struct Client {
+    pub(super) engine: Engine,
+    pub(super) session: Session,
+    pub(super) inbox: mpsc::UnboundedReceiver<Message>,
+    pub(super) pending: Vec<PendingAcquire>,
+    pub(super) held: Vec<PermitGuard>,
+    pub(super) frozen: bool,
     /// The events while it was frozen.
-    backlog: Vec<Coming>,
-    connected: bool,
+    pub(super) backlog: Vec<Coming>,
+    pub(super) connected: bool,
     /// Calls on one connection arrive in their order.
-    last_arrival: Moment,
+    pub(super) last_arrival: Moment,
 }
 
 impl Client {
-    fn acquire(&mut self, weight: u32, wait: Wait) {
+    pub(super) fn acquire(&mut self, weight: u32, wait: Wait) {
         let request = self.session.new_request();
         let mut pending = self.session.acquire(AcquireSpec {
             semaphore: Name::new("simulated").expect("valid"),
@@ -76,49 +70,49 @@ impl Client {
 }
 
 /// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish world.
-const RATES: [u128; CLIENTS] = [990_000, 1_000_000, 990_000, 1_000_000];
-const EXACT: u128 = 1_000_000;
+pub(super) const RATES: [u128; CLIENTS] = [990_000, 1_000_000, 990_000, 1_000_000];
+pub(super) const EXACT: u128 = 1_000_000;
 
 /// The number of each event, over all seeds: a fault that never happens shows nothing.
 #[derive(Default, Debug)]
-struct Seen {
-    granted: usize,
-    lost: usize,
-    reply_lost: usize,
-    request_lost: usize,
-    message_lost: usize,
-    restarts: usize,
-    reclaimed: usize,
-    crashed: usize,
-    frozen: usize,
-    cancelled: usize,
-    held_back: usize,
-    cut_off: usize,
-    late: usize,
+pub(super) struct Seen {
+    pub(super) granted: usize,
+    pub(super) lost: usize,
+    pub(super) reply_lost: usize,
+    pub(super) request_lost: usize,
+    pub(super) message_lost: usize,
+    pub(super) restarts: usize,
+    pub(super) reclaimed: usize,
+    pub(super) crashed: usize,
+    pub(super) frozen: usize,
+    pub(super) cancelled: usize,
+    pub(super) held_back: usize,
+    pub(super) cut_off: usize,
+    pub(super) late: usize,
 }
 
-struct World {
-    random: fastrand::Rng,
-    now: Moment,
+pub(super) struct World {
+    pub(super) random: fastrand::Rng,
+    pub(super) now: Moment,
     /// The server's clock at the beginning, in microseconds, and the simulation's.
-    epoch_us: u64,
-    began: Moment,
-    state: Option<State>,
-    run_id: u32,
-    server_began: Moment,
-    coming: BTreeMap<(Moment, u64), Coming>,
-    made: u64,
-    clients: Vec<Client>,
-    seen: Seen,
+    pub(super) epoch_us: u64,
+    pub(super) began: Moment,
+    pub(super) state: Option<State>,
+    pub(super) run_id: u32,
+    pub(super) server_began: Moment,
+    pub(super) coming: BTreeMap<(Moment, u64), Coming>,
+    pub(super) made: u64,
+    pub(super) clients: Vec<Client>,
+    pub(super) seen: Seen,
     /// The likelihood of each fault, in percent; 0 in the end.
-    trouble: u32,
-    recovery: Recovery,
+    pub(super) trouble: u32,
+    pub(super) recovery: Recovery,
     /// Some clocks are slow, and replies take up to the timeout of their calls.
-    sluggish: bool,
+    pub(super) sluggish: bool,
 }
 
 impl World {
-    fn new(seed: u64, trouble: u32, recovery: Recovery) -> Self {
+    pub(super) fn new(seed: u64, trouble: u32, recovery: Recovery) -> Self {
         fastrand::seed(seed);
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::now() + Duration::from_secs(1_000_000);
@@ -148,7 +142,7 @@ impl World {
         world
     }
 
-    fn new_client(&mut self, number: usize) -> Client {
+    pub(super) fn new_client(&mut self, number: usize) -> Client {
         self.made += 1;
         let config = Config {
             session: SessionId::new(&format!("client{number}-{}", self.made)).expect("valid"),
@@ -174,42 +168,42 @@ impl World {
         }
     }
 
-    fn rate(&self, client: usize) -> u128 {
+    pub(super) fn rate(&self, client: usize) -> u128 {
         if self.sluggish { RATES[client] } else { EXACT }
     }
 
     /// The client's clock now.
-    fn clock(&self, client: usize) -> Moment {
+    pub(super) fn clock(&self, client: usize) -> Moment {
         let elapsed = self.now.since(self.began).as_nanos() * self.rate(client) / EXACT;
         self.began + Duration::from_nanos(elapsed as u64)
     }
 
     /// When the client's clock shows this.
-    fn when(&self, client: usize, shown: Moment) -> Moment {
+    pub(super) fn when(&self, client: usize, shown: Moment) -> Moment {
         let elapsed = (shown.since(self.began).as_nanos() * EXACT).div_ceil(self.rate(client));
         self.began + Duration::from_nanos(elapsed as u64)
     }
 
-    fn soon(&mut self, within_us: u64, coming: Coming) {
+    pub(super) fn soon(&mut self, within_us: u64, coming: Coming) {
         self.made += 1;
         let delay = Duration::from_micros(self.random.u64(1..=within_us));
         self.coming.insert((self.now + delay, self.made), coming);
     }
 
-    fn chance(&mut self, percent: u32) -> bool {
+    pub(super) fn chance(&mut self, percent: u32) -> bool {
         self.random.u32(0..100) < percent
     }
 
-    fn now_us(&self) -> u64 {
+    pub(super) fn now_us(&self) -> u64 {
         self.epoch_us + self.now.since(self.began).as_micros() as u64
     }
 
     /// The network's delay: short, and under trouble now and then longer than a lease.
-    fn delay_us(&mut self) -> u64 {
+    pub(super) fn delay_us(&mut self) -> u64 {
         if self.trouble > 0 && self.chance(2) { 9_000_000 } else { 2_000 }
     }
 
-    fn send(&mut self, client: usize, call: Call) {
+    pub(super) fn send(&mut self, client: usize, call: Call) {
         if !self.clients[client].connected {
             let reason = StoreError::Unreachable { reason: "down".into() };
             return self.soon(100, Coming::Returns(client, call, Err(reason)));
@@ -227,7 +221,7 @@ impl World {
         self.coming.insert((at, self.made), Coming::Arrives(client, call));
     }
 
-    fn no_answer(&mut self, client: usize, call: Call, reason: &str) {
+    pub(super) fn no_answer(&mut self, client: usize, call: Call, reason: &str) {
         let at = self.now.max(self.when(client, call.sent_at + call.timeout));
         let result = Err(StoreError::NoAnswer { reason: reason.into() });
         self.made += 1;
@@ -235,7 +229,7 @@ impl World {
     }
 
     /// The server executes a call, unless it is lost on the way.
-    fn arrives(&mut self, client: usize, call: Call) {
+    pub(super) fn arrives(&mut self, client: usize, call: Call) {
         if self.chance(self.trouble / 2) {
             self.seen.request_lost += 1;
             return self.no_answer(client, call, "request lost");
@@ -257,7 +251,7 @@ impl World {
         self.soon(delay, Coming::Returns(client, call, Ok(reply)));
     }
 
-    fn execute(&mut self, command: &Command) -> Reply {
+    pub(super) fn execute(&mut self, command: &Command) -> Reply {
         let run_id = self.run_id.to_string();
         let uptime_ms = self.now.since(self.server_began).as_millis() as u64;
         let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms };
@@ -289,7 +283,7 @@ impl World {
     }
 
     /// The server loses its state, and restarts within a fraction of a renewal interval.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.seen.restarts += 1;
         self.state = None;
         self.run_id += 1;
@@ -316,7 +310,7 @@ impl World {
     }
 
     /// A client cannot reach the server, nor be reached, for longer than a lease.
-    fn cut_off(&mut self, client: usize) {
+    pub(super) fn cut_off(&mut self, client: usize) {
         if !self.clients[client].connected {
             return;
         }
@@ -342,7 +336,7 @@ impl World {
         self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Signals(client, StoreEvent::Up));
     }
 
-    fn feed(&mut self, number: usize, coming: Coming) {
+    pub(super) fn feed(&mut self, number: usize, coming: Coming) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
         if let Coming::Returns(_, call, _) = &coming
@@ -379,7 +373,7 @@ impl World {
     }
 
     /// The client's thread takes its messages, and makes its calls; its program takes its permits.
-    fn turn(&mut self, number: usize) {
+    pub(super) fn turn(&mut self, number: usize) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
         while let Ok(message) = client.inbox.try_recv() {
@@ -409,7 +403,7 @@ impl World {
     }
 
     /// An action of the program of a client.
-    fn act(&mut self, number: usize) {
+    pub(super) fn act(&mut self, number: usize) {
         if self.clients[number].frozen {
             return;
         }
@@ -440,13 +434,13 @@ impl World {
     }
 
     /// Believed to be held, by each holder's own clock: never more than the limit.
-    fn check(&mut self, seed: u64) {
+    pub(super) fn check(&mut self, seed: u64) {
         let units = self.believed();
         assert!(units <= LIMIT, "P2: {units} units are believed to be held, of {LIMIT} (seed {seed})");
     }
 
     /// The units that clients believe they hold.
-    fn believed(&mut self) -> u32 {
+    pub(super) fn believed(&mut self) -> u32 {
         let mut units = 0;
         for number in 0..CLIENTS {
             let now = self.clock(number);
@@ -460,7 +454,7 @@ impl World {
     }
 
     /// Continues to the next thing that arrives, or to the next timer of an engine.
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         let next_coming = self.coming.keys().next().map(|(at, _)| *at);
         let awake = (0..CLIENTS).filter(|number| !self.clients[*number].frozen);
         let next_alarm =
@@ -487,7 +481,7 @@ impl World {
         }
     }
 
-    fn fault(&mut self) {
+    pub(super) fn fault(&mut self) {
         let number = self.random.usize(0..CLIENTS);
         match self.random.u32(0..100) {
             0 => self.restart(),
@@ -516,7 +510,7 @@ impl World {
     }
 
     /// Everything is dropped and no more faults happen: everything is released.
-    fn settle(&mut self, seed: u64) {
+    pub(super) fn settle(&mut self, seed: u64) {
         self.trouble = 0;
         for client in &mut self.clients {
             client.pending.clear();
@@ -548,137 +542,4 @@ impl World {
             assert!(client.engine.is_idle(), "P10: an engine still has something to do (seed {seed})");
         }
     }
-}
-
-fn simulate(seed: u64, trouble: u32) -> Seen {
-    let mut world = World::new(seed, trouble, Recovery::Strict);
-    for _ in 0..STEPS {
-        let number = world.random.usize(0..CLIENTS);
-        if world.chance(30) {
-            world.act(number);
-        }
-        if trouble > 0 {
-            world.fault();
-        }
-        world.advance();
-        world.check(seed);
-    }
-    world.settle(seed);
-    world.seen
-}
-
-fn cases() -> u64 {
-    std::env::var("PERMITS_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1)
-}
-
-#[test]
-fn without_faults_everybody_gets_a_permit_and_nothing_is_lost() {
-    for seed in 0..20 * cases() {
-        let seen = simulate(seed, 0);
-        assert!(seen.granted > 20, "{seen:?} (seed {seed})");
-        assert_eq!(seen.lost, 0, "{seen:?} (seed {seed})");
-    }
-}
-
-#[test]
-fn under_every_fault_the_limit_holds_and_everything_comes_back() {
-    let mut all = Seen::default();
-    for seed in 0..60 * cases() {
-        let seen = simulate(seed, 10);
-        all.granted += seen.granted;
-        all.lost += seen.lost;
-        all.reply_lost += seen.reply_lost;
-        all.request_lost += seen.request_lost;
-        all.message_lost += seen.message_lost;
-        all.restarts += seen.restarts;
-        all.reclaimed += seen.reclaimed;
-        all.crashed += seen.crashed;
-        all.frozen += seen.frozen;
-        all.cancelled += seen.cancelled;
-        all.held_back += seen.held_back;
-    }
-    println!("{all:?}");
-    let Seen { granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed, .. } = all;
-    let counts = [granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed];
-    let more = [all.crashed, all.frozen, all.cancelled, all.held_back];
-    assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
-}
-
-/// A permit that is extended by a late reply, or by a slow clock, must not outlive its lease when its holder is cut off
-/// next; others wait for it.
-#[test]
-fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
-    let (mut cut_off, mut late, mut lost, mut granted) = (0, 0, 0, 0);
-    for seed in 0..40 * cases() {
-        let mut world = World::new(seed, 0, Recovery::Off);
-        world.sluggish = true;
-        for _ in 0..STEPS {
-            let number = world.random.usize(0..CLIENTS);
-            if world.chance(10) {
-                world.act(number);
-            }
-            if world.random.u32(0..100) == 0 {
-                world.cut_off(number);
-            }
-            world.advance();
-            world.check(seed);
-        }
-        (cut_off, late) = (cut_off + world.seen.cut_off, late + world.seen.late);
-        (lost, granted) = (lost + world.seen.lost, granted + world.seen.granted);
-        world.settle(seed);
-    }
-    println!("{cut_off} cut off, {late} late replies, {granted} granted, {lost} lost");
-    assert!(cut_off > 100 && late > 1000 && lost > 50, "P16: {cut_off} cut off, {late} late, {lost} lost");
-}
-
-#[test]
-fn restarts_that_lose_everything_lose_no_permit_of_a_connected_holder() {
-    let mut restarts = 0;
-    for seed in 0..30 * cases() {
-        let mut world = World::new(seed, 0, Recovery::Interval);
-        for _ in 0..STEPS {
-            let number = world.random.usize(0..CLIENTS);
-            if world.chance(30) {
-                world.act(number);
-            }
-            if world.random.u32(0..200) == 0 {
-                world.restart();
-                restarts += 1;
-            }
-            world.advance();
-            world.check(seed);
-        }
-        assert_eq!(world.seen.lost, 0, "seed {seed}: {:?}", world.seen);
-        world.settle(seed);
-    }
-    assert!(restarts > 100, "P16: only {restarts} restarts");
-}
-
-#[test]
-fn a_closing_engine_answers_everybody_and_ends() {
-    let mut world = World::new(7, 0, Recovery::Interval);
-    for _ in 0..300 {
-        let number = world.random.usize(0..CLIENTS);
-        world.act(number);
-        world.advance();
-    }
-    for number in 0..CLIENTS {
-        let (answer, mut closed) = oneshot::channel();
-        world.clients[number].session.send(Message::Close { answer });
-        world.turn(number);
-        let mut result = None;
-        for _ in 0..10_000 {
-            world.advance();
-            world.clients[number].engine.answer_closed();
-            if let Ok(arrived) = closed.try_recv() {
-                result = Some(arrived);
-                break;
-            }
-        }
-        assert_eq!(result, Some(Ok(())), "client {number} closes");
-        assert!(world.clients[number].engine.is_finished());
-        assert!(world.clients[number].held.iter().all(|held| held.state.deadline(world.now).is_none()));
-    }
-    let state = world.state.expect("it has just been used");
-    assert_eq!((state.held, state.queue.len()), (0, 0));
 }

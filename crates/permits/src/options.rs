@@ -1,0 +1,154 @@
+//! [`AcquireOptions`] and [`Limit`]: the arguments of a semaphore and its acquisitions.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::protocol::{Declaration, InvalidInput};
+use crate::session::spec::Wait;
+
+/// Options of an acquisition.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use permits::AcquireOptions;
+/// use std::time::Duration;
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let seats = client.semaphore("licence seats", 8)?;
+/// let options = AcquireOptions::new().weight(2).timeout(Duration::from_secs(30));
+/// let permit = seats.acquire_with(options).await?;
+/// assert_eq!(permit.weight(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct AcquireOptions {
+    pub(crate) weight: u32,
+    pub(crate) holder: Option<String>,
+    pub(crate) label: Option<String>,
+    pub(crate) wait: Wait,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) auto_renew: bool,
+}
+
+impl Default for AcquireOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AcquireOptions {
+    /// One unit, a holder of its own, waiting without limit, the client's lease, renewed in the background.
+    pub fn new() -> Self {
+        Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, auto_renew: true }
+    }
+
+    /// The number of units: at least 1, at most the limit; 1 unless set.
+    #[must_use]
+    pub fn weight(mut self, units: u32) -> Self {
+        self.weight = units;
+        self
+    }
+
+    /// The holder, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it holds or
+    /// waits, a second request is refused with [`AcquireError::AlreadyHeld`](crate::AcquireError::AlreadyHeld). Unique unless set.
+    #[must_use]
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.holder = Some(holder.into());
+        self
+    }
+
+    /// A note for operators, shown beside the holder by [`Semaphore::inspect`](crate::Semaphore::inspect): at most 120 bytes of printable UTF-8. Many
+    /// holders may have the same. None unless set.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Waits in line for `limit` at most; without limit unless set. Zero is [`AcquireOptions::no_wait`].
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };
+        self
+    }
+
+    /// Does not wait: refused with [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) unless it can be granted now.
+    #[must_use]
+    pub fn no_wait(mut self) -> Self {
+        self.wait = Wait::No;
+        self
+    }
+
+    /// The lease: 100 ms to 1 day; the client's unless set.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Returns true if the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
+    /// lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always renewed.
+    #[must_use]
+    pub fn auto_renew(mut self, renew: bool) -> Self {
+        self.auto_renew = renew;
+        self
+    }
+}
+
+/// The limit that a program expects of a semaphore. A number is [`Limit::Declared`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use permits::Limit;
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let declared = client.semaphore("exports", 4)?;
+/// # declared.acquire().await?;
+/// let stored = client.semaphore("exports", Limit::Stored)?;
+/// let required = client.semaphore("exports", Limit::Exactly(4))?;
+/// # stored.acquire().await?;
+/// # required.acquire().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// This limit, at least 1. The last declaration of any program counts, until an operator pins another limit
+    /// ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a warning. A handle declares it with its first acquisition;
+    /// from then on the limit counts only where none is stored.
+    Declared(u32),
+    /// The stored limit. Without one, acquiring fails with [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
+    Stored,
+    /// This limit, at least 1, declared where none is stored. While another one is in force, acquiring fails with
+    /// [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
+    Exactly(u32),
+}
+
+impl From<u32> for Limit {
+    fn from(limit: u32) -> Self {
+        Self::Declared(limit)
+    }
+}
+
+impl From<NonZeroU32> for Limit {
+    fn from(limit: NonZeroU32) -> Self {
+        Self::Declared(limit.get())
+    }
+}
+
+impl Limit {
+    pub(crate) fn declaration(self) -> Result<Declaration, InvalidInput> {
+        match self {
+            Self::Declared(0) | Self::Exactly(0) => Err(InvalidInput::ZeroLimit),
+            Self::Declared(limit) => Ok(Declaration::Declare(limit)),
+            Self::Stored => Ok(Declaration::Stored),
+            Self::Exactly(limit) => Ok(Declaration::Require(limit)),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Replies: the channel of a caller, and the value that waits at its other end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+/// The channel for a reply.
+pub(crate) type Answer<T, E> = oneshot::Sender<Result<T, E>>;
+
+/// Replies to a caller. One that has dropped its receiver is ignored.
+pub(crate) fn reply<T, E>(answer: Answer<T, E>, result: Result<T, E>) {
+    let _ = answer.send(result);
+}
+
+type Finish<R, T, E> = Box<dyn FnOnce(Option<Result<R, E>>) -> Result<T, E> + Send>;
+
+/// A reply on its way. Both faces wait for it: the async one polls it, the blocking one calls
+/// [`PendingReply::wait`]. Dropped, it leaves the call as it is.
+#[must_use = "a reply is to be waited for"]
+pub(crate) struct PendingReply<R, E, T = R> {
+    receiver: oneshot::Receiver<Result<R, E>>,
+    /// Makes the result of the reply, or of `None` if the session ended without one.
+    finish: Option<Finish<R, T, E>>,
+}
+
+impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
+    /// The reply that `receiver` will get; or the result of `if_ended`, if the session ends without one.
+    pub(super) fn new(
+        receiver: oneshot::Receiver<Result<R, E>>,
+        if_ended: impl FnOnce() -> Result<R, E> + Send + 'static,
+    ) -> PendingReply<R, E> {
+        PendingReply { receiver, finish: Some(Box::new(|reply| reply.unwrap_or_else(if_ended))) }
+    }
+
+    /// A call that was not made, because of `error`.
+    pub(crate) fn failed(error: E) -> Self
+    where
+        E: Send,
+    {
+        let (_, receiver) = oneshot::channel();
+        Self { receiver, finish: Some(Box::new(|_| Err(error))) }
+    }
+
+    /// The same call with its result made into another.
+    pub(crate) fn and_then<U>(
+        mut self,
+        next: impl FnOnce(T) -> Result<U, E> + Send + 'static,
+    ) -> PendingReply<R, E, U> {
+        let finish = self.finish.take().expect("it is not finished");
+        PendingReply { receiver: self.receiver, finish: Some(Box::new(|reply| finish(reply).and_then(next))) }
+    }
+
+    /// Blocks until the reply has come.
+    pub(crate) fn wait(mut self) -> Result<T, E> {
+        let finish = self.finish.take().expect("it is not finished");
+        finish(self.receiver.blocking_recv().ok())
+    }
+
+    #[cfg(test)]
+    pub(super) fn try_take(&mut self) -> Option<Result<T, E>> {
+        let reply = self.receiver.try_recv().ok()?;
+        self.finish.take().map(|finish| finish(Some(reply)))
+    }
+}
+
+impl<R, E, T> Future for PendingReply<R, E, T> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = std::task::ready!(Pin::new(&mut self.receiver).poll(context));
+        let finish = self.finish.take().expect("polled after completion");
+        Poll::Ready(finish(reply.ok()))
+    }
+}

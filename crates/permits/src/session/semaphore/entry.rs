@@ -1,0 +1,65 @@
+//! An acquisition with its caller, its permit and its timer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquisition::Acquisition;
+use crate::clock::Moment;
+use crate::error::AcquireError;
+use crate::protocol::{ReleaseRequest, RenewRequest};
+use crate::session::inbox::{PendingRelease, PermitGuard};
+use crate::session::permit_state::PermitState;
+use crate::session::reply::{Answer, reply};
+use crate::session::spec::AcquireSpec;
+use crate::session::timers;
+
+/// One acquisition, and what belongs to it outside of its decisions.
+pub(super) struct Entry {
+    pub(super) spec: AcquireSpec,
+    pub(super) acquisition: Acquisition,
+    /// The caller, until it is answered.
+    pub(super) answer: Option<Answer<PermitGuard, AcquireError>>,
+    /// The permit, once it was delivered.
+    pub(super) permit: Option<Arc<PermitState>>,
+    /// Its key in `unsent`, also when it is sent again.
+    pub(super) arrival: u64,
+    pub(super) arrived_at: Moment,
+    /// The timer of the end of its wait, or of its lease.
+    pub(super) timer: Option<timers::Key>,
+}
+
+impl Entry {
+    pub(super) fn needs_renewal(&self) -> bool {
+        self.acquisition.needs_renewal(self.spec.auto_renew)
+    }
+
+    pub(super) fn answer(&mut self, result: Result<PermitGuard, AcquireError>) {
+        if let Some(answer) = self.answer.take() {
+            reply(answer, result);
+        }
+    }
+
+    pub(super) fn to_renewal(&self) -> RenewRequest {
+        RenewRequest {
+            holder: self.spec.holder.clone(),
+            request: self.spec.request.clone(),
+            weight: self.spec.weight,
+            lease_ms: millis(self.spec.lease),
+            grant: self.acquisition.grant(),
+            label: self.spec.label.clone(),
+        }
+    }
+
+    pub(super) fn to_release(&self) -> PendingRelease {
+        PendingRelease {
+            request: ReleaseRequest { holder: self.spec.holder.clone(), request: self.spec.request.clone() },
+            lease: self.spec.lease,
+            sent_before: self.acquisition.may_be_stored,
+            answer: None,
+        }
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,46 @@
+//! The times and the calls of one semaphore.
+
+use crate::clock::Moment;
+
+/// Calls in flight.
+#[derive(Default)]
+pub(super) struct InFlight {
+    pub(super) acquiring: usize,
+    pub(super) releasing: usize,
+    /// The releases in those calls.
+    pub(super) releases: usize,
+    pub(super) renewing: usize,
+    pub(super) confirming: usize,
+}
+
+/// The times at which something is to be done.
+#[derive(Default)]
+pub(super) struct Schedule {
+    /// Renew everything with the next calls.
+    pub(super) renew_due: bool,
+    pub(super) renew_at: Option<Moment>,
+    /// The last renewal of everything; at first, the extension of the first acquisition that needs renewal.
+    pub(super) renewed_at: Option<Moment>,
+    /// Renew one waiter with the next calls, so that the store lets time take effect.
+    pub(super) recheck_due: bool,
+    pub(super) recheck_at: Option<Moment>,
+    /// Replies in a row that asked for a recheck at once.
+    pub(super) rechecked_at_once: u32,
+    /// After a failure: send nothing before.
+    pub(super) retry_at: Option<Moment>,
+}
+
+impl Schedule {
+    pub(super) fn renew_by(&mut self, at: Moment) {
+        self.renew_at = Some(self.renew_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    pub(super) fn recheck_by(&mut self, at: Moment) {
+        self.recheck_at = Some(self.recheck_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    /// The next time at which something is to be done, if nothing happens before.
+    pub(super) fn next(&self) -> Option<Moment> {
+        [self.renew_at, self.recheck_at, self.retry_at].into_iter().flatten().min()
+    }
+}

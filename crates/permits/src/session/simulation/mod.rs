@@ -1,0 +1,150 @@
+//! Whole sessions, simulated: several engines and one store that runs the model, under one clock that a seed
+//! drives, with calls, replies and messages that come late or never, servers that forget, and clients that
+//! freeze or vanish. After every step the permits that clients believe they hold fit the limit (P2, P3); in
+//! the end everything is released (P9, P10).
+//!
+//! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
+
+mod bounds;
+mod world;
+
+use tokio::sync::oneshot;
+
+use self::world::{CLIENTS, Seen, World};
+use super::inbox::Message;
+use crate::protocol::Recovery;
+
+const STEPS: usize = 1500;
+
+fn simulate(seed: u64, trouble: u32) -> Seen {
+    let mut world = World::new(seed, trouble, Recovery::Strict);
+    for _ in 0..STEPS {
+        let number = world.random.usize(0..CLIENTS);
+        if world.chance(30) {
+            world.act(number);
+        }
+        if trouble > 0 {
+            world.fault();
+        }
+        world.advance();
+        world.check(seed);
+    }
+    world.settle(seed);
+    world.seen
+}
+
+fn cases() -> u64 {
+    std::env::var("PERMITS_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn without_faults_everybody_gets_a_permit_and_nothing_is_lost() {
+    for seed in 0..20 * cases() {
+        let seen = simulate(seed, 0);
+        assert!(seen.granted > 20, "{seen:?} (seed {seed})");
+        assert_eq!(seen.lost, 0, "{seen:?} (seed {seed})");
+    }
+}
+
+#[test]
+fn under_every_fault_the_limit_holds_and_everything_comes_back() {
+    let mut all = Seen::default();
+    for seed in 0..60 * cases() {
+        let seen = simulate(seed, 10);
+        all.granted += seen.granted;
+        all.lost += seen.lost;
+        all.reply_lost += seen.reply_lost;
+        all.request_lost += seen.request_lost;
+        all.message_lost += seen.message_lost;
+        all.restarts += seen.restarts;
+        all.reclaimed += seen.reclaimed;
+        all.crashed += seen.crashed;
+        all.frozen += seen.frozen;
+        all.cancelled += seen.cancelled;
+        all.held_back += seen.held_back;
+    }
+    println!("{all:?}");
+    let Seen { granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed, .. } = all;
+    let counts = [granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed];
+    let more = [all.crashed, all.frozen, all.cancelled, all.held_back];
+    assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
+}
+
+/// A permit that is extended by a late reply, or by a slow clock, must not outlive its lease when its holder is cut off
+/// next; others wait for it.
+#[test]
+fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
+    let (mut cut_off, mut late, mut lost, mut granted) = (0, 0, 0, 0);
+    for seed in 0..40 * cases() {
+        let mut world = World::new(seed, 0, Recovery::Off);
+        world.sluggish = true;
+        for _ in 0..STEPS {
+            let number = world.random.usize(0..CLIENTS);
+            if world.chance(10) {
+                world.act(number);
+            }
+            if world.random.u32(0..100) == 0 {
+                world.cut_off(number);
+            }
+            world.advance();
+            world.check(seed);
+        }
+        (cut_off, late) = (cut_off + world.seen.cut_off, late + world.seen.late);
+        (lost, granted) = (lost + world.seen.lost, granted + world.seen.granted);
+        world.settle(seed);
+    }
+    println!("{cut_off} cut off, {late} late replies, {granted} granted, {lost} lost");
+    assert!(cut_off > 100 && late > 1000 && lost > 50, "P16: {cut_off} cut off, {late} late, {lost} lost");
+}
+
+#[test]
+fn restarts_that_lose_everything_lose_no_permit_of_a_connected_holder() {
+    let mut restarts = 0;
+    for seed in 0..30 * cases() {
+        let mut world = World::new(seed, 0, Recovery::Interval);
+        for _ in 0..STEPS {
+            let number = world.random.usize(0..CLIENTS);
+            if world.chance(30) {
+                world.act(number);
+            }
+            if world.random.u32(0..200) == 0 {
+                world.restart();
+                restarts += 1;
+            }
+            world.advance();
+            world.check(seed);
+        }
+        assert_eq!(world.seen.lost, 0, "seed {seed}: {:?}", world.seen);
+        world.settle(seed);
+    }
+    assert!(restarts > 100, "P16: only {restarts} restarts");
+}
+
+#[test]
+fn a_closing_engine_answers_everybody_and_ends() {
+    let mut world = World::new(7, 0, Recovery::Interval);
+    for _ in 0..300 {
+        let number = world.random.usize(0..CLIENTS);
+        world.act(number);
+        world.advance();
+    }
+    for number in 0..CLIENTS {
+        let (answer, mut closed) = oneshot::channel();
+        world.clients[number].session.send(Message::Close { answer });
+        world.turn(number);
+        let mut result = None;
+        for _ in 0..10_000 {
+            world.advance();
+            world.clients[number].engine.answer_closed();
+            if let Ok(arrived) = closed.try_recv() {
+                result = Some(arrived);
+                break;
+            }
+        }
+        assert_eq!(result, Some(Ok(())), "client {number} closes");
+        assert!(world.clients[number].engine.is_finished());
+        assert!(world.clients[number].held.iter().all(|held| held.state.deadline(world.now).is_none()));
+    }
+    let state = world.state.expect("it has just been used");
+    assert_eq!((state.held, state.queue.len()), (0, 0));
+}
