@@ -295,7 +295,7 @@ impl Permit {
         self.inner.remaining()
     }
 
-    /// As [`crate::Permit::standing`].
+    /// As [`crate::Permit::status`].
     pub fn status(&self) -> PermitStatus {
         self.inner.status()
     }

@@ -15,7 +15,8 @@
 //! another.
 //!
 //! The store has one share of the lease of its own, the recovery window:
-//! [`Recovery::window_ms`](crate::protocol::Recovery::window_ms). To change the rule is to change these two places.
+//! [`Recovery::window`](crate::protocol::Recovery::window), which the scripts of the Redis store get as numbers. To change
+//! the rule is to change these two places.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ impl Execution<'_> {
         if self.extends {
             state.lease_max_ms = lease_max_ms;
         }
-        let window_ms = self.command.recovery.window_ms(lease_max_ms);
+        let window_ms = self.command.recovery.window().of(lease_max_ms);
         if is_damaged {
             // Its holders are alive, and may reconnect as after a restart that kept nothing.
             state.server = server.run_id.to_owned();

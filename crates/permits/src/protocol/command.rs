@@ -8,14 +8,6 @@ use super::reply::{Answers, Grant, RequestStatus};
 /// The most requests that one command may carry. Longer batches are sent in parts.
 pub const MAX_BATCH: usize = 500;
 
-/// The shortest recovery window, in milliseconds. After losing its state, a store knows only the lease of the first
-/// client to reconnect. The minimum gives holders with longer leases time to reconnect too.
-pub const MIN_WINDOW_MS: u64 = 1000;
-
-/// The longest window of [`Recovery::Interval`], in milliseconds. The window covers reconnecting, which takes a
-/// connected holder a fraction of a second however long its lease is.
-pub const MAX_INTERVAL_WINDOW_MS: u64 = 5000;
-
 /// The rule for the recovery window: the time for which a new era holds back free capacity, for holders that the
 /// store may have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,13 +25,38 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    /// The window, in milliseconds, where `lease_max_ms` is the longest lease known.
-    pub fn window_ms(self, lease_max_ms: u64) -> u64 {
+    /// All rules.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Interval, Self::Strict];
+
+    /// The rule in numbers, which the scripts of the Redis store get as they are.
+    ///
+    /// After losing its state, a store knows only the lease of the first client to reconnect: the minimum of 1 s gives
+    /// holders with longer leases time to reconnect, too. The interval's maximum of 5 s suffices because the window
+    /// covers reconnecting, which takes a connected holder a fraction of a second however long its lease is.
+    pub fn window(self) -> Window {
         match self {
-            Self::Off => 0,
-            Self::Interval => (lease_max_ms / 3).clamp(MIN_WINDOW_MS, MAX_INTERVAL_WINDOW_MS),
-            Self::Strict => MIN_WINDOW_MS.max(lease_max_ms),
+            Self::Off => Window { divisor: 1, least_ms: 0, most_ms: 0 },
+            Self::Interval => Window { divisor: 3, least_ms: 1000, most_ms: 5000 },
+            Self::Strict => Window { divisor: 1, least_ms: 1000, most_ms: (1 << 53) - 1 },
         }
+    }
+}
+
+/// The length of a recovery window: a part of the longest lease known, within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The number that the lease is divided by.
+    pub divisor: u64,
+    /// The shortest window, in milliseconds.
+    pub least_ms: u64,
+    /// The longest window, in milliseconds.
+    pub most_ms: u64,
+}
+
+impl Window {
+    /// The window, in milliseconds, where `lease_max_ms` is the longest lease known.
+    pub fn of(self, lease_max_ms: u64) -> u64 {
+        (lease_max_ms / self.divisor).clamp(self.least_ms, self.most_ms)
     }
 }
 

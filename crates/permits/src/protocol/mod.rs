@@ -13,8 +13,8 @@ mod names;
 mod reply;
 
 pub use self::command::{
-    AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, MAX_INTERVAL_WINDOW_MS,
-    MIN_WINDOW_MS, Operation, OperationKind, Recovery, ReleaseRequest, RenewRequest,
+    AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
+    Recovery, ReleaseRequest, RenewRequest, Window,
 };
 pub use self::event::{Event, EventKind};
 pub use self::names::{

@@ -103,7 +103,7 @@ impl Scope {
 
     /// The length of a recovery window, in ticks.
     pub(crate) fn window(&self) -> u32 {
-        let window_ms = self.recovery.window_ms(u64::from(self.lease) * super::world::TICK_MS);
+        let window_ms = self.recovery.window().of(u64::from(self.lease) * super::world::TICK_MS);
         u32::try_from(window_ms.div_ceil(super::world::TICK_MS)).expect("a window is a few ticks")
     }
 }

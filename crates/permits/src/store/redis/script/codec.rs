@@ -9,8 +9,8 @@ use redis::{Cmd, Value};
 use super::ops;
 use super::values::{Decoded, Fields, Malformed};
 use crate::protocol::{
-    Command, Declaration, Event, EventKind, Grant, Holder, Name, Operation, Recovery, Reply, RequestId,
-    SessionId,
+    Command, Declaration, Event, EventKind, Grant, Holder, Name, Operation, Reply, RequestId, SessionId,
+    Window,
 };
 use crate::store::redis::keys;
 
@@ -21,11 +21,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
     for key in keys::keys(prefix, &command.semaphore) {
         cmd.arg(key);
     }
-    let recovery = match command.recovery {
-        Recovery::Off => "off",
-        Recovery::Interval => "interval",
-        Recovery::Strict => "strict",
-    };
+    let Window { divisor, least_ms, most_ms } = command.recovery.window();
     let lease = command.longest_lease_ms().cast_signed() * if command.only_looks() { -1 } else { 1 };
     let (declaration, limit) = match command.declaration {
         Declaration::Stored => ("stored", 0),
@@ -37,7 +33,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
         .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
         .arg(command.session.as_str())
         .arg(lease)
-        .arg(recovery)
+        .arg(format!("{divisor} {least_ms} {most_ms}"))
         .arg(declaration)
         .arg(limit);
     ops::encode(&mut cmd, &command.operation);

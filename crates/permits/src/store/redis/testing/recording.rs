@@ -6,7 +6,7 @@
 
 use redis::Value;
 
-use crate::protocol::{Command, Declaration, Event, Name, OperationKind, Recovery, Reply, SessionId};
+use crate::protocol::{Command, Declaration, Event, Name, OperationKind, Recovery, Reply, SessionId, Window};
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::codec::{decode, decode_message};
 use crate::store::redis::script::values::{Decoded, Malformed};
@@ -155,11 +155,12 @@ fn command(mut arguments: Arguments, operation: &str) -> Decoded<Command> {
     let _channel_prefix = arguments.text()?;
     let session = arguments.session()?;
     let lease_ms = arguments.number::<i64>()?.unsigned_abs();
-    let recovery = arguments.parsed(|text| match text {
-        "off" => Some(Recovery::Off),
-        "interval" => Some(Recovery::Interval),
-        "strict" => Some(Recovery::Strict),
-        _ => None,
+    let recovery = arguments.parsed(|text| {
+        let numbers = |recovery: &Recovery| {
+            let Window { divisor, least_ms, most_ms } = recovery.window();
+            format!("{divisor} {least_ms} {most_ms}")
+        };
+        Recovery::ALL.into_iter().find(|recovery| numbers(recovery) == text)
     })?;
     let (declaration, limit) = (arguments.text()?, arguments.number()?);
     let declaration = match declaration.as_str() {

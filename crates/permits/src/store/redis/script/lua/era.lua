@@ -1,16 +1,14 @@
 -- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window. Behind
 -- begin in every command.
 
-local IDENTITY_EVERY_US, MIN_WINDOW_MS, MAX_INTERVAL_WINDOW_MS = 10000, 1000, 5000
+local IDENTITY_EVERY_US = 10000
 s.extends = s.lost and not s.existed or string.sub(ARGV[4], 1, 1) ~= '-'
-local lease_known, window = s.lease_max, 0
+local lease_known = s.lease_max
 local lease_max = math.max(lease_known, longest_lease)
 if s.extends then s.lease_max = lease_max end
-if recovery == 'strict' then
-  window = math.max(MIN_WINDOW_MS, lease_max)
-elseif recovery ~= 'off' then
-  window = math.min(math.max(MIN_WINDOW_MS, math.floor(lease_max / 3)), MAX_INTERVAL_WINDOW_MS)
-end
+-- The window is a part of the longest lease, within bounds.
+local divisor, least, most = string.match(recovery, '(%d+) (%d+) (%d+)')
+local window = math.min(math.max(math.floor(lease_max / divisor), tonumber(least)), tonumber(most))
 if s.lost then
   -- The holders are alive, and may reconnect as after a restart that kept nothing.
   local id = server_identity()
