@@ -33,7 +33,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
         .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
         .arg(command.session.as_str())
         .arg(lease)
-        .arg(format!("{divisor} {least_ms} {most_ms}"))
+        .arg(format!("{divisor}:{least_ms}:{most_ms}"))
         .arg(declaration)
         .arg(limit);
     ops::encode(&mut cmd, &command.operation);

@@ -158,7 +158,7 @@ fn command(mut arguments: Arguments, operation: &str) -> Decoded<Command> {
     let recovery = arguments.parsed(|text| {
         let numbers = |recovery: &Recovery| {
             let Window { divisor, least_ms, most_ms } = recovery.window();
-            format!("{divisor} {least_ms} {most_ms}")
+            format!("{divisor}:{least_ms}:{most_ms}")
         };
         Recovery::ALL.into_iter().find(|recovery| numbers(recovery) == text)
     })?;
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_record_that_is_cut_off_is_an_error() {
         let head = "5$pause 1$k 5:10000 1$r 1:0";
-        let arguments = "1:8 1$a 7$p:wake: 1$s 4$1000 3$off 6$stored 1$0 1$1";
+        let arguments = "1:8 1$a 7$p:wake: 1$s 4$1000 5$1:0:0 6$stored 1$0 1$1";
         let reply = "1:8 5:10000 1:1 2:-1 1:5 1:1 1:0 1:0 1:0";
         let whole = [head, arguments, reply].concat().replace(' ', "").into_bytes();
         let record = Record::read(&whole).expect("it is whole");

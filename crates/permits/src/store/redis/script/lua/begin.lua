@@ -2,7 +2,7 @@
 -- A script is clock · begin · era · slots · entries · reap · promote · the command's own files · finish.
 --
 -- KEYS  1 state  2 entries  3 queue  4 leases  5 free
--- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look  5 recovery: divisor, least and most ms
+-- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look  5 recovery: divisor:least ms:most ms
 --       6 declaration
 --       7 declared limit
 --       8… the command's own

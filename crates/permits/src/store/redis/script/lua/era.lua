@@ -7,7 +7,7 @@ local lease_known = s.lease_max
 local lease_max = math.max(lease_known, longest_lease)
 if s.extends then s.lease_max = lease_max end
 -- The window is a part of the longest lease, within bounds.
-local divisor, least, most = string.match(recovery, '(%d+) (%d+) (%d+)')
+local divisor, least, most = string.match(recovery, '(%d+):(%d+):(%d+)')
 local window = math.min(math.max(math.floor(lease_max / divisor), tonumber(least)), tonumber(most))
 if s.lost then
   -- The holders are alive, and may reconnect as after a restart that kept nothing.
