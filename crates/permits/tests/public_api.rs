@@ -145,7 +145,7 @@ fn implementation(item: &ItemImpl) -> Vec<String> {
             ImplItem::Fn(function) if is_public(&function.vis) && !is_hidden(&function.attrs) => {
                 Some(format!("    pub {}", text(&function.sig)))
             }
-            ImplItem::Const(constant) if is_public(&constant.vis) => {
+            ImplItem::Const(constant) if is_public(&constant.vis) && !is_hidden(&constant.attrs) => {
                 Some(format!("    pub const {}: {}", constant.ident, text(&constant.ty)))
             }
             _ => None,

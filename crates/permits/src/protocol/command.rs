@@ -26,6 +26,7 @@ pub enum Recovery {
 
 impl Recovery {
     /// All rules.
+    #[doc(hidden)]
     pub const ALL: [Self; 3] = [Self::Off, Self::Interval, Self::Strict];
 
     /// The rule in numbers, which the scripts of the Redis store get as they are.
@@ -33,6 +34,7 @@ impl Recovery {
     /// After losing its state, a store knows only the lease of the first client to reconnect: the minimum of 1 s gives
     /// holders with longer leases time to reconnect, too. The interval's maximum of 5 s suffices because the window
     /// covers reconnecting, which takes a connected holder a fraction of a second however long its lease is.
+    #[doc(hidden)]
     pub fn window(self) -> Window {
         match self {
             Self::Off => Window { divisor: 1, least_ms: 0, most_ms: 0 },
