@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Map;
 use super::call::{Call, CallKind, Executed};
 use super::config::Config;
-use super::inbox::{Message, Shared};
+use super::inbox::{Message, PendingRelease, PermitGuard, Shared};
 use super::outage::Outage;
 use super::reply::{Answer, reply};
 use super::semaphore::{Context, SemaphoreSession, mismatched_reply};
@@ -19,7 +19,6 @@ use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, RenewError};
 use crate::protocol::{AdoptRequest, Answers, Event, Name, ReleaseRequest, RenewOutcome, Reply, RequestId};
-use crate::session::inbox::{PendingRelease, PermitGuard};
 use crate::store::{StoreError, StoreEvent};
 use crate::timing::call_timeout;
 

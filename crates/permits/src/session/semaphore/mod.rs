@@ -19,7 +19,7 @@ use super::inbox::{PendingRelease, PermitGuard, Session, Shared};
 use super::outage::Outage;
 use super::permit_state::PermitState;
 use super::reply::{Answer, reply};
-use super::spec::{AcquireSpec, Wait};
+use super::spec::{AcquireSpec, LimitDeclaration, Position, Wait};
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
@@ -29,7 +29,6 @@ use crate::events::emit;
 use crate::protocol::{
     AdoptRequest, Declaration, Event, EventKind, Grant, Label, Name, ReleaseRequest, RenewRequest, RequestId,
 };
-use crate::session::spec::{LimitDeclaration, Position};
 use crate::store::StoreError;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
 
