@@ -52,18 +52,23 @@ rows! {
     keys_vanish,
     script_flush,
     oom,
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     sentinel_kill,
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     sentinel_pause,
-    #[ignore = "takes long: scripts/faults runs it"]
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     sentinel_pause_loose,
-    #[ignore = "takes long: scripts/faults runs it"]
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     sentinel_failover,
-    #[ignore = "takes long: scripts/faults runs it"]
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     sentinel_split,
-    #[ignore = "takes long: scripts/faults runs it"]
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     sentinel_split_loose,
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     cluster_kill,
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     cluster_failover,
+    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
     cluster_migrate,
     mixed,
 }
