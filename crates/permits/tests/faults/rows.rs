@@ -52,23 +52,23 @@ rows! {
     keys_vanish,
     script_flush,
     oom,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     sentinel_kill,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     sentinel_pause,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     sentinel_pause_loose,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     sentinel_failover,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     sentinel_split,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     sentinel_split_loose,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     cluster_kill,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     cluster_failover,
-    #[ignore = "a deployment: scripts/faults runs it, and tests/deployments shows the same faults"]
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
     cluster_migrate,
     mixed,
 }
