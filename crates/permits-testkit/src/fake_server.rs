@@ -169,7 +169,11 @@ impl Shared {
     fn serve(&self, mut stream: &TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(command) = read_command(&mut reader) {
-            let verb = command[0].to_ascii_uppercase();
+            let mut verb = command[0].to_ascii_uppercase();
+            // The first call of a script on a connection sends its text.
+            if verb == "EVAL" && command.get(2).is_some_and(|keys| keys != "0") {
+                verb = "EVALSHA".to_owned();
+            }
             let garbage = {
                 let mut all = lock(&self.garbage);
                 let at = all.iter().position(|garbage| garbage.to == verb);

@@ -11,6 +11,7 @@ mod memory;
 mod options;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub(crate) mod sending;
 
 use std::any::Any;
 use std::fmt;

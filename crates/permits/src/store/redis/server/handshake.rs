@@ -1,20 +1,24 @@
-//! Connections as a session needs them: to which server, with which timeouts, and the checks before the first use.
+//! A connection as a session needs it: to which server, with which timeouts, checked, and subscribed to channels.
+//!
+//! The checks and the subscriptions are sent along with the login: all takes one round trip.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use tokio::time::{sleep, timeout};
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
+use tokio::time::timeout;
 
+use super::connection::Connection;
 use super::info::{check_mode, check_version, evicting_policy, field};
-use super::login::connect;
-use super::subscriber::{Messages, Subscriber};
+use super::login::{connect, connect_with};
+use super::state::{Receiver, Times};
 use crate::events::emit;
 use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::redis::{error, keys, script};
-use crate::store::{StoreError, StoreEvents, StoreOptions};
+use crate::store::{StoreError, StoreOptions};
 use crate::timing;
 
 /// The timeout for making a connection.
@@ -26,60 +30,54 @@ pub(crate) struct ConnectConfig {
     pub(super) endpoint: Endpoint,
     /// True if the server is a node of a cluster.
     pub(super) in_cluster: bool,
-    pub(super) prefix: String,
     pub(super) session: SessionId,
-    pub(super) events: StoreEvents,
     pub(super) backoff_max: Duration,
-    pub(super) ping_every: Duration,
-    pub(super) ping_timeout: Duration,
+    prefix: String,
+    times: Times,
 }
 
 impl ConnectConfig {
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        in_cluster: bool,
-        options: &StoreOptions,
-        events: StoreEvents,
-    ) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, in_cluster: bool, options: &StoreOptions) -> Self {
         let lease = options.lease;
+        let ping = Some((timing::ping_every(lease), timing::ping_timeout(lease)));
         Self {
             endpoint,
             in_cluster,
-            prefix: options.prefix.clone(),
             session: options.session.clone(),
-            events,
             backoff_max: timing::reconnect_pause_max(lease),
-            ping_every: timing::ping_every(lease),
-            ping_timeout: timing::ping_timeout(lease),
+            prefix: options.prefix.clone(),
+            times: Times { ping, query: None },
         }
     }
 
-    /// A checked connection for commands.
-    pub(crate) async fn commands(&self) -> Result<MultiplexedConnection, StoreError> {
+    /// A checked connection that is subscribed to `channels`. Also returns those of them that have moved to another node of the
+    /// cluster, to which this connection is not subscribed.
+    pub(crate) async fn connect(
+        &self,
+        channels: &BTreeSet<String>,
+        receiver: Arc<dyn Receiver>,
+    ) -> Result<(Connection, Vec<String>), StoreError> {
         let server = self.with_timeout(self.endpoint.server(CONNECT_TIMEOUT)).await?;
+        let mut commands = vec![info("server"), info("memory"), info("replication"), self.acl_probe()];
+        commands.extend(channels.iter().map(|channel| self.subscription(channel)));
         let connecting = async {
-            let mut connection = connect(&server).await?;
-            let failed = |failed: redis::RedisError| error::of_connecting(&failed);
-            let (mut second, mut third) = (connection.clone(), connection.clone());
-            let probe = self.acl_probe();
-            // Sent together, in one round trip.
-            let (version, memory, denied) = tokio::join!(
-                info("server", &mut connection),
-                info("memory", &mut second),
-                denied(&probe, &mut third)
-            );
+            let (connection, replies) = connect_with(&server, self.times, receiver, commands).await?;
+            let mut replies = replies.into_iter();
+            let (version, memory) = (replies.next(), replies.next());
+            let (replication, denied) = (replies.next(), replies.next());
             // Checked first, because a server of another kind has other commands.
-            let version = version.map_err(failed)?;
+            let version: String = read(version)?;
             check_mode(&version, self.in_cluster)?;
             check_version(&version, self.in_cluster)?;
-            let (memory, denied) = (memory.map_err(failed)?, denied.map_err(failed)?);
+            let (memory, denied): (String, Vec<String>) = (read(memory)?, read(denied)?);
             let role = match self.endpoint {
                 Endpoint::Server(_) => None,
-                Endpoint::Sentinels(_) => Some(info("replication", &mut connection).await.map_err(failed)?),
+                Endpoint::Sentinels(_) => Some(read::<String>(replication)?),
             };
-            Ok((connection, memory, denied, role))
+            let moved = subscribed(channels, replies);
+            Ok((connection, memory, denied, role, moved))
         };
-        let (connection, memory, denied, role) = self.with_timeout(connecting).await?;
+        let (connection, memory, denied, role, moved) = self.with_timeout(connecting).await?;
         if !denied.is_empty() {
             let reason = missing_rights(&denied, &self.prefix);
             return Err(StoreError::Denied { reason });
@@ -88,6 +86,7 @@ impl ConnectConfig {
             // The sentinels are about to name another server, or this one has not been promoted yet.
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
         }
+        let moved = moved?;
         if let Some(policy) = evicting_policy(&memory) {
             let (server, policy) = (server.to_string(), policy.to_owned());
             emit!(
@@ -98,15 +97,26 @@ impl ConnectConfig {
                 "this server may evict live semaphores when its memory is full: set maxmemory-policy noeviction"
             );
         }
-        Ok(connection)
+        Ok((connection, moved))
     }
 
-    /// Another connection, unchecked.
-    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        connect(&self.endpoint.server(CONNECT_TIMEOUT).await?).await
+    /// Another connection, unchecked and without subscriptions.
+    pub(super) async fn connect_unchecked(&self) -> Result<Connection, StoreError> {
+        connect(&self.endpoint.server(CONNECT_TIMEOUT).await?, self.times).await
     }
 
-    fn acl_probe(&self) -> redis::Cmd {
+    /// The commands that subscribe to a channel, and end a subscription.
+    pub(super) fn verbs(&self) -> (&'static str, &'static str) {
+        if self.in_cluster { ("SSUBSCRIBE", "SUNSUBSCRIBE") } else { ("SUBSCRIBE", "UNSUBSCRIBE") }
+    }
+
+    fn subscription(&self, channel: &str) -> Cmd {
+        let mut subscribe = redis::cmd(self.verbs().0);
+        subscribe.arg(channel);
+        subscribe
+    }
+
+    fn acl_probe(&self) -> Cmd {
         let mut probe = redis::cmd("EVAL");
         probe
             .arg(script::ACL_PROBE)
@@ -115,45 +125,6 @@ impl ConnectConfig {
             .arg(keys::some_channel(&self.prefix, self.in_cluster, &self.session))
             .arg(if self.in_cluster { "S" } else { "" });
         probe
-    }
-
-    /// A connection that is subscribed to `channels`.
-    pub(super) async fn subscriber(
-        &self,
-        channels: &BTreeSet<String>,
-    ) -> Result<(Subscriber, Messages), StoreError> {
-        let server = self.with_timeout(self.endpoint.server(CONNECT_TIMEOUT)).await?;
-        let connecting = async {
-            let connecting = Subscriber::connect(&server, self.in_cluster).await;
-            connecting.map_err(|failed| error::of_connecting(&failed))
-        };
-        let (mut subscriber, messages) = self.with_timeout(connecting).await?;
-        self.subscribe(&mut subscriber, channels).await?;
-        Ok((subscriber, messages))
-    }
-
-    /// Subscribes to more channels. A channel that has moved to another node is left out: the cluster subscribes to it
-    /// there.
-    pub(super) async fn subscribe(
-        &self,
-        subscriber: &mut Subscriber,
-        channels: &BTreeSet<String>,
-    ) -> Result<(), StoreError> {
-        for channel in channels {
-            let subscribing = async {
-                match subscriber.subscribe(channel).await {
-                    Err(error) if error.redirect_node().is_some() => Ok(()),
-                    result => result.map_err(|failed| error::of_connecting(&failed)),
-                }
-            };
-            self.with_timeout(subscribing).await.map_err(|error| match error {
-                StoreError::Denied { reason } => {
-                    StoreError::Denied { reason: format!("SUBSCRIBE to {channel}: {reason}") }
-                }
-                other => other,
-            })?;
-        }
-        Ok(())
     }
 
     async fn with_timeout<T>(
@@ -169,30 +140,38 @@ impl ConnectConfig {
     }
 }
 
-async fn info(section: &str, connection: &mut MultiplexedConnection) -> redis::RedisResult<String> {
-    redis::cmd("INFO").arg(section).query_async(connection).await
+fn info(section: &str) -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg(section);
+    info
 }
 
-async fn denied(
-    probe: &redis::Cmd,
-    connection: &mut MultiplexedConnection,
-) -> redis::RedisResult<Vec<String>> {
-    probe.query_async(connection).await
+/// The value of a reply.
+fn read<T: FromRedisValue>(reply: Option<RedisResult<Value>>) -> Result<T, StoreError> {
+    let value = reply.unwrap_or(Ok(Value::Nil));
+    let value = value.and_then(|value| Ok(redis::from_redis_value(value)?));
+    value.map_err(|failed| error::of_connecting(&failed))
 }
 
-/// Delays between attempts: doubling up to a bound, each drawn from the upper half.
-pub(super) struct Backoff {
-    next: Duration,
-    max: Duration,
-}
-
-impl Backoff {
-    pub(super) fn new(config: &ConnectConfig) -> Self {
-        Self { next: timing::BACKOFF.first, max: config.backoff_max }
+/// Checks the replies to subscriptions. Returns the channels that have moved to another node.
+fn subscribed(
+    channels: &BTreeSet<String>,
+    replies: impl Iterator<Item = RedisResult<Value>>,
+) -> Result<Vec<String>, StoreError> {
+    let mut moved = Vec::new();
+    for (channel, reply) in channels.iter().zip(replies) {
+        match reply {
+            Ok(_) => {}
+            Err(error) if error.redirect_node().is_some() => moved.push(channel.clone()),
+            Err(failed) => {
+                return Err(match error::of_connecting(&failed) {
+                    StoreError::Denied { reason } => {
+                        StoreError::Denied { reason: format!("SUBSCRIBE to {channel}: {reason}") }
+                    }
+                    other => other,
+                });
+            }
+        }
     }
-
-    pub(super) async fn wait(&mut self) {
-        sleep(self.next.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        self.next = (self.next * 2).min(self.max);
-    }
+    Ok(moved)
 }
