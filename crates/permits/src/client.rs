@@ -15,9 +15,10 @@ use crate::protocol::{
 };
 use crate::semaphore::Semaphore;
 use crate::session::config::Config;
-use crate::session::driver;
-use crate::session::inbox::{Message, PermitGuard, Session};
+use crate::session::callers::{PermitGuard, Session};
+use crate::session::message::Message;
 use crate::session::reply::PendingReply;
+use crate::session::thread;
 use crate::store::Address;
 
 /// The default lease.
@@ -369,7 +370,7 @@ impl ClientBuilder {
             replicas: self.replicas,
             store_timeout: self.store_timeout,
         };
-        driver::start(config, address, self.prefix)
+        thread::start(config, address, self.prefix)
     }
 }
 

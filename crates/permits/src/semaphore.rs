@@ -11,7 +11,8 @@ use crate::protocol::{
     self, Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome,
     check_lease, check_reason,
 };
-use crate::session::inbox::{Message, PendingAcquire, Session};
+use crate::session::callers::{PendingAcquire, Session};
+use crate::session::message::Message;
 use crate::session::reply::PendingReply;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::StoreError;

@@ -48,6 +48,15 @@ pub(crate) struct PermitState {
     watch: Mutex<Option<timers::Key>>,
 }
 
+/// What [`PermitState::check`] has found.
+pub(super) enum Check {
+    /// It is held until then.
+    Held(Moment),
+    /// The deadline has passed, and this check has ended it. Its holder is to be told.
+    Expired,
+    Ended,
+}
+
 /// True if a permit is held, and renewed as planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -97,18 +106,30 @@ impl PermitState {
         if self.is_forked() {
             return None;
         }
+        match self.check(now) {
+            Check::Held(deadline) => Some(deadline),
+            Check::Expired => {
+                self.signal_loss();
+                None
+            }
+            Check::Ended => None,
+        }
+    }
+
+    /// Ends it, if its deadline has passed at `now`.
+    pub(super) fn check(&self, now: Moment) -> Check {
         let mut deadline = self.deadline.load(Ordering::Acquire);
         loop {
             if deadline == ENDED {
-                return None;
+                return Check::Ended;
             }
             if now.as_micros() < deadline {
-                return Some(Moment::from_micros(deadline));
+                return Check::Held(Moment::from_micros(deadline));
             }
             match self.deadline.compare_exchange(deadline, ENDED, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    self.signal(Lost::Expired);
-                    return None;
+                    let _ = self.reason.set(Lost::Expired);
+                    return Check::Expired;
                 }
                 Err(changed) => deadline = changed,
             }
@@ -135,11 +156,14 @@ impl PermitState {
         self.unsure.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it as lost, if it has not ended.
-    pub(crate) fn lose(&self, reason: Lost) {
-        if self.end() {
-            self.signal(reason);
+    /// Ends it as lost, if it has not ended. Returns true if its holder is to be told by [`PermitState::signal_loss`].
+    pub(super) fn end_as_lost(&self, reason: Lost) -> bool {
+        let ended = self.end();
+        if ended {
+            // Only the thread that ended it comes here, so the reason is not set yet.
+            let _ = self.reason.set(reason);
         }
+        ended
     }
 
     /// Ends it without a signal. Returns whether it was held.
@@ -147,9 +171,8 @@ impl PermitState {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
     }
 
-    fn signal(&self, reason: Lost) {
-        // Only the thread that ended it comes here, so the reason is not set yet.
-        let _ = self.reason.set(reason);
+    /// Tells its holder that it is lost. Runs the wakers of the program, so it is called under no lock.
+    pub(super) fn signal_loss(&self) {
         self.lost.cancel();
         let (mutex, condition) = &self.blocked;
         drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));

@@ -15,11 +15,17 @@ use super::server::connection::ManagedConnection;
 use super::server::handshake::ConnectConfig;
 use super::{keys, listing};
 use crate::protocol::{Command, Name, Reply};
-use crate::store::backend::{Store, StoreOptions};
+use crate::store::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 use crate::store::error::StoreError;
 
 /// Connections to Redis or Valkey servers.
 pub(crate) struct RedisStore {
+    inner: Arc<Inner>,
+    sink: Arc<dyn Sink>,
+    runtime: tokio::runtime::Handle,
+}
+
+struct Inner {
     route: Route,
     scripts: Scripts,
     prefix: String,
@@ -47,7 +53,20 @@ impl RedisStore {
         options: StoreOptions,
         scripts: Scripts,
     ) -> Result<Self, StoreError> {
-        let prefix = options.prefix.clone();
+        let StoreOptions { session, prefix, lease, sink } = options;
+        let (sender, mut events) = tokio::sync::mpsc::channel(super::EVENT_BUFFER);
+        let options = super::RedisOptions { session, prefix: prefix.clone(), lease, events: sender };
+        let forwarded = sink.clone();
+        tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                forwarded.report(&mut vec![match event {
+                    super::StoreEvent::Event(event) => Report::Event(event),
+                    super::StoreEvent::Up => Report::Up,
+                    super::StoreEvent::Down(error) => Report::Down(error),
+                }]);
+            }
+        });
+        let runtime = tokio::runtime::Handle::current();
         let endpoint = match address {
             Address::Server(server) => Endpoint::Server(Box::new(server.clone())),
             Address::Sentinels(sentinels) => {
@@ -55,15 +74,18 @@ impl RedisStore {
             }
             Address::Cluster(seeds) => {
                 let route = Route::Cluster(Cluster::connect(seeds, options).await?);
-                return Ok(Self { route, scripts, prefix });
+                return Ok(Self { inner: Arc::new(Inner { route, scripts, prefix }), sink, runtime });
             }
         };
         let channel = keys::channel(&prefix, None, &options.session);
         let config = ConnectConfig::new(endpoint, false, &options, options.events.clone());
         let route = Route::One(ManagedConnection::connect(config, channel).await?);
-        Ok(Self { route, scripts, prefix })
+        Ok(Self { inner: Arc::new(Inner { route, scripts, prefix }), sink, runtime })
     }
 
+}
+
+impl Inner {
     async fn run(
         &self,
         command: &Command,
@@ -90,29 +112,23 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
-        Box::pin(async move { Ok(self.run(command, 0, timeout).await?.0) })
-    }
-
-    fn confirm<'a>(
-        &'a self,
-        command: &'a Command,
-        replicas: u32,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<(Reply, u32), StoreError>> {
-        Box::pin(self.run(command, replicas, timeout))
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
+        let Request { id, command, timeout, replicas } = request;
+        let (inner, sink) = (self.inner.clone(), self.sink.clone());
+        self.runtime.spawn(async move {
+            let result = inner.run(&command, replicas, timeout).await;
+            let result = result.map(|(reply, confirmed)| Executed { reply, confirmed });
+            sink.report(&mut vec![Report::Outcome { id, result }]);
+        });
+        None
     }
 
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
-            let names = match &self.route {
+            let names = match &self.inner.route {
                 Route::One(managed) => {
                     let (_, mut connection) = managed.connection()?;
-                    listing::list(&mut connection, &self.prefix, timeout).await?
+                    listing::list(&mut connection, &self.inner.prefix, timeout).await?
                 }
                 Route::Cluster(cluster) => cluster.list(timeout).await?,
             };

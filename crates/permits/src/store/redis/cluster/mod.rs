@@ -30,7 +30,8 @@ use super::server::login::connect;
 use super::{keys, listing};
 use crate::events::emit;
 use crate::protocol::{Command, Name, Reply};
-use crate::store::{EVENT_BUFFER, StoreError, StoreEvent, StoreEvents, StoreOptions};
+use super::{EVENT_BUFFER, RedisOptions, StoreEvent, StoreEvents};
+use crate::store::StoreError;
 
 /// The most redirections of one command.
 const REDIRECTIONS: usize = 5;
@@ -52,7 +53,7 @@ pub(crate) struct Cluster {
 
 struct Shared {
     seeds: Vec<Server>,
-    options: StoreOptions,
+    options: RedisOptions,
     inner: Mutex<Inner>,
     /// The map may be out of date.
     stale: Notify,
@@ -94,7 +95,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     /// Finds the nodes, and connects to one of them to see whether it may be used.
-    pub(crate) async fn connect(seeds: &[Server], options: StoreOptions) -> Result<Self, StoreError> {
+    pub(crate) async fn connect(seeds: &[Server], options: RedisOptions) -> Result<Self, StoreError> {
         let mut seeds = seeds.to_vec();
         // An attempt may time out before it has reached the last of many.
         fastrand::shuffle(&mut seeds);

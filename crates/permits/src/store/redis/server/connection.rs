@@ -25,7 +25,8 @@ use crate::events::emit;
 use crate::store::redis::error;
 use crate::store::redis::script::codec;
 use crate::store::redis::sentinel::Endpoint;
-use crate::store::{StoreError, StoreEvent};
+use crate::store::StoreError;
+use crate::store::redis::StoreEvent;
 
 /// Two connections to one server, kept up.
 pub(crate) struct ManagedConnection {

@@ -14,7 +14,8 @@ use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::redis::{error, keys, script};
-use crate::store::{StoreError, StoreEvents, StoreOptions};
+use crate::store::StoreError;
+use crate::store::redis::{RedisOptions, StoreEvents};
 use crate::timing;
 
 /// The timeout for making a connection.
@@ -38,7 +39,7 @@ impl ConnectConfig {
     pub(crate) fn new(
         endpoint: Endpoint,
         in_cluster: bool,
-        options: &StoreOptions,
+        options: &RedisOptions,
         events: StoreEvents,
     ) -> Self {
         let lease = options.lease;

@@ -1,107 +1,32 @@
-//! The callers' side of a session: the messages that they send to the engine, the inbox that the messages go into, and
-//! the values that wait for the replies.
-//!
-//! Each message but the withdrawing ones brings the channel for its reply. A receiver may be dropped at any time:
-//! sending then fails, and a permit that was on its way is dropped, which releases it.
+//! The callers' side of a session: it sends their messages to the engine, and waits for the replies.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::config::Config;
+use super::message::{Message, PendingRelease};
 use super::permit_state::PermitState;
-use super::reply::{Answer, PendingReply, reply};
+use super::reply::{Answer, PendingReply};
 use super::spec::{AcquireSpec, Position};
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
+use crate::error::{AcquireError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::process::Process;
-use crate::protocol::{AdoptRequest, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
+use crate::protocol::{Holder, Name, ReleaseRequest, RequestId};
 use crate::store::StoreError;
 
-/// A message to the engine.
-pub(crate) enum Message {
-    Acquire(Box<AcquireSpec>, Answer<PermitGuard, AcquireError>),
-    /// The caller no longer waits.
-    Cancel {
-        semaphore: Name,
-        request: RequestId,
-    },
-    Release {
-        semaphore: Name,
-        release: PendingRelease,
-    },
-    /// Renew now, once.
-    Renew {
-        semaphore: Name,
-        request: RequestId,
-        answer: Answer<(), RenewError>,
-    },
-    /// Another process takes over: neither renew nor release any more.
-    HandOver {
-        semaphore: Name,
-        request: RequestId,
-    },
-    /// Take a permit over from another process.
-    Adopt {
-        semaphore: Name,
-        adopt: Box<AdoptRequest>,
-        answer: Answer<PermitGuard, AdoptError>,
-    },
-    /// An operation on the semaphore itself.
-    Admin {
-        semaphore: Name,
-        operation: Operation,
-        answer: Answer<Reply, AdminError>,
-    },
-    /// List the semaphores.
-    List {
-        answer: Answer<Vec<Name>, AdminError>,
-    },
-    /// Release everything, and end.
-    Close {
-        answer: Answer<(), CloseError>,
-    },
-}
+/// The way to the engine: the [driver](super::driver) of the session, or a test.
+pub(super) trait Port: Send + Sync {
+    /// Sends a message. If the engine has ended, the message is refused.
+    fn send(&self, message: Message);
 
-impl Message {
-    /// Replies in place of the engine, which has ended or is another process's.
-    pub(super) fn refuse(self, ended: Ended) {
-        match self {
-            Self::Acquire(_, answer) => reply(answer, Err(ended.into())),
-            Self::Adopt { answer, .. } => reply(answer, Err(ended.into())),
-            Self::Admin { answer, .. } => reply(answer, Err(ended.into())),
-            Self::List { answer } => reply(answer, Err(ended.into())),
-            Self::Renew { answer, .. } if ended != Ended::Closed => {
-                reply(answer, Err(RenewError::Lost(ended.into())));
-            }
-            Self::Close { answer } => reply(
-                answer,
-                match ended {
-                    Ended::Closed => Ok(()),
-                    Ended::Forked => Err(CloseError::Forked),
-                    Ended::SessionFailed => Err(CloseError::SessionFailed),
-                },
-            ),
-            // A permit that was lost by the closing has the reason.
-            Self::Renew { .. } | Self::Cancel { .. } | Self::Release { .. } | Self::HandOver { .. } => {}
-        }
-    }
-}
-
-/// A release that the store has not confirmed.
-pub(crate) struct PendingRelease {
-    pub(crate) request: ReleaseRequest,
-    /// The store drops the entry on its own once this lease has passed.
-    pub(crate) lease: Duration,
-    /// An earlier release of this request was sent and not answered. If the store does not know the request, that may
-    /// be why.
-    pub(crate) sent_before: bool,
-    pub(crate) answer: Option<Answer<(), ReleaseError>>,
+    /// The reason why a reply does not come.
+    fn ended(&self) -> Ended;
 }
 
 /// The callers' side of a session. The session ends when its last clone is dropped.
@@ -111,30 +36,28 @@ pub(crate) struct Session {
 }
 
 /// The state that all clones share.
-#[derive(Debug)]
 pub(crate) struct Shared {
-    /// `Some` until the drop.
-    inbox: Option<mpsc::UnboundedSender<Message>>,
+    port: Arc<dyn Port>,
     requests: AtomicU64,
     config: Config,
     /// The process that connected.
     process: Process,
-    /// The session's thread has panicked.
-    failed: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.process.is_forked() {
-            // To close the inbox is to wake the session's thread, by locks and a descriptor of the parent's.
-            std::mem::forget(self.inbox.take());
+            // Never dropped: its locks and its descriptors are the parent's.
+            std::mem::forget(self.port.clone());
+        } else {
+            self.port.send(Message::Close { answer: None });
         }
-    }
-}
-
-impl Shared {
-    pub(super) fn note_failure(&self) {
-        self.failed.store(true, Ordering::Release);
     }
 }
 
@@ -145,20 +68,12 @@ impl From<Arc<Shared>> for Session {
 }
 
 impl Session {
-    pub(super) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<Message>) {
-        let (inbox, messages) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared {
-            inbox: Some(inbox),
-            requests: AtomicU64::new(0),
-            config,
-            process: Process::current(),
-            failed: AtomicBool::new(false),
-        });
-        (Self { shared }, messages)
-    }
-
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// A session whose messages go to the port that is made of a reference to it.
+    pub(super) fn new(config: Config, port: impl FnOnce(&Weak<Shared>) -> Arc<dyn Port>) -> Self {
+        let requests = AtomicU64::new(0);
+        let process = Process::current();
+        let shared = Arc::new_cyclic(|weak| Shared { port: port(weak), requests, config, process });
+        Self { shared }
     }
 
     /// The usual lease.
@@ -166,15 +81,12 @@ impl Session {
         self.shared.config.lease
     }
 
-    /// Sends to the engine. If it has ended, or belongs to the parent process, the message is refused here.
+    /// Sends to the engine. If it has ended, or belongs to the parent process, the message is refused.
     pub(crate) fn send(&self, message: Message) {
         if self.is_forked() {
             return message.refuse(Ended::Forked);
         }
-        let Some(inbox) = &self.shared.inbox else { return };
-        if let Err(mpsc::error::SendError(message)) = inbox.send(message) {
-            message.refuse(self.ended());
-        }
+        self.shared.port.send(message);
     }
 
     fn is_forked(&self) -> bool {
@@ -183,13 +95,7 @@ impl Session {
 
     /// The reason why a reply does not come.
     pub(crate) fn ended(&self) -> Ended {
-        if self.is_forked() {
-            Ended::Forked
-        } else if self.shared.failed.load(Ordering::Acquire) {
-            Ended::SessionFailed
-        } else {
-            Ended::Closed
-        }
+        if self.is_forked() { Ended::Forked } else { self.shared.port.ended() }
     }
 
     /// The id of another request.
@@ -237,7 +143,7 @@ impl Session {
 
     /// Releases everything, and ends the session.
     pub(crate) fn close(&self) -> PendingReply<(), CloseError> {
-        self.call_or(|answer| Message::Close { answer }, || Err(CloseError::SessionFailed))
+        self.call_or(|answer| Message::Close { answer: Some(answer) }, || Err(CloseError::SessionFailed))
     }
 }
 
@@ -309,6 +215,13 @@ impl PendingAcquire {
             panic!("waited for after completion")
         };
         receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()))
+    }
+
+    /// Sends it to a store that replies at once.
+    #[cfg(test)]
+    pub(super) fn wait_here(mut self) -> Result<PermitGuard, AcquireError> {
+        self.send();
+        self.try_take().expect("it is answered at once")
     }
 
     /// The result, if the reply has arrived.
