@@ -14,8 +14,8 @@ use crate::protocol::{
     AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
 };
 use crate::semaphore::Semaphore;
-use crate::session::config::Config;
 use crate::session::callers::{PermitGuard, Session};
+use crate::session::config::Config;
 use crate::session::message::Message;
 use crate::session::reply::PendingReply;
 use crate::session::thread;

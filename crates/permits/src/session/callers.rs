@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::message::{Message, PendingRelease};
-use super::permit_state::PermitState;
+use super::permit_state::{Check, PermitState};
 use super::reply::{Answer, PendingReply};
 use super::spec::{AcquireSpec, Position};
 use crate::clock::Moment;
@@ -74,6 +74,11 @@ impl Session {
         let process = Process::current();
         let shared = Arc::new_cyclic(|weak| Shared { port: port(weak), requests, config, process });
         Self { shared }
+    }
+
+    /// The process that connected.
+    pub(super) fn process(&self) -> Process {
+        self.shared.process
     }
 
     /// The usual lease.
@@ -291,28 +296,30 @@ impl PermitGuard {
         self.session.send(Message::HandOver { semaphore, request });
     }
 
-    /// Queues the release, also of a permit that was lost: only now has the caller's work surely stopped, and the store
+    /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and the store
     /// may still count it. Returns why it was lost, if it was.
     fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> Option<Lost> {
         if std::mem::replace(&mut self.released, true) {
             return None;
         }
-        if self.state.is_forked() {
+        let state = &self.state;
+        if state.is_forked() {
             // The parent holds it.
             return Some(Lost::Forked);
         }
         // Whether it is lost is decided now, at the latest.
-        self.state.deadline(Moment::now());
-        self.state.end();
-        let state = &self.state;
+        if let Check::Expired = state.check(Moment::now()) {
+            state.signal_loss();
+        }
+        state.end();
         let release = PendingRelease {
             request: ReleaseRequest { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease,
             sent_before: false,
             answer,
         };
-        self.session.send(Message::Release { semaphore: state.semaphore.clone(), release });
-        state.reason()
+        self.session.shared.port.send(Message::Release { semaphore: state.semaphore.clone(), release });
+        state.loss()
     }
 }
 

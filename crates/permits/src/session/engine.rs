@@ -338,7 +338,9 @@ impl Engine {
                 });
                 let outbox = &mut self.context.outbox;
                 match held {
-                    true => outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) }),
+                    true => {
+                        outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) })
+                    }
                     // The permit is lost, and has the reason.
                     false => outbox.discard(answer),
                 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::spec::AcquireSpec;
 use super::watchdog::{self, Watched};
 use super::{LONGEST_SLEEP, timers};
 use crate::clock::Moment;
@@ -70,28 +71,20 @@ pub enum PermitStatus {
 }
 
 impl PermitState {
-    pub(crate) fn new(
-        semaphore: Name,
-        holder: Holder,
-        request: RequestId,
-        weight: u32,
-        lease: Duration,
-        grant: Grant,
-        deadline: Moment,
-    ) -> Self {
+    pub(super) fn new(spec: &AcquireSpec, grant: Grant, deadline: Moment, process: Process) -> Self {
         Self {
-            semaphore,
-            holder,
-            request,
-            weight,
-            lease,
+            semaphore: spec.semaphore.clone(),
+            holder: spec.holder.clone(),
+            request: spec.request.clone(),
+            weight: spec.weight,
+            lease: spec.lease,
             grant,
             deadline: AtomicU64::new(deadline.as_micros()),
             unsure: AtomicBool::new(false),
             lost: CancellationToken::new(),
             reason: OnceLock::new(),
             blocked: (Mutex::new(()), Condvar::new()),
-            process: Process::current(),
+            process,
             watch: Mutex::new(None),
         }
     }
@@ -229,7 +222,12 @@ impl PermitState {
 
     /// The reason of the loss; `None` while it is held, and after a release.
     pub(crate) fn reason(&self) -> Option<Lost> {
-        if self.is_forked() { Some(Lost::Forked) } else { self.reason.get().cloned() }
+        if self.is_forked() { Some(Lost::Forked) } else { self.loss() }
+    }
+
+    /// The same, in the process that acquired it.
+    pub(super) fn loss(&self) -> Option<Lost> {
+        self.reason.get().cloned()
     }
 }
 
@@ -255,17 +253,23 @@ impl Drop for PermitState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Declaration, Label};
+    use crate::session::spec::{LimitDeclaration, Wait};
 
     fn core(deadline_ms: u64) -> PermitState {
-        PermitState::new(
-            Name::new("n").expect("valid"),
-            Holder::new("h").expect("valid"),
-            RequestId::new("s.1").expect("valid"),
-            1,
-            Duration::from_millis(100),
-            Grant { token: 7, slot: 0 },
-            at(deadline_ms),
-        )
+        let spec = AcquireSpec {
+            semaphore: Name::new("n").expect("valid"),
+            holder: Holder::new("h").expect("valid"),
+            request: RequestId::new("s.1").expect("valid"),
+            label: Label::default(),
+            weight: 1,
+            lease: Duration::from_millis(100),
+            wait: Wait::No,
+            auto_renew: false,
+            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
+            position: Arc::default(),
+        };
+        PermitState::new(&spec, Grant { token: 7, slot: 0 }, at(deadline_ms), Process::current())
     }
 
     fn at(milliseconds: u64) -> Moment {

@@ -61,9 +61,10 @@ impl Sink for Direct {
         for report in reports.drain(..) {
             match report {
                 Report::Outcome { id, result } => {
-                    let sender = self.lock().remove(&id);
                     // A caller that has given up is ignored, and so is a report that nobody receives.
-                    let _ = sender.map(|sender| sender.send(result));
+                    if let Some(sender) = self.lock().remove(&id) {
+                        let _ = sender.send(result);
+                    }
                 }
                 report => drop(self.reports.try_send(report)),
             }

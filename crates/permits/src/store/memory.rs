@@ -13,9 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-use super::backend::{
-    Backend, Executed, Location, ParsedUrl, Report, Request, Sink, Store, StoreOptions,
-};
+use super::backend::{Backend, Executed, Location, ParsedUrl, Report, Request, Sink, Store, StoreOptions};
 use super::error::StoreError;
 use super::options::{Known, Options, RECOVERY};
 use crate::clock::Moment;

@@ -286,16 +286,8 @@ impl SemaphoreSession {
     ) -> Option<PermitGuard> {
         let session = Session::from(context.session.upgrade()?);
         let entry = self.acquisitions.get_mut(request)?;
-        let AcquireSpec { semaphore, holder, weight, lease, .. } = &entry.spec;
-        let permit = PermitState::new(
-            semaphore.clone(),
-            holder.clone(),
-            request.clone(),
-            *weight,
-            *lease,
-            grant,
-            until,
-        );
+        let permit = PermitState::new(&entry.spec, grant, until, session.process());
+        let AcquireSpec { semaphore, holder, .. } = &entry.spec;
         emit!(
             DEBUG,
             [semaphore = semaphore.clone(), holder = holder.clone(), token = grant.token, slot = grant.slot],

@@ -355,20 +355,18 @@ impl World {
                 let result = result.map(|reply| Executed { reply, confirmed: 0 });
                 client.engine.on_return(call.sent, result, now);
             }
-            Coming::Reports(_, report) => {
-                match report {
-                    Report::Up => {
-                        client.connected = true;
-                        client.engine.on_up();
-                    }
-                    Report::Down(error) => {
-                        client.connected = false;
-                        client.engine.on_down(error, now);
-                    }
-                    Report::Event(event) => client.engine.on_event(event, now),
-                    Report::Outcome { .. } | Report::Writable => unreachable!("it is not simulated"),
+            Coming::Reports(_, report) => match report {
+                Report::Up => {
+                    client.connected = true;
+                    client.engine.on_up();
                 }
-            }
+                Report::Down(error) => {
+                    client.connected = false;
+                    client.engine.on_down(error, now);
+                }
+                Report::Event(event) => client.engine.on_event(event, now),
+                Report::Outcome { .. } | Report::Writable => unreachable!("it is not simulated"),
+            },
             Coming::Thaws(_) => {
                 client.frozen = false;
                 for coming in std::mem::take(&mut client.backlog) {

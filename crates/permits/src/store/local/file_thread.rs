@@ -29,9 +29,19 @@ const FOLLOWING: Duration = Duration::from_millis(200);
 /// A message to the thread, and the deadline of its waits for other processes.
 pub(super) enum Message {
     /// Execute a command, and report the outcome of the request `id`.
-    Execute { id: u64, command: Command, deadline: Moment },
-    List { deadline: Moment, answer: oneshot::Sender<Result<Vec<Name>, StoreError>> },
-    Forget { semaphore: Name, request: RequestId },
+    Execute {
+        id: u64,
+        command: Command,
+        deadline: Moment,
+    },
+    List {
+        deadline: Moment,
+        answer: oneshot::Sender<Result<Vec<Name>, StoreError>>,
+    },
+    Forget {
+        semaphore: Name,
+        request: RequestId,
+    },
 }
 
 impl Message {

@@ -82,7 +82,6 @@ impl RedisStore {
         let route = Route::One(ManagedConnection::connect(config, channel).await?);
         Ok(Self { inner: Arc::new(Inner { route, scripts, prefix }), sink, runtime })
     }
-
 }
 
 impl Inner {

@@ -27,10 +27,10 @@ use super::sentinel::Endpoint;
 use super::server::connection::ManagedConnection;
 use super::server::handshake::ConnectConfig;
 use super::server::login::connect;
+use super::{EVENT_BUFFER, RedisOptions, StoreEvent, StoreEvents};
 use super::{keys, listing};
 use crate::events::emit;
 use crate::protocol::{Command, Name, Reply};
-use super::{EVENT_BUFFER, RedisOptions, StoreEvent, StoreEvents};
 use crate::store::StoreError;
 
 /// The most redirections of one command.

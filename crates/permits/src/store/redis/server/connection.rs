@@ -22,11 +22,11 @@ use tokio::time::{Instant, timeout};
 use super::handshake::{Backoff, ConnectConfig};
 use super::subscriber::{Messages, Subscriber};
 use crate::events::emit;
+use crate::store::StoreError;
+use crate::store::redis::StoreEvent;
 use crate::store::redis::error;
 use crate::store::redis::script::codec;
 use crate::store::redis::sentinel::Endpoint;
-use crate::store::StoreError;
-use crate::store::redis::StoreEvent;
 
 /// Two connections to one server, kept up.
 pub(crate) struct ManagedConnection {

@@ -11,11 +11,11 @@ use super::login::connect;
 use super::subscriber::{Messages, Subscriber};
 use crate::events::emit;
 use crate::protocol::SessionId;
+use crate::store::StoreError;
 use crate::store::redis::acl::missing_rights;
 use crate::store::redis::sentinel::Endpoint;
-use crate::store::redis::{error, keys, script};
-use crate::store::StoreError;
 use crate::store::redis::{RedisOptions, StoreEvents};
+use crate::store::redis::{error, keys, script};
 use crate::timing;
 
 /// The timeout for making a connection.

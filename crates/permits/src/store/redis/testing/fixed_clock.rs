@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 
 use crate::protocol::{Command, Reply, SessionId};
+use crate::store::direct::Direct;
 use crate::store::redis::RedisStore;
 use crate::store::redis::address::Address;
 use crate::store::redis::script::Scripts;
-use crate::store::direct::Direct;
 use crate::store::{Report, StoreError, StoreOptions};
 
 /// The hash from which the scripts read `now_us`, `run_id` and `uptime_ms`.
