@@ -14,9 +14,8 @@ use crate::protocol::{
     AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
 };
 use crate::semaphore::Semaphore;
-use crate::session::callers::{PermitGuard, Session};
+use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
-use crate::session::message::Message;
 use crate::session::reply::PendingReply;
 use crate::session::thread;
 use crate::store::Address;
@@ -166,14 +165,14 @@ impl Client {
     /// Ends the session: waiting acquisitions fail with [`AcquireError::Closed`](crate::AcquireError::Closed), permits that
     /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
     ///
-    /// Call it before a program ends. A process that ends takes its background thread with it, and permits that it
-    /// dropped just before are then freed only when their leases end.
+    /// Call it before a program ends, to learn of what could not be released. Without it, permits that were dropped are
+    /// released nevertheless, if the store is a server and the connection is up.
     ///
     /// When it is ready, the connections are closed and the background thread is ending: a program may fork.
     ///
     /// # Errors
-    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if the background thread
-    /// has panicked.
+    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if the client has panicked
+    /// inside.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, closing continues in the background.

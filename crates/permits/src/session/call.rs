@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::message::PendingRelease;
+use super::callers::PendingRelease;
 use super::single_call::SingleCall;
 use crate::clock::Moment;
 use crate::protocol::{Command, Name, ReleaseRequest, RequestId};

@@ -1,24 +1,108 @@
-//! The callers' side of a session: it sends their messages to the engine, and waits for the replies.
+//! The callers' side of a session: the messages that they send to the engine, and the permits that they get.
+//!
+//! Each message but the withdrawing ones brings the channel for its reply. A receiver may be dropped at any time:
+//! sending then fails, and a permit that was on its way is dropped, which releases it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::config::Config;
-use super::message::{Message, PendingRelease};
 use super::permit_state::{Check, PermitState};
-use super::reply::{Answer, PendingReply};
-use super::spec::{AcquireSpec, Position};
+use super::reply::{Answer, PendingReply, reply};
+use super::spec::AcquireSpec;
 use crate::clock::Moment;
-use crate::error::{AcquireError, CloseError, Ended, Lost, ReleaseError, RenewError};
+use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::process::Process;
-use crate::protocol::{Holder, Name, ReleaseRequest, RequestId};
+use crate::protocol::{AdoptRequest, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
 use crate::store::StoreError;
+
+/// A message to the engine.
+pub(crate) enum Message {
+    Acquire(Box<AcquireSpec>, Answer<PermitGuard, AcquireError>),
+    /// The caller no longer waits.
+    Cancel {
+        semaphore: Name,
+        request: RequestId,
+    },
+    Release {
+        semaphore: Name,
+        release: PendingRelease,
+    },
+    /// Renew now, once.
+    Renew {
+        semaphore: Name,
+        request: RequestId,
+        answer: Answer<(), RenewError>,
+    },
+    /// Another process takes over: neither renew nor release any more.
+    HandOver {
+        semaphore: Name,
+        request: RequestId,
+    },
+    /// Take a permit over from another process.
+    Adopt {
+        semaphore: Name,
+        adopt: Box<AdoptRequest>,
+        answer: Answer<PermitGuard, AdoptError>,
+    },
+    /// An operation on the semaphore itself.
+    Admin {
+        semaphore: Name,
+        operation: Operation,
+        answer: Answer<Reply, AdminError>,
+    },
+    /// List the semaphores.
+    List {
+        answer: Answer<Vec<Name>, AdminError>,
+    },
+    /// Release everything, and end. Without a caller: the last client and the last permit were dropped.
+    Close {
+        answer: Option<Answer<(), CloseError>>,
+    },
+}
+
+impl Message {
+    /// Replies in place of the engine, which has ended or is another process's. To be called under no lock.
+    pub(super) fn refuse(self, ended: Ended) {
+        match self {
+            Self::Acquire(_, answer) => reply(answer, Err(ended.into())),
+            Self::Adopt { answer, .. } => reply(answer, Err(ended.into())),
+            Self::Admin { answer, .. } => reply(answer, Err(ended.into())),
+            Self::List { answer } => reply(answer, Err(ended.into())),
+            Self::Renew { answer, .. } if ended != Ended::Closed => {
+                reply(answer, Err(RenewError::Lost(ended.into())));
+            }
+            Self::Close { answer: Some(answer) } => reply(
+                answer,
+                match ended {
+                    Ended::Closed => Ok(()),
+                    Ended::Forked => Err(CloseError::Forked),
+                    Ended::SessionFailed => Err(CloseError::SessionFailed),
+                },
+            ),
+            // A permit that was lost by the closing has the reason.
+            Self::Renew { .. }
+            | Self::Cancel { .. }
+            | Self::Release { .. }
+            | Self::HandOver { .. }
+            | Self::Close { answer: None } => {}
+        }
+    }
+}
+
+/// A release that the store has not confirmed.
+pub(crate) struct PendingRelease {
+    pub(crate) request: ReleaseRequest,
+    /// The store drops the entry on its own once this lease has passed.
+    pub(crate) lease: Duration,
+    /// An earlier release of this request was sent and not answered. If the store does not know the request, that may
+    /// be why.
+    pub(crate) sent_before: bool,
+    pub(crate) answer: Option<Answer<(), ReleaseError>>,
+}
 
 /// The way to the engine: the [driver](super::driver) of the session, or a test.
 pub(super) trait Port: Send + Sync {
@@ -94,7 +178,7 @@ impl Session {
         self.shared.port.send(message);
     }
 
-    fn is_forked(&self) -> bool {
+    pub(super) fn is_forked(&self) -> bool {
         self.shared.process.is_forked()
     }
 
@@ -113,18 +197,6 @@ impl Session {
     pub(crate) fn default_holder(&self, request: &RequestId) -> Holder {
         let label = &self.shared.config.label;
         Holder::new(&format!("{label}/{request}")).expect("labels are checked")
-    }
-
-    /// An acquisition that is not sent yet.
-    pub(crate) fn acquire(&self, spec: AcquireSpec) -> PendingAcquire {
-        PendingAcquire {
-            session: self.clone(),
-            semaphore: spec.semaphore.clone(),
-            holder: spec.holder.clone(),
-            request: spec.request.clone(),
-            position: spec.position.clone(),
-            progress: Progress::Unsent(Box::new(spec)),
-        }
     }
 
     /// Sends a message, and returns the value that waits for its reply.
@@ -152,102 +224,6 @@ impl Session {
     }
 }
 
-/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
-/// because the permit in the channel releases itself.
-#[derive(Debug)]
-pub(crate) struct PendingAcquire {
-    session: Session,
-    semaphore: Name,
-    holder: Holder,
-    request: RequestId,
-    position: Arc<Position>,
-    progress: Progress,
-}
-
-enum Progress {
-    Unsent(Box<AcquireSpec>),
-    Sent(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
-    Done,
-}
-
-impl std::fmt::Debug for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Unsent(_) => "Unsent",
-            Self::Sent(_) => "Sent",
-            Self::Done => "Done",
-        })
-    }
-}
-
-impl PendingAcquire {
-    pub(crate) fn holder(&self) -> &Holder {
-        &self.holder
-    }
-
-    pub(crate) fn position(&self) -> Option<u64> {
-        self.position.get()
-    }
-
-    /// Sends the request, if it has not been sent.
-    pub(crate) fn send(&mut self) {
-        if matches!(self.progress, Progress::Unsent(_)) {
-            let (answer, receiver) = oneshot::channel();
-            let sent = Progress::Sent(receiver);
-            if let Progress::Unsent(spec) = std::mem::replace(&mut self.progress, sent) {
-                self.session.send(Message::Acquire(spec, answer));
-            }
-        }
-    }
-
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitGuard, AcquireError>> {
-        self.send();
-        let Progress::Sent(receiver) = &mut self.progress else { panic!("polled after completion") };
-        let result = if self.session.is_forked() {
-            // The call was begun before the fork. Its reply goes to the parent.
-            Err(self.session.ended().into())
-        } else {
-            let reply = std::task::ready!(Pin::new(receiver).poll(context));
-            reply.unwrap_or_else(|_| Err(self.session.ended().into()))
-        };
-        self.progress = Progress::Done;
-        Poll::Ready(result)
-    }
-
-    pub(crate) fn wait(mut self) -> Result<PermitGuard, AcquireError> {
-        self.send();
-        let Progress::Sent(receiver) = std::mem::replace(&mut self.progress, Progress::Done) else {
-            panic!("waited for after completion")
-        };
-        receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()))
-    }
-
-    /// Sends it to a store that replies at once.
-    #[cfg(test)]
-    pub(super) fn wait_here(mut self) -> Result<PermitGuard, AcquireError> {
-        self.send();
-        self.try_take().expect("it is answered at once")
-    }
-
-    /// The result, if the reply has arrived.
-    #[cfg(test)]
-    pub(super) fn try_take(&mut self) -> Option<Result<PermitGuard, AcquireError>> {
-        let Progress::Sent(receiver) = &mut self.progress else { return None };
-        let result = receiver.try_recv().ok()?;
-        self.progress = Progress::Done;
-        Some(result)
-    }
-}
-
-impl Drop for PendingAcquire {
-    fn drop(&mut self) {
-        if matches!(self.progress, Progress::Sent(_)) {
-            let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
-            self.session.send(Message::Cancel { semaphore, request });
-        }
-    }
-}
-
 /// A granted permit, with its caller or on the way there. Dropped, it is released.
 #[derive(Debug)]
 pub(crate) struct PermitGuard {
@@ -272,7 +248,7 @@ impl PermitGuard {
         let if_ended = move || match session.ended() {
             // A session that was closed has released everything.
             Ended::Closed => Ok(()),
-            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(thread_panicked())),
+            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(session_failed())),
         };
         Ok(PendingReply::<(), ReleaseError>::new(receiver, if_ended))
     }
@@ -329,7 +305,7 @@ impl Drop for PermitGuard {
     }
 }
 
-/// The outcome of calls that were in flight when the session's thread panicked.
-fn thread_panicked() -> StoreError {
+/// The outcome of calls that were in flight when the engine panicked.
+fn session_failed() -> StoreError {
     StoreError::NoAnswer { reason: AcquireError::SessionFailed.to_string() }
 }

@@ -1,7 +1,7 @@
 //! The driver: the engine behind a lock, and the store that its requests go to.
 //!
-//! Whoever has something for the engine steps it: a caller, a permit that is dropped, a task of the store with replies,
-//! the session's thread when a time has come. Under the lock the engine decides, and its requests are handed to the store,
+//! A caller steps the engine, and so does a permit that is dropped, a task of the store that has replies, and the
+//! session's thread when a time has come. Under the lock the engine decides, and its requests are handed to the store,
 //! which writes them without blocking: so they are written in the order in which they were asked for. When the lock is
 //! free again, callers are answered ([`outbox`](super::outbox)): nothing of the program's runs under it.
 
@@ -13,10 +13,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::call::{Call, SentCall};
-use super::callers::{Port, Session};
+use super::callers::{Message, Port, Session};
 use super::config::Config;
 use super::engine::Engine;
-use super::message::Message;
 use super::reply::{Answer, reply};
 use super::{LONGEST_SLEEP, Map};
 use crate::clock::Moment;
@@ -44,7 +43,7 @@ struct State {
     requests: u64,
     /// No call in flight times out before then.
     overdue_at: Option<Moment>,
-    /// When the session's thread looks at the time; `None` while it sleeps without a limit.
+    /// When the session's thread checks the time; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
     /// A caller has sent something since the thread last looked.
     active: bool,
@@ -85,7 +84,7 @@ impl Driver {
         self.step(|_, _| {});
     }
 
-    /// Looks at the time until the engine has finished or failed, and closes the store. The session's thread runs this.
+    /// Checks the time until the engine has finished or failed, and closes the store. The session's thread runs this.
     pub(super) async fn keep_time(&self) {
         loop {
             let sleep = {
@@ -280,6 +279,7 @@ mod tests {
     use super::*;
     use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
     use crate::protocol::{Declaration, Holder, Operation, Recovery, SessionId};
+    use crate::session::pending_acquire::PendingAcquire;
     use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
     use crate::store::{Address, StoreOptions};
 
@@ -321,14 +321,14 @@ mod tests {
     #[tokio::test]
     async fn an_engine_that_panics_ends_its_permits_and_answers_its_callers() {
         let (session, driver) = session("memory:panics-inside").await;
-        let held = session.acquire(spec(&session)).wait_here().expect("it is free");
-        let mut waiting = session.acquire(spec(&session));
+        let held = PendingAcquire::new(&session, spec(&session)).wait_here().expect("it is free");
+        let mut waiting = PendingAcquire::new(&session, spec(&session));
         waiting.send();
         driver.step(|_, _| panic!("a fault"));
 
         assert_eq!(held.state.reason(), Some(Lost::SessionFailed));
         assert_eq!(waiting.wait_here().err(), Some(AcquireError::SessionFailed));
-        let refused = session.acquire(spec(&session)).wait_here();
+        let refused = PendingAcquire::new(&session, spec(&session)).wait_here();
         assert_eq!(refused.err(), Some(AcquireError::SessionFailed));
         let (semaphore, operation) = (Name::new("s").expect("valid"), Operation::Inspect { max: 0 });
         let inspecting = session.call(|answer| Message::Admin { semaphore, operation, answer });

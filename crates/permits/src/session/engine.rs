@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use super::Map;
 use super::call::{Call, CallKind, SentCall};
-use super::callers::{PermitGuard, Shared};
+use super::callers::{Message, PendingRelease, PermitGuard, Shared};
 use super::config::Config;
-use super::message::{Message, PendingRelease};
 use super::outage::Outage;
 use super::outbox::Outbox;
 use super::reply::Answer;
@@ -103,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// What is to be delivered since the last call.
+    /// The deliveries since the last call.
     pub(super) fn take_outbox(&mut self) -> Outbox {
         std::mem::take(&mut self.context.outbox)
     }

@@ -3,8 +3,9 @@
 //! The thread has its own small runtime, so that renewals go out while the program's runtime is blocked, a permit can be
 //! dropped anywhere, and the blocking API is the same engine.
 //!
-//! - [`callers`]: the callers' side; it sends a [`message`], made of a [`spec`], and waits for the [`reply`];
-//! - [`driver`]: the engine behind a lock, stepped by whoever has something for it; [`outbox`]: what is delivered once
+//! - [`callers`], [`pending_acquire`]: the callers' side; it sends messages, made of a [`spec`], and waits for the
+//!   [`reply`];
+//! - [`driver`]: the engine behind a lock, stepped by callers, the store's tasks and the thread; [`outbox`]: what is delivered once
 //!   the lock is free; [`thread`]: the session's thread, which keeps time;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches and
 //!   renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
@@ -18,9 +19,9 @@ pub(crate) mod callers;
 pub(crate) mod config;
 mod driver;
 mod engine;
-pub(crate) mod message;
 mod outage;
 mod outbox;
+pub(crate) mod pending_acquire;
 pub(crate) mod permit_state;
 #[cfg(test)]
 mod queue;

@@ -1,8 +1,8 @@
-//! What the engine decides and others are to learn: replies to callers, and losses of permits.
+//! Decisions of the engine on their way to callers: replies, and losses of permits.
 //!
 //! A reply wakes a waker, and a loss cancels a token: both run code of the program, which may use permits of this session.
-//! So the engine, which works under the lock of the session, only collects them. Whoever held the lock delivers them once
-//! it is free.
+//! So the engine, which works under the lock of the session, only collects them. The thread that held the lock delivers
+//! them once it is free.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::permit_state::PermitState;
 use super::reply::{Answer, reply};
 use crate::error::Lost;
 
-/// What is to be delivered, in order.
+/// The deliveries, in order.
 #[derive(Default)]
 pub(super) struct Outbox(Vec<Box<dyn FnOnce() + Send>>);
 
@@ -30,14 +30,14 @@ impl Outbox {
         self.0.push(Box::new(move || drop(value)));
     }
 
-    /// Ends a permit as lost, if it has not ended. Its holder is told later.
+    /// Ends a permit as lost, if it has not ended. The loss is signalled later.
     pub(super) fn lose(&mut self, permit: &Arc<PermitState>, reason: Lost) {
         if permit.end_as_lost(reason) {
             self.signal_loss(permit);
         }
     }
 
-    /// Tells the holder of a permit that it is lost.
+    /// Signals the loss of a permit.
     pub(super) fn signal_loss(&mut self, permit: &Arc<PermitState>) {
         let permit = permit.clone();
         self.0.push(Box::new(move || permit.signal_loss()));

@@ -49,11 +49,11 @@ pub(crate) struct PermitState {
     watch: Mutex<Option<timers::Key>>,
 }
 
-/// What [`PermitState::check`] has found.
+/// The finding of [`PermitState::check`].
 pub(super) enum Check {
     /// It is held until then.
     Held(Moment),
-    /// The deadline has passed, and this check has ended it. Its holder is to be told.
+    /// The deadline has passed, and this check has ended it. The loss is to be signalled.
     Expired,
     Ended,
 }
@@ -149,7 +149,7 @@ impl PermitState {
         self.unsure.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it as lost, if it has not ended. Returns true if its holder is to be told by [`PermitState::signal_loss`].
+    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by [`PermitState::signal_loss`].
     pub(super) fn end_as_lost(&self, reason: Lost) -> bool {
         let ended = self.end();
         if ended {
@@ -164,7 +164,7 @@ impl PermitState {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
     }
 
-    /// Tells its holder that it is lost. Runs the wakers of the program, so it is called under no lock.
+    /// Signals its loss to the holder. Runs the wakers of the program, so it is called under no lock.
     pub(super) fn signal_loss(&self) {
         self.lost.cancel();
         let (mutex, condition) = &self.blocked;

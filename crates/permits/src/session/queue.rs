@@ -2,10 +2,9 @@
 
 use tokio::sync::mpsc;
 
-use super::callers::{Port, Session};
+use super::callers::{Message, Port, Session};
 use super::config::Config;
 use super::engine::Engine;
-use super::message::Message;
 use crate::error::Ended;
 
 struct Queue(mpsc::UnboundedSender<Message>);

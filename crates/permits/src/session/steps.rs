@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::Call;
-use super::callers::{PendingAcquire, PermitGuard, Session};
+use super::callers::{Message, PermitGuard, Session};
 use super::config::Config;
 use super::engine::Engine;
-use super::message::Message;
+use super::pending_acquire::PendingAcquire;
 use super::queue;
 use super::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::clock::Moment;
@@ -65,7 +65,7 @@ impl Bench {
     fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> PendingAcquire {
         let request = self.session.new_request();
         let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
-        let mut pending = self.session.acquire(AcquireSpec {
+        let spec = AcquireSpec {
             semaphore: Name::new(name).expect("valid"),
             holder: self.session.default_holder(&request),
             request,
@@ -76,7 +76,8 @@ impl Bench {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(declaration)),
             position: Arc::default(),
-        });
+        };
+        let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         pending
     }

@@ -61,7 +61,7 @@ impl Sink for Direct {
         for report in reports.drain(..) {
             match report {
                 Report::Outcome { id, result } => {
-                    // A caller that has given up is ignored, and so is a report that nobody receives.
+                    // A caller that has given up is ignored, and so is a report without a receiver.
                     if let Some(sender) = self.lock().remove(&id) {
                         let _ = sender.send(result);
                     }

@@ -58,7 +58,7 @@ pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
     fixture.settles(&semaphore, 0, 0).await;
 }
 
-/// What a session asks for first is sent first.
+/// A session sends its requests in their order.
 pub(crate) async fn a_dropped_permit_is_free_for_the_next_try(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);

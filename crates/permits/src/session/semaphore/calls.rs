@@ -16,7 +16,7 @@ use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, ReleaseRequest, RenewRequest, RequestId,
 };
 use crate::session::call::{Call, CallKind, SentCall};
-use crate::session::message::PendingRelease;
+use crate::session::callers::PendingRelease;
 use crate::session::spec::Wait;
 use crate::session::timers::Timer;
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};

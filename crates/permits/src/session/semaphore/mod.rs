@@ -14,9 +14,8 @@ use std::time::Duration;
 
 use self::entry::Entry;
 use self::schedule::{InFlight, Schedule};
-use super::callers::{PermitGuard, Session, Shared};
+use super::callers::{PendingRelease, PermitGuard, Session, Shared};
 use super::config::Config;
-use super::message::PendingRelease;
 use super::outage::Outage;
 use super::outbox::Outbox;
 use super::permit_state::{Check, PermitState};
@@ -40,7 +39,7 @@ pub(super) struct Context {
     /// Weak: the session ends when no client and no permit of it is left.
     pub(super) session: Weak<Shared>,
     pub(super) timers: Timers<Timer>,
-    /// What is to be delivered once the lock is free.
+    /// Deliveries for when the lock is free.
     pub(super) outbox: Outbox,
     /// The number of acquisitions that have arrived.
     pub(super) arrivals: u64,

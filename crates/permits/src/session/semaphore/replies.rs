@@ -11,7 +11,7 @@ use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, RequestId,
 };
 use crate::session::call::CallKind;
-use crate::session::message::PendingRelease;
+use crate::session::callers::PendingRelease;
 use crate::session::outage::Outage;
 use crate::session::outbox::Outbox;
 use crate::store::{Executed, StoreError};

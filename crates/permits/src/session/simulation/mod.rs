@@ -11,7 +11,7 @@ mod world;
 use tokio::sync::oneshot;
 
 use self::world::{CLIENTS, Seen, World};
-use super::message::Message;
+use super::callers::Message;
 use crate::protocol::Recovery;
 
 const STEPS: usize = 1500;

@@ -12,10 +12,10 @@ use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
 use crate::session::call::Call;
-use crate::session::callers::{PendingAcquire, PermitGuard, Session};
+use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
 use crate::session::engine::Engine;
-use crate::session::message::Message;
+use crate::session::pending_acquire::PendingAcquire;
 use crate::session::queue;
 use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::store::{Executed, Report, StoreError};
@@ -54,7 +54,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn acquire(&mut self, weight: u32, wait: Wait) {
         let request = self.session.new_request();
-        let mut pending = self.session.acquire(AcquireSpec {
+        let spec = AcquireSpec {
             semaphore: Name::new("simulated").expect("valid"),
             holder: self.session.default_holder(&request),
             request,
@@ -65,7 +65,8 @@ impl Client {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),
             position: Arc::default(),
-        });
+        };
+        let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);
     }

@@ -58,7 +58,7 @@ pub(super) struct FileThread {
     database: Database,
     session: SessionId,
     sink: Arc<dyn Sink>,
-    /// What is to be reported next.
+    /// The next reports.
     reports: Vec<Report>,
     schedule: PollSchedule,
 }
