@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::inbox::PendingRelease;
+use super::callers::PendingRelease;
 use super::single_call::SingleCall;
 use crate::clock::Moment;
-use crate::protocol::{Command, ReleaseRequest, Reply, RequestId};
+use crate::protocol::{Command, Name, ReleaseRequest, RequestId};
 
 /// A call to make.
 pub(super) struct Call {
@@ -13,7 +13,15 @@ pub(super) struct Call {
     pub(super) timeout: Duration,
     /// The number of replicas to wait for, which are to have all that this connection has written.
     pub(super) replicas: u32,
+    pub(super) sent: SentCall,
+}
+
+/// A call, once it was sent.
+pub(super) struct SentCall {
+    pub(super) semaphore: Name,
     pub(super) sent_at: Moment,
+    /// Without a result until then, it has failed.
+    pub(super) until: Moment,
     pub(super) kind: CallKind,
 }
 
@@ -26,17 +34,4 @@ pub(super) enum CallKind {
     Confirm(Vec<RequestId>),
     /// A call that is not batched.
     Single(Box<SingleCall>),
-}
-
-/// A command that the store has executed.
-pub(super) struct Executed {
-    pub(super) reply: Reply,
-    /// The number of replicas that have it, if the call waited for replicas.
-    pub(super) confirmed: u32,
-}
-
-impl From<Reply> for Executed {
-    fn from(reply: Reply) -> Self {
-        Self { reply, confirmed: 0 }
-    }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::script::values::Decoded;
 use super::script::{Scripts, codec};
 use crate::protocol::{Command, Reply};
-use crate::store::sending::Request;
+use crate::store::Request;
 
 /// A request, and where it stands.
 pub(crate) struct Call {
@@ -19,9 +19,9 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn new(request: Request) -> Self {
+    pub(crate) fn new(request: Request) -> Box<Self> {
         let deadline = Instant::now() + request.timeout;
-        Self { request, deadline, asking: false, redirections: 0 }
+        Box::new(Self { request, deadline, asking: false, redirections: 0 })
     }
 
     /// The number of its script.

@@ -33,8 +33,7 @@ use super::server::state::{NoReceiver, Times};
 use super::{keys, listing};
 use crate::events::emit;
 use crate::protocol::{Command, Name};
-use crate::store::sending::{Report, Request, Sink};
-use crate::store::{StoreError, StoreOptions};
+use crate::store::{Report, Request, StoreError, StoreOptions};
 
 /// The most redirections of one command.
 const REDIRECTIONS: usize = 5;
@@ -58,7 +57,6 @@ struct Shared {
     seeds: Vec<Server>,
     options: StoreOptions,
     wire: Arc<Wire>,
-    sink: Arc<dyn Sink>,
     runtime: Handle,
     inner: Mutex<Inner>,
     /// The map may be out of date.
@@ -94,17 +92,16 @@ impl Cluster {
         seeds: &[Server],
         options: StoreOptions,
         wire: Arc<Wire>,
-        sink: Arc<dyn Sink>,
     ) -> Result<Self, StoreError> {
         let mut seeds = seeds.to_vec();
         // An attempt may time out before it has reached the last of many.
         fastrand::shuffle(&mut seeds);
         let (runtime, inner, stale) = (Handle::current(), Mutex::default(), Notify::new());
-        let shared = Arc::new(Shared { seeds, options, wire, sink, runtime, inner, stale });
+        let shared = Arc::new(Shared { seeds, options, wire, runtime, inner, stale });
         let (map, server) = shared.ask_for_map().await?;
         shared.config(&server).connect(&BTreeSet::new(), Arc::new(NoReceiver)).await?;
         shared.lock().map = map;
-        shared.sink.report(&mut vec![Report::Up]);
+        shared.options.sink.report(&mut vec![Report::Up]);
         let refreshing = tokio::spawn(refresh(shared.clone())).abort_handle();
         Ok(Self { shared, refreshing })
     }
@@ -133,7 +130,7 @@ impl Shared {
     }
 
     /// Sends a call to the node that serves its hash slot.
-    fn send(self: &Arc<Self>, call: Call) -> Result<(), StoreError> {
+    fn send(self: &Arc<Self>, call: Box<Call>) -> Result<(), StoreError> {
         let command = &call.request.command;
         let hash_slot = hash_slot_of(&keys::tag(&command.semaphore));
         let Some(node) = self.lock().map.node(hash_slot).cloned() else {
@@ -179,7 +176,12 @@ impl Shared {
     }
 
     /// Sends a call to the node that another one has named.
-    fn follow(self: &Arc<Self>, mut call: Call, failure: Failure, sender: &Node) -> Result<(), StoreError> {
+    fn follow(
+        self: &Arc<Self>,
+        mut call: Box<Call>,
+        failure: Failure,
+        sender: &Node,
+    ) -> Result<(), StoreError> {
         let hash_slot = hash_slot_of(&keys::tag(&call.request.command.semaphore));
         call.redirections += 1;
         if call.redirections > REDIRECTIONS {
@@ -262,7 +264,7 @@ impl Shared {
         }
         if any_moved {
             // Messages may have been missed meanwhile. The session's next calls follow the subscriptions.
-            self.sink.report(&mut vec![Report::Up]);
+            self.options.sink.report(&mut vec![Report::Up]);
         }
     }
 
@@ -337,11 +339,11 @@ impl Owner for NodeOwner {
             !is_down && !matches!(report, Report::Writable)
         });
         if !reports.is_empty() {
-            shared.sink.report(reports);
+            shared.options.sink.report(reports);
         }
     }
 
-    fn redirected(&self, call: Call, failure: Failure) -> Option<Report> {
+    fn redirected(&self, call: Box<Call>, failure: Failure) -> Option<Report> {
         let id = call.request.id;
         let shared = self.shared.upgrade()?;
         match shared.follow(call, failure, &self.node) {

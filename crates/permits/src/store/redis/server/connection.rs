@@ -48,18 +48,18 @@ impl Connection {
         &self.handle.0
     }
 
-    /// Sends a call. Its outcome arrives at the receiver. If the connection has ended, returns the call and the reason.
+    /// Sends a call. Its outcome arrives at the receiver. Fails with the reason if the connection has ended.
     ///
     /// The first call of a script sends the script's text, which the server then knows by its hash: calls sent after it
     /// need not wait for its reply.
-    pub(crate) fn call(&self, call: Call, wire: &Wire) -> Result<(), (Call, RedisError)> {
+    pub(crate) fn call(&self, call: Box<Call>, wire: &Wire) -> RedisResult<()> {
         let shared = self.shared();
         let bit = 1 << call.script();
         let knows = shared.scripts.load(Ordering::Acquire) & bit != 0;
         let command = wire.encode(&call.request.command, knows);
         let mut state = shared.lock();
         if let Some(reason) = state.refusal() {
-            return Err((call, reason));
+            return Err(reason);
         }
         let deadline = Some(call.deadline);
         if call.asking {

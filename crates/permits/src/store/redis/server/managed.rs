@@ -16,15 +16,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::Connection;
 use super::handshake::ConnectConfig;
-use super::state::{Arrival, Receiver};
+use super::state::{Arrival, Receiver, closed};
 use crate::events::emit;
-use crate::store::StoreError;
 use crate::store::redis::call::{Call, Wire};
 use crate::store::redis::error::{self, Failure};
 use crate::store::redis::script::codec;
 use crate::store::redis::script::values::Malformed;
 use crate::store::redis::sentinel::Endpoint;
-use crate::store::sending::{Executed, Report};
+use crate::store::{Executed, Report, StoreError};
+
 use crate::timing;
 
 /// The owner of a managed connection. Its methods are called under no lock.
@@ -33,7 +33,7 @@ pub(crate) trait Owner: Send + Sync {
     fn report(&self, reports: &mut Vec<Report>);
 
     /// Takes a call that the server has sent elsewhere. Returns its outcome, if it ends here.
-    fn redirected(&self, call: Call, failure: Failure) -> Option<Report>;
+    fn redirected(&self, call: Box<Call>, failure: Failure) -> Option<Report>;
 
     /// Notes that the connection is not subscribed to this channel any more.
     fn channel_lost(&self, channel: &str);
@@ -80,7 +80,7 @@ struct Link {
 
 /// A call that waits for the connection, and the channel that it needs.
 struct Waiting {
-    call: Call,
+    call: Box<Call>,
     channel: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl ManagedConnection {
     ///
     /// If the connection is not subscribed to `channel`, it subscribes first, so that no message which the call causes is
     /// missed.
-    pub(crate) fn send(&self, call: Call, channel: Option<String>) -> Result<(), StoreError> {
+    pub(crate) fn send(&self, call: Box<Call>, channel: Option<String>) -> Result<(), StoreError> {
         if call.request.replicas > 0 {
             return self.confirm(call, channel);
         }
@@ -153,11 +153,11 @@ impl ManagedConnection {
             }
             None => return Err(link.reason.clone()),
         }
-        self.shared.send_on(&mut link, call, channel).map_err(|(_, reason)| unreachable(&reason))
+        self.shared.send_on(&mut link, call, channel).map_err(|reason| unreachable(&reason))
     }
 
     /// Executes a call and waits for replicas, on a connection of its own, because WAIT blocks a connection.
-    fn confirm(&self, call: Call, channel: Option<String>) -> Result<(), StoreError> {
+    fn confirm(&self, call: Box<Call>, channel: Option<String>) -> Result<(), StoreError> {
         if !self.shared.config.in_cluster {
             self.connection()?;
         }
@@ -302,8 +302,9 @@ impl Shared {
             link.connection = Some(connection);
             // The calls that wait come first, so they are sent before the connection can be seen.
             while let Some(Waiting { call, channel }) = link.waiting.pop_front() {
-                if let Err((call, reason)) = self.send_on(&mut link, call, channel) {
-                    failed.push(outcome(&call, Err(unreachable(&reason))));
+                let id = call.request.id;
+                if let Err(reason) = self.send_on(&mut link, call, channel) {
+                    failed.push(Report::Outcome { id, result: Err(unreachable(&reason)) });
                 }
             }
         }
@@ -316,15 +317,8 @@ impl Shared {
     }
 
     /// Sends a call on the present connection, after its subscription.
-    fn send_on(
-        &self,
-        link: &mut Link,
-        call: Call,
-        channel: Option<String>,
-    ) -> Result<(), (Call, RedisError)> {
-        let Some(connection) = link.connection.clone() else {
-            return Err((call, super::state::closed()));
-        };
+    fn send_on(&self, link: &mut Link, call: Box<Call>, channel: Option<String>) -> RedisResult<()> {
+        let connection = link.connection.clone().ok_or_else(closed)?;
         if let Some(channel) = channel {
             self.subscribe(link, &connection, channel);
         }
@@ -383,7 +377,7 @@ impl Shared {
     }
 
     /// Executes a call and waits for replicas. Returns its outcome, unless the owner takes the call.
-    async fn confirm(&self, call: Call) -> Option<Report> {
+    async fn confirm(&self, call: Box<Call>) -> Option<Report> {
         let deadline = call.deadline;
         match tokio::time::timeout_at(deadline, self.confirming(deadline)).await {
             Ok(Ok(connection)) => {
@@ -449,7 +443,7 @@ impl Shared {
             let encoded = self.wire.encode(command, knows);
             if call.asking {
                 let mut replies = connection.query_all(&[redis::cmd("ASKING"), encoded]).await;
-                replies.pop().unwrap_or_else(|| Err(super::state::closed()))
+                replies.pop().unwrap_or_else(|| Err(closed()))
             } else {
                 connection.query(&encoded).await
             }
@@ -466,7 +460,7 @@ impl Shared {
     }
 
     /// The outcome of a call that failed, unless the owner takes the call.
-    fn failed(&self, call: Call, failed: &RedisError) -> Option<Report> {
+    fn failed(&self, call: Box<Call>, failed: &RedisError) -> Option<Report> {
         match Failure::of(failed, &call.request.command.semaphore) {
             Failure::Store(error) => Some(outcome(&call, Err(error))),
             elsewhere => self.owner.redirected(call, elsewhere),
@@ -539,7 +533,7 @@ impl Incoming {
         }
     }
 
-    fn on_error(&self, call: Call, failed: &RedisError) -> Option<Report> {
+    fn on_error(&self, call: Box<Call>, failed: &RedisError) -> Option<Report> {
         let shared = &self.shared;
         if error::is_no_script(failed) {
             // The server has lost its scripts.
@@ -547,10 +541,9 @@ impl Incoming {
             if let Some(connection) = &link.connection {
                 connection.forget_scripts();
             }
-            return match shared.send_on(&mut link, call, None) {
-                Ok(()) => None,
-                Err((call, reason)) => Some(outcome(&call, Err(unreachable(&reason)))),
-            };
+            let id = call.request.id;
+            let sent = shared.send_on(&mut link, call, None);
+            return sent.err().map(|reason| Report::Outcome { id, result: Err(unreachable(&reason)) });
         }
         if error::needs_reconnect(failed) {
             shared.replace(self.epoch, &error::text(failed));

@@ -25,7 +25,7 @@ const KEPT: usize = 64 << 10;
 /// A reply or message, or the end.
 pub(crate) enum Arrival {
     /// The outcome of a call: the reply, or the error of the server or of the connection.
-    Outcome(Call, RedisResult<Value>),
+    Outcome(Box<Call>, RedisResult<Value>),
     /// The payload of a message.
     Message(Vec<u8>),
     /// The server refuses a subscription to this channel.
@@ -106,7 +106,7 @@ pub(super) struct Expected {
 
 /// The purpose of a reply.
 pub(super) enum Purpose {
-    Call(Call),
+    Call(Box<Call>),
     Query(oneshot::Sender<RedisResult<Value>>),
     Subscription(String),
     Ping,
