@@ -5,13 +5,15 @@ use tokio::time::Instant;
 
 use super::script::values::Decoded;
 use super::script::{Scripts, codec};
-use crate::protocol::{Command, Reply};
+use crate::protocol::{Command, OperationKind, Reply};
 use crate::store::Request;
 
 /// A request, and where it stands.
 pub(crate) struct Call {
     pub(crate) request: Request,
     pub(crate) deadline: Instant,
+    /// The server has lost the script, so it gets the text.
+    pub(crate) as_text: bool,
     /// The hash slot is moving to this server, which serves it to those that send ASKING.
     pub(crate) asking: bool,
     /// The number of servers that have sent it elsewhere.
@@ -21,14 +23,12 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(request: Request) -> Box<Self> {
         let deadline = Instant::now() + request.timeout;
-        Box::new(Self { request, deadline, asking: false, redirections: 0 })
-    }
-
-    /// The number of its script.
-    pub(crate) fn script(&self) -> u32 {
-        self.request.command.operation.kind() as u32
+        Box::new(Self { request, deadline, as_text: false, asking: false, redirections: 0 })
     }
 }
+
+/// The operations whose scripts a connection loads before its first call.
+const ORDERED: [OperationKind; 3] = [OperationKind::Acquire, OperationKind::Release, OperationKind::Renew];
 
 /// The encoding of commands and their replies.
 pub(crate) struct Wire {
@@ -39,11 +39,25 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// The command as a call of its script, which the server `knows` by its hash or gets as text.
-    pub(crate) fn encode(&self, command: &Command, knows: bool) -> Cmd {
-        let script = self.scripts.of(&command.operation);
-        let (verb, script) = if knows { ("EVALSHA", &script.hash) } else { ("EVAL", &script.code) };
+    /// The command as a call of its script, by the script's hash or `as_text`.
+    pub(crate) fn encode(&self, command: &Command, as_text: bool) -> Cmd {
+        let script = self.scripts.of(command.operation.kind());
+        let (verb, script) = if as_text { ("EVAL", &script.code) } else { ("EVALSHA", &script.hash) };
         codec::encode(verb, script, &self.prefix, self.sharded, command)
+    }
+
+    /// Calls without an effect of the scripts whose order matters, by their hashes or `as_text`, which loads them.
+    ///
+    /// A script that the server lacks is sent again as text, behind the calls that were sent meanwhile. A release must not
+    /// be executed before the acquisition or the renewal that it follows.
+    pub(crate) fn checks(&self, as_text: bool) -> [Cmd; ORDERED.len()] {
+        ORDERED.map(|kind| {
+            let script = self.scripts.of(kind);
+            let (verb, script) = if as_text { ("EVAL", &script.code) } else { ("EVALSHA", &script.hash) };
+            let mut check = redis::cmd(verb);
+            check.arg(script).arg(0);
+            check
+        })
     }
 
     /// The reply to the command.

@@ -99,7 +99,7 @@ impl Cluster {
         let (runtime, inner, stale) = (Handle::current(), Mutex::default(), Notify::new());
         let shared = Arc::new(Shared { seeds, options, wire, runtime, inner, stale });
         let (map, server) = shared.ask_for_map().await?;
-        shared.config(&server).connect(&BTreeSet::new(), Arc::new(NoReceiver)).await?;
+        shared.config(&server).connect(&BTreeSet::new(), &shared.wire, Arc::new(NoReceiver)).await?;
         shared.lock().map = map;
         shared.options.sink.report(&mut vec![Report::Up]);
         let refreshing = tokio::spawn(refresh(shared.clone())).abort_handle();

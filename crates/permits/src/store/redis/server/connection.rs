@@ -12,7 +12,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
@@ -49,14 +48,9 @@ impl Connection {
     }
 
     /// Sends a call. Its outcome arrives at the receiver. Fails with the reason if the connection has ended.
-    ///
-    /// The first call of a script sends the script's text, which the server then knows by its hash: calls sent after it
-    /// need not wait for its reply.
     pub(crate) fn call(&self, call: Box<Call>, wire: &Wire) -> RedisResult<()> {
         let shared = self.shared();
-        let bit = 1 << call.script();
-        let knows = shared.scripts.load(Ordering::Acquire) & bit != 0;
-        let command = wire.encode(&call.request.command, knows);
+        let command = wire.encode(&call.request.command, call.as_text);
         let mut state = shared.lock();
         if let Some(reason) = state.refusal() {
             return Err(reason);
@@ -66,24 +60,18 @@ impl Connection {
             state.push(&redis::cmd("ASKING"), Purpose::Nothing, deadline);
         }
         state.push(&command, Purpose::Call(call), deadline);
-        shared.scripts.fetch_or(bit, Ordering::Release);
         shared.write(&mut state);
         Ok(())
     }
 
-    /// Notes that the server has lost the scripts.
-    pub(crate) fn forget_scripts(&self) {
-        self.shared().scripts.store(0, Ordering::Release);
-    }
-
     /// Subscribes to a channel. Its messages arrive at the receiver, and so does a refusal.
-    pub(crate) fn subscribe(&self, verb: &str, channel: &str) {
-        self.send_one(redis::cmd(verb).arg(channel), Purpose::Subscription(channel.to_owned()));
+    pub(crate) fn subscribe(&self, subscription: &Cmd, channel: &str) {
+        self.send_one(subscription, Purpose::Subscription(channel.to_owned()));
     }
 
-    /// Ends the subscription to a channel.
-    pub(crate) fn unsubscribe(&self, verb: &str, channel: &str) {
-        self.send_one(redis::cmd(verb).arg(channel), Purpose::Nothing);
+    /// Ends the subscription to a channel of a cluster.
+    pub(crate) fn unsubscribe(&self, channel: &str) {
+        self.send_one(redis::cmd("SUNSUBSCRIBE").arg(channel), Purpose::Nothing);
     }
 
     fn send_one(&self, command: &Cmd, purpose: Purpose) {

@@ -1,6 +1,7 @@
 //! A connection as a session needs it: to which server, with which timeouts, checked, and subscribed to channels.
 //!
-//! The checks and the subscriptions are sent along with the login: all takes one round trip.
+//! The checks and the subscriptions are sent along with the login: all takes one round trip, and on a server that lacks the
+//! scripts another one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::state::{Receiver, Times};
 use crate::events::emit;
 use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
+use crate::store::redis::call::Wire;
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::redis::{error, keys, script};
 use crate::store::{StoreError, StoreOptions};
@@ -50,43 +52,45 @@ impl ConnectConfig {
         }
     }
 
-    /// A checked connection that is subscribed to `channels`. Also returns those of them that have moved to another node of the
+    /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`. Also returns those of them that have moved to another node of the
     /// cluster, to which this connection is not subscribed.
     pub(crate) async fn connect(
         &self,
         channels: &BTreeSet<String>,
+        wire: &Wire,
         receiver: Arc<dyn Receiver>,
     ) -> Result<(Connection, Vec<String>), StoreError> {
         let server = self.with_timeout(self.endpoint.server(CONNECT_TIMEOUT)).await?;
-        let mut commands = vec![info("server"), info("memory"), info("replication"), self.acl_probe()];
+        let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));
+        let mut commands = vec![info("server"), info("memory"), self.acl_probe()];
+        commands.extend(has_sentinels.then(|| info("replication")));
+        commands.extend(wire.checks(false));
         commands.extend(channels.iter().map(|channel| self.subscription(channel)));
         let connecting = async {
             let (connection, replies) = connect_with(&server, self.times, receiver, commands).await?;
             let mut replies = replies.into_iter();
-            let (version, memory) = (replies.next(), replies.next());
-            let (replication, denied) = (replies.next(), replies.next());
+            let (version, memory, denied) = (replies.next(), replies.next(), replies.next());
+            let replication = if has_sentinels { replies.next() } else { None };
+            let checks: Vec<_> = replies.by_ref().take(wire.checks(false).len()).collect();
             // Checked first, because a server of another kind has other commands.
             let version: String = read(version)?;
             check_mode(&version, self.in_cluster)?;
             check_version(&version, self.in_cluster)?;
             let (memory, denied): (String, Vec<String>) = (read(memory)?, read(denied)?);
-            let role = match self.endpoint {
-                Endpoint::Server(_) => None,
-                Endpoint::Sentinels(_) => Some(read::<String>(replication)?),
-            };
-            let moved = subscribed(channels, replies);
-            Ok((connection, memory, denied, role, moved))
+            let role = replication.map(|info| read::<String>(Some(info))).transpose()?;
+            if !denied.is_empty() {
+                let reason = missing_rights(&denied, &self.prefix);
+                return Err(StoreError::Denied { reason });
+            }
+            let moved = subscribed(channels, replies)?;
+            load(&connection, wire, checks).await?;
+            Ok((connection, memory, role, moved))
         };
-        let (connection, memory, denied, role, moved) = self.with_timeout(connecting).await?;
-        if !denied.is_empty() {
-            let reason = missing_rights(&denied, &self.prefix);
-            return Err(StoreError::Denied { reason });
-        }
+        let (connection, memory, role, moved) = self.with_timeout(connecting).await?;
         if role.is_some_and(|info| field(&info, "role") != Some("master")) {
             // The sentinels are about to name another server, or this one has not been promoted yet.
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
         }
-        let moved = moved?;
         if let Some(policy) = evicting_policy(&memory) {
             let (server, policy) = (server.to_string(), policy.to_owned());
             emit!(
@@ -105,13 +109,9 @@ impl ConnectConfig {
         connect(&self.endpoint.server(CONNECT_TIMEOUT).await?, self.times).await
     }
 
-    /// The commands that subscribe to a channel, and end a subscription.
-    pub(super) fn verbs(&self) -> (&'static str, &'static str) {
-        if self.in_cluster { ("SSUBSCRIBE", "SUNSUBSCRIBE") } else { ("SUBSCRIBE", "UNSUBSCRIBE") }
-    }
-
-    fn subscription(&self, channel: &str) -> Cmd {
-        let mut subscribe = redis::cmd(self.verbs().0);
+    /// The command that subscribes to a channel.
+    pub(super) fn subscription(&self, channel: &str) -> Cmd {
+        let mut subscribe = redis::cmd(if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" });
         subscribe.arg(channel);
         subscribe
     }
@@ -151,6 +151,22 @@ fn read<T: FromRedisValue>(reply: Option<RedisResult<Value>>) -> Result<T, Store
     let value = reply.unwrap_or(Ok(Value::Nil));
     let value = value.and_then(|value| Ok(redis::from_redis_value(value)?));
     value.map_err(|failed| error::of_connecting(&failed))
+}
+
+/// Loads the scripts that the server lacks, by the replies to their checks.
+async fn load(
+    connection: &Connection,
+    wire: &Wire,
+    checks: Vec<RedisResult<Value>>,
+) -> Result<(), StoreError> {
+    let is_missing = |check: &RedisResult<Value>| check.as_ref().is_err_and(error::is_no_script);
+    if checks.iter().any(is_missing) {
+        for loaded in connection.query_all(&wire.checks(true)).await {
+            read::<Value>(Some(loaded))?;
+        }
+        return Ok(());
+    }
+    checks.into_iter().try_for_each(|check| read::<Value>(Some(check)).map(drop))
 }
 
 /// Checks the replies to subscriptions. Returns the channels that have moved to another node.

@@ -211,7 +211,7 @@ impl ManagedConnection {
         if link.channels.remove(channel)
             && let Some(connection) = &link.connection
         {
-            connection.unsubscribe(self.shared.config.verbs().1, channel);
+            connection.unsubscribe(channel);
         }
     }
 }
@@ -282,7 +282,7 @@ impl Shared {
             (link.epoch + 1, link.channels.clone())
         };
         let receiver = Arc::new(Incoming { shared: self.clone(), epoch });
-        let (connection, moved) = self.config.connect(&channels, receiver).await?;
+        let (connection, moved) = self.config.connect(&channels, &self.wire, receiver).await?;
         let mut failed = Vec::new();
         {
             let mut link = self.lock();
@@ -293,10 +293,10 @@ impl Shared {
             (link.served, link.malformed) = (false, false);
             // Those that were added or removed while it connected.
             for channel in link.channels.difference(&channels) {
-                connection.subscribe(self.config.verbs().0, channel);
+                connection.subscribe(&self.config.subscription(channel), channel);
             }
             for channel in channels.difference(&link.channels) {
-                connection.unsubscribe(self.config.verbs().1, channel);
+                connection.unsubscribe(channel);
             }
             link.channels.retain(|channel| !moved.contains(channel));
             link.connection = Some(connection);
@@ -327,7 +327,7 @@ impl Shared {
 
     fn subscribe(&self, link: &mut Link, connection: &Connection, channel: String) {
         if !link.channels.contains(&channel) {
-            connection.subscribe(self.config.verbs().0, &channel);
+            connection.subscribe(&self.config.subscription(&channel), &channel);
             link.channels.insert(channel);
         }
     }
@@ -439,8 +439,8 @@ impl Shared {
     /// WAIT is three quarters of the time left.
     async fn execute_and_wait(&self, connection: &Connection, call: &Call) -> RedisResult<(Value, u32)> {
         let command = &call.request.command;
-        let send = async |knows| {
-            let encoded = self.wire.encode(command, knows);
+        let send = async |as_text| {
+            let encoded = self.wire.encode(command, as_text);
             if call.asking {
                 let mut replies = connection.query_all(&[redis::cmd("ASKING"), encoded]).await;
                 replies.pop().unwrap_or_else(|| Err(closed()))
@@ -448,8 +448,8 @@ impl Shared {
                 connection.query(&encoded).await
             }
         };
-        let value = match send(true).await {
-            Err(failed) if error::is_no_script(&failed) => send(false).await?,
+        let value = match send(false).await {
+            Err(failed) if error::is_no_script(&failed) => send(true).await?,
             result => result?,
         };
         let left = call.deadline.saturating_duration_since(Instant::now());
@@ -501,7 +501,7 @@ impl Receiver for Incoming {
                     let link = shared.lock();
                     if let (Some(connection), true) = (&link.connection, link.channels.contains(&channel)) {
                         // Messages may have been missed. The session's next calls follow the subscription.
-                        connection.subscribe(shared.config.verbs().0, &channel);
+                        connection.subscribe(&shared.config.subscription(&channel), &channel);
                         reports.push(Report::Up);
                     }
                 }
@@ -533,14 +533,12 @@ impl Incoming {
         }
     }
 
-    fn on_error(&self, call: Box<Call>, failed: &RedisError) -> Option<Report> {
+    fn on_error(&self, mut call: Box<Call>, failed: &RedisError) -> Option<Report> {
         let shared = &self.shared;
         if error::is_no_script(failed) {
-            // The server has lost its scripts.
+            // The server has lost the script. What was sent meanwhile is executed before it.
             let mut link = shared.lock();
-            if let Some(connection) = &link.connection {
-                connection.forget_scripts();
-            }
+            call.as_text = true;
             let id = call.request.id;
             let sent = shared.send_on(&mut link, call, None);
             return sent.err().map(|reason| Report::Outcome { id, result: Err(unreachable(&reason)) });

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -66,8 +66,6 @@ pub(crate) struct Times {
 pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) times: Times,
-    /// The scripts that this connection has sent as text, a bit each.
-    pub(super) scripts: AtomicU32,
     full: AtomicBool,
     /// For queries that wait until the connection is not full.
     room: Notify,
@@ -137,7 +135,6 @@ impl Shared {
         Self {
             state: Mutex::new(state),
             times,
-            scripts: AtomicU32::new(0),
             full: AtomicBool::new(false),
             room: Notify::new(),
             ended: watch::Sender::new(None),
