@@ -31,20 +31,3 @@ pub mod testing;
 pub use self::acl::{AclRules, acl_rules};
 pub(crate) use self::backend::Redis;
 pub(crate) use self::store::RedisStore;
-
-/// A message from a connection to its session.
-#[derive(Debug)]
-pub(crate) enum StoreEvent {
-    Event(crate::protocol::Event),
-    Up,
-    Down(crate::store::StoreError),
-}
-pub(crate) type StoreEvents = tokio::sync::mpsc::Sender<StoreEvent>;
-pub(crate) const EVENT_BUFFER: usize = 1024;
-#[derive(Debug, Clone)]
-pub(crate) struct RedisOptions {
-    pub(crate) session: crate::protocol::SessionId,
-    pub(crate) prefix: String,
-    pub(crate) lease: std::time::Duration,
-    pub(crate) events: StoreEvents,
-}

@@ -4,30 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::Instant;
 
 use super::address::Address;
-use super::call::ScriptCall;
+use super::call::{Call, Wire};
 use super::cluster::Cluster;
+use super::error::Failure;
 use super::script::Scripts;
 use super::sentinel::{Endpoint, SentinelGroup};
-use super::server::connection::ManagedConnection;
 use super::server::handshake::ConnectConfig;
+use super::server::managed::{ManagedConnection, Owner};
 use super::{keys, listing};
-use crate::protocol::{Command, Name, Reply};
+use crate::protocol::Name;
 use crate::store::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 use crate::store::error::StoreError;
 
 /// Connections to Redis or Valkey servers.
 pub(crate) struct RedisStore {
-    inner: Arc<Inner>,
-    sink: Arc<dyn Sink>,
-    runtime: tokio::runtime::Handle,
-}
-
-struct Inner {
     route: Route,
-    scripts: Scripts,
     prefix: String,
 }
 
@@ -53,82 +46,63 @@ impl RedisStore {
         options: StoreOptions,
         scripts: Scripts,
     ) -> Result<Self, StoreError> {
-        let StoreOptions { session, prefix, lease, sink } = options;
-        let (sender, mut events) = tokio::sync::mpsc::channel(super::EVENT_BUFFER);
-        let options = super::RedisOptions { session, prefix: prefix.clone(), lease, events: sender };
-        let forwarded = sink.clone();
-        tokio::spawn(async move {
-            while let Some(event) = events.recv().await {
-                forwarded.report(&mut vec![match event {
-                    super::StoreEvent::Event(event) => Report::Event(event),
-                    super::StoreEvent::Up => Report::Up,
-                    super::StoreEvent::Down(error) => Report::Down(error),
-                }]);
-            }
-        });
-        let runtime = tokio::runtime::Handle::current();
+        let prefix = options.prefix.clone();
+        let sharded = matches!(address, Address::Cluster(_));
+        let wire = Arc::new(Wire { scripts, prefix: prefix.clone(), sharded });
         let endpoint = match address {
             Address::Server(server) => Endpoint::Server(Box::new(server.clone())),
             Address::Sentinels(sentinels) => {
                 Endpoint::Sentinels(Arc::new(SentinelGroup::new(sentinels.clone())))
             }
             Address::Cluster(seeds) => {
-                let route = Route::Cluster(Cluster::connect(seeds, options).await?);
-                return Ok(Self { inner: Arc::new(Inner { route, scripts, prefix }), sink, runtime });
+                let route = Route::Cluster(Cluster::connect(seeds, options, wire).await?);
+                return Ok(Self { route, prefix });
             }
         };
         let channel = keys::channel(&prefix, None, &options.session);
-        let config = ConnectConfig::new(endpoint, false, &options, options.events.clone());
-        let route = Route::One(ManagedConnection::connect(config, channel).await?);
-        Ok(Self { inner: Arc::new(Inner { route, scripts, prefix }), sink, runtime })
+        let config = ConnectConfig::new(endpoint, false, &options);
+        let owner = Arc::new(OneServer(options.sink));
+        let route = Route::One(ManagedConnection::connect(config, wire, owner, channel).await?);
+        Ok(Self { route, prefix })
     }
 }
 
-impl Inner {
-    async fn run(
-        &self,
-        command: &Command,
-        replicas: u32,
-        timeout: Duration,
-    ) -> Result<(Reply, u32), StoreError> {
-        let call = ScriptCall {
-            command,
-            script: self.scripts.of(&command.operation),
-            prefix: &self.prefix,
-            sharded: matches!(self.route, Route::Cluster(_)),
-            replicas,
-            timeout,
-            deadline: Instant::now() + timeout,
-        };
-        match &self.route {
-            Route::One(managed) => {
-                managed.connection()?;
-                Ok(call.run(managed, false).await?)
-            }
-            Route::Cluster(cluster) => cluster.run(&call).await,
-        }
+/// The owner of the only connection: its reports are those of the store.
+struct OneServer(Arc<dyn Sink>);
+
+impl Owner for OneServer {
+    fn report(&self, reports: &mut Vec<Report>) {
+        self.0.report(reports);
     }
+
+    fn redirected(&self, call: Box<Call>, failure: Failure) -> Option<Report> {
+        Some(Report::Outcome { id: call.request.id, result: Err(failure.into()) })
+    }
+
+    fn channel_lost(&self, _: &str) {}
 }
 
 impl Store for RedisStore {
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
-        let Request { id, command, timeout, replicas } = request;
-        let (inner, sink) = (self.inner.clone(), self.sink.clone());
-        self.runtime.spawn(async move {
-            let result = inner.run(&command, replicas, timeout).await;
-            let result = result.map(|(reply, confirmed)| Executed { reply, confirmed });
-            sink.report(&mut vec![Report::Outcome { id, result }]);
-        });
-        None
+        let sent = match &self.route {
+            Route::One(managed) => managed.send(Call::new(request), None),
+            Route::Cluster(cluster) => cluster.send(request),
+        };
+        sent.err().map(Err)
+    }
+
+    fn is_full(&self) -> bool {
+        match &self.route {
+            Route::One(managed) => managed.is_full(),
+            // A full node refuses its calls, since the others take theirs.
+            Route::Cluster(_) => false,
+        }
     }
 
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
-            let names = match &self.inner.route {
-                Route::One(managed) => {
-                    let (_, mut connection) = managed.connection()?;
-                    listing::list(&mut connection, &self.inner.prefix, timeout).await?
-                }
+            let names = match &self.route {
+                Route::One(managed) => listing::list(&managed.connection()?, &self.prefix, timeout).await?,
                 Route::Cluster(cluster) => cluster.list(timeout).await?,
             };
             Ok(names.into_iter().collect())
