@@ -109,6 +109,13 @@ pub(super) trait Port: Send + Sync {
     /// Sends a message. If the engine has ended, the message is refused.
     fn send(&self, message: Message);
 
+    /// The same, but the requests that follow from it may be kept for a moment, to travel with others. Returns true if
+    /// they are: then [`Port::flush`] is due when the tasks that are ready have run.
+    fn gather(&self, message: Message) -> bool;
+
+    /// Sends what was gathered.
+    fn flush(&self);
+
     /// The reason why a reply does not come.
     fn ended(&self) -> Ended;
 }
@@ -182,6 +189,23 @@ impl Session {
         self.shared.process.is_forked()
     }
 
+    /// The same, together with the requests of other tasks that are ready. Returns true if [`Session::flush`] is due when
+    /// they have run.
+    pub(super) fn gather(&self, message: Message) -> bool {
+        if self.is_forked() {
+            message.refuse(Ended::Forked);
+            return false;
+        }
+        self.shared.port.gather(message)
+    }
+
+    /// Sends what was gathered.
+    pub(super) fn flush(&self) {
+        if !self.is_forked() {
+            self.shared.port.flush();
+        }
+    }
+
     /// The reason why a reply does not come.
     pub(crate) fn ended(&self) -> Ended {
         if self.is_forked() { Ended::Forked } else { self.shared.port.ended() }
@@ -241,7 +265,8 @@ impl PermitGuard {
     /// Releases it.
     pub(crate) fn release(mut self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {
         let (answer, receiver) = oneshot::channel();
-        if let Some(lost) = self.release_once(Some(answer)) {
+        let (lost, gathered) = self.release_once(Some(answer));
+        if let Some(lost) = lost {
             return Err(ReleaseError::Lost(lost));
         }
         let session = self.session.clone();
@@ -250,7 +275,9 @@ impl PermitGuard {
             Ended::Closed => Ok(()),
             Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(session_failed())),
         };
-        Ok(PendingReply::<(), ReleaseError>::new(receiver, if_ended))
+        let reply = PendingReply::<(), ReleaseError>::new(receiver, if_ended);
+        let session = self.session.clone();
+        Ok(if gathered { reply.flushed_by(move || session.flush()) } else { reply })
     }
 
     /// Renews it.
@@ -273,15 +300,16 @@ impl PermitGuard {
     }
 
     /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and the store
-    /// may still count it. Returns why it was lost, if it was.
-    fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> Option<Lost> {
+    /// may still count it. Returns why it was lost, if it was; and whether [`Session::flush`] is due, which it never is
+    /// without a caller that waits for the answer.
+    fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> (Option<Lost>, bool) {
         if std::mem::replace(&mut self.released, true) {
-            return None;
+            return (None, false);
         }
         let state = &self.state;
         if state.is_forked() {
             // The parent holds it.
-            return Some(Lost::Forked);
+            return (Some(Lost::Forked), false);
         }
         // Whether it is lost is decided now, at the latest.
         if let Check::Expired = state.check(Moment::now()) {
@@ -294,8 +322,16 @@ impl PermitGuard {
             sent_before: false,
             answer,
         };
-        self.session.shared.port.send(Message::Release { semaphore: state.semaphore.clone(), release });
-        state.loss()
+        let is_awaited = release.answer.is_some();
+        let message = Message::Release { semaphore: state.semaphore.clone(), release };
+        let port = &self.session.shared.port;
+        let gathered = if is_awaited {
+            port.gather(message)
+        } else {
+            port.send(message);
+            false
+        };
+        (state.loss(), gathered)
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::call::{Call, SentCall};
+use super::call::{Call, Sending, SentCall};
 use super::callers::{Message, Port, Session};
 use super::config::Config;
 use super::engine::Engine;
@@ -81,7 +81,7 @@ impl Driver {
     /// Begins to use the store, once it is open. Must be called on the session's runtime.
     pub(super) fn open(&self, store: Arc<dyn Store>) {
         self.lock().open = Some(Open { store, runtime: Handle::current() });
-        self.step(|_, _| {});
+        self.step(Sending::AtOnce, |_, _| {});
     }
 
     /// Checks the time until the engine has finished or failed, and closes the store. The session's thread runs this.
@@ -107,7 +107,7 @@ impl Driver {
                 Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
-            self.step(|_, _| {});
+            self.step(Sending::AtOnce, |_, _| {});
         }
     }
 
@@ -125,15 +125,16 @@ impl Driver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Steps the engine, sends its requests, and delivers what it has decided.
-    fn step(&self, input: impl FnOnce(&mut State, Moment)) {
+    /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are left for a
+    /// later step.
+    fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
         let mut state = self.lock();
         let stepped = catch_unwind(AssertUnwindSafe(|| {
             let now = Moment::now();
             state.engine.on_time(now);
             state.fail_overdue(now);
             input(&mut state, now);
-            state.send(now);
+            state.send(sending, now);
         }));
         if stepped.is_err() {
             // A fault of this crate. What the session holds ends now, not with its leases.
@@ -141,6 +142,7 @@ impl Driver {
             state.engine.abandon(in_flight);
             state.ended = Some(Ended::SessionFailed);
         }
+        let gathered = sending == Sending::Gathering && state.engine.has_gathered();
         let outbox = state.engine.take_outbox();
         let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
         drop(state);
@@ -148,6 +150,30 @@ impl Driver {
             self.wake.notify_one();
         }
         outbox.deliver();
+        gathered
+    }
+
+    /// Takes a message of a caller. Returns true if requests are left for [`Port::flush`].
+    fn take(&self, message: Message, sending: Sending) -> bool {
+        if let Message::List { answer } = message {
+            self.list(answer);
+            return false;
+        }
+        let mut message = Some(message);
+        let mut ended = None;
+        let gathered = self.step(sending, |state, now| {
+            state.active = true;
+            ended = state.ended;
+            if ended.is_none()
+                && let Some(message) = message.take()
+            {
+                state.engine.on_message(message, now);
+            }
+        });
+        if let (Some(ended), Some(message)) = (ended, message) {
+            message.refuse(ended);
+        }
+        gathered
     }
 
     fn list(&self, answer: Answer<Vec<Name>, AdminError>) {
@@ -164,13 +190,13 @@ impl Driver {
 
 impl State {
     /// Sends the requests that the engine has now.
-    fn send(&mut self, now: Moment) {
+    fn send(&mut self, sending: Sending, now: Moment) {
         let Some(Open { store, .. }) = &self.open else { return };
         for (semaphore, request) in self.engine.take_handed_over() {
             store.forget(&semaphore, &request);
         }
         while !store.is_full() {
-            let calls = self.engine.calls(now);
+            let calls = self.engine.calls(sending, now);
             if calls.is_empty() {
                 return;
             }
@@ -215,23 +241,15 @@ impl State {
 
 impl Port for Driver {
     fn send(&self, message: Message) {
-        if let Message::List { answer } = message {
-            return self.list(answer);
-        }
-        let mut message = Some(message);
-        let mut ended = None;
-        self.step(|state, now| {
-            state.active = true;
-            ended = state.ended;
-            if ended.is_none()
-                && let Some(message) = message.take()
-            {
-                state.engine.on_message(message, now);
-            }
-        });
-        if let (Some(ended), Some(message)) = (ended, message) {
-            message.refuse(ended);
-        }
+        self.take(message, Sending::AtOnce);
+    }
+
+    fn gather(&self, message: Message) -> bool {
+        self.take(message, Sending::Gathering)
+    }
+
+    fn flush(&self) {
+        self.step(Sending::AtOnce, |_, _| {});
     }
 
     fn ended(&self) -> Ended {
@@ -241,7 +259,7 @@ impl Port for Driver {
 
 impl Sink for Driver {
     fn report(&self, reports: &mut Vec<Report>) {
-        self.step(|state, now| {
+        self.step(Sending::AtOnce, |state, now| {
             for report in reports.drain(..) {
                 match report {
                     Report::Outcome { id, result } => {
@@ -324,7 +342,7 @@ mod tests {
         let held = PendingAcquire::new(&session, spec(&session)).wait_here().expect("it is free");
         let mut waiting = PendingAcquire::new(&session, spec(&session));
         waiting.send();
-        driver.step(|_, _| panic!("a fault"));
+        driver.step(Sending::AtOnce, |_, _| panic!("a fault"));
 
         assert_eq!(held.state.reason(), Some(Lost::SessionFailed));
         assert_eq!(waiting.wait_here().err(), Some(AcquireError::SessionFailed));

@@ -7,7 +7,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::Map;
-use super::call::{Call, CallKind, SentCall};
+use super::call::{Call, CallKind, Sending, SentCall};
 use super::callers::{Message, PendingRelease, PermitGuard, Shared};
 use super::config::Config;
 use super::outage::Outage;
@@ -105,6 +105,11 @@ impl Engine {
     /// The deliveries since the last call.
     pub(super) fn take_outbox(&mut self) -> Outbox {
         std::mem::take(&mut self.context.outbox)
+    }
+
+    /// Returns true if calls were left to a later step.
+    pub(super) fn has_gathered(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// Permits handed over since the last call.
@@ -226,12 +231,14 @@ impl Engine {
     }
 
     /// The calls to make now.
-    pub(super) fn calls(&mut self, now: Moment) -> Vec<Call> {
+    pub(super) fn calls(&mut self, sending: Sending, now: Moment) -> Vec<Call> {
         let mut calls = Vec::new();
         self.seek_companions(now);
         for name in std::mem::take(&mut self.dirty) {
             let Some(semaphore) = self.semaphores.get_mut(&name) else { continue };
-            if semaphore.is_empty() {
+            if sending == Sending::Gathering && semaphore.has_call_in_flight() {
+                self.dirty.push(name);
+            } else if semaphore.is_empty() {
                 semaphore.remove_timer(&mut self.context);
                 self.semaphores.remove(&name);
             } else {

@@ -26,6 +26,8 @@ pub(crate) struct PendingAcquire {
 
 enum Progress {
     Unsent(Box<AcquireSpec>),
+    /// Kept to travel with the requests of other tasks that are ready.
+    Gathered(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
     Sent(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
     Done,
 }
@@ -34,6 +36,7 @@ impl std::fmt::Debug for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Unsent(_) => "Unsent",
+            Self::Gathered(_) => "Gathered",
             Self::Sent(_) => "Sent",
             Self::Done => "Done",
         })
@@ -63,16 +66,43 @@ impl PendingAcquire {
 
     /// Sends the request, if it has not been sent.
     pub(crate) fn send(&mut self) {
-        if matches!(self.progress, Progress::Unsent(_)) {
-            let (answer, receiver) = oneshot::channel();
-            let sent = Progress::Sent(receiver);
-            if let Progress::Unsent(spec) = std::mem::replace(&mut self.progress, sent) {
+        match std::mem::replace(&mut self.progress, Progress::Done) {
+            Progress::Unsent(spec) => {
+                let (answer, receiver) = oneshot::channel();
+                self.progress = Progress::Sent(receiver);
                 self.session.send(Message::Acquire(spec, answer));
+            }
+            Progress::Gathered(receiver) => {
+                self.progress = Progress::Sent(receiver);
+                self.session.flush();
+            }
+            progress => self.progress = progress,
+        }
+    }
+
+    /// Begins, together with other tasks that are ready. Returns true if it is sent by [`PendingAcquire::send`], when they
+    /// have run.
+    fn gather(&mut self) -> bool {
+        match std::mem::replace(&mut self.progress, Progress::Done) {
+            Progress::Unsent(spec) => {
+                let (answer, receiver) = oneshot::channel();
+                let gathered = self.session.gather(Message::Acquire(spec, answer));
+                self.progress =
+                    if gathered { Progress::Gathered(receiver) } else { Progress::Sent(receiver) };
+                gathered
+            }
+            progress => {
+                self.progress = progress;
+                false
             }
         }
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitGuard, AcquireError>> {
+        if self.gather() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         self.send();
         let Progress::Sent(receiver) = &mut self.progress else { panic!("polled after completion") };
         let result = if self.session.is_forked() {
@@ -113,7 +143,7 @@ impl PendingAcquire {
 
 impl Drop for PendingAcquire {
     fn drop(&mut self) {
-        if matches!(self.progress, Progress::Sent(_)) {
+        if matches!(self.progress, Progress::Gathered(_) | Progress::Sent(_)) {
             let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
             self.session.send(Message::Cancel { semaphore, request });
         }

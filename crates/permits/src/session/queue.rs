@@ -16,6 +16,13 @@ impl Port for Queue {
         }
     }
 
+    fn gather(&self, message: Message) -> bool {
+        self.send(message);
+        false
+    }
+
+    fn flush(&self) {}
+
     fn ended(&self) -> Ended {
         Ended::Closed
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::call::Call;
+use super::call::{Call, Sending};
 use super::callers::{Message, PermitGuard, Session};
 use super::config::Config;
 use super::engine::Engine;
@@ -87,7 +87,7 @@ impl Bench {
         while let Ok(message) = self.messages.try_recv() {
             self.engine.on_message(message, self.now);
         }
-        let calls = self.engine.calls(self.now);
+        let calls = self.engine.calls(Sending::AtOnce, self.now);
         self.engine.take_outbox().deliver();
         calls
     }

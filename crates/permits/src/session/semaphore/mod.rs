@@ -97,8 +97,12 @@ impl SemaphoreSession {
     }
 
     pub(super) fn is_empty(&self) -> bool {
+        self.unreturned() == 0 && !self.has_call_in_flight()
+    }
+
+    pub(super) fn has_call_in_flight(&self) -> bool {
         let InFlight { acquiring, releasing, renewing, confirming, .. } = self.in_flight;
-        self.unreturned() == 0 && acquiring + releasing + renewing + confirming == 0
+        acquiring + releasing + renewing + confirming > 0
     }
 
     /// The number of acquisitions and unconfirmed releases.

@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
-use crate::session::call::Call;
+use crate::session::call::{Call, Sending};
 use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
 use crate::session::engine::Engine;
@@ -386,7 +386,7 @@ impl World {
         while let Ok(message) = client.messages.try_recv() {
             client.engine.on_message(message, now);
         }
-        let calls = client.engine.calls(now);
+        let calls = client.engine.calls(Sending::AtOnce, now);
         client.engine.take_outbox().deliver();
         for mut pending in std::mem::take(&mut client.pending) {
             match pending.try_take() {
