@@ -42,6 +42,8 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
         !waiter.has_reported("w1", |what| matches!(what, ClientEvent::Acquired { .. })),
         "the paused server cannot grant"
     );
+    // A holder's deadline is before the end of its lease in the store, and the waiters' leases began last.
+    std::thread::sleep(fixture.settings.lease / 10);
     fixture.server.resume();
 
     // Within one session the order of the queue survives, though all leases have ended.

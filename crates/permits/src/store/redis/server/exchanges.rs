@@ -74,8 +74,8 @@ fn outcomes(arrivals: Vec<Arrival>) -> Vec<(u64, RedisResult<Value>)> {
 }
 
 fn echo(number: usize) -> Cmd {
-    let mut echo = redis::cmd("ECHO");
-    echo.arg(number);
+    let mut echo = Cmd::new();
+    echo.arg("ECHO").arg(number);
     echo
 }
 

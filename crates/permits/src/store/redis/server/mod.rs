@@ -6,13 +6,16 @@
 //!   `reader`, the task.
 //! - `login`: a connection that the server has let in. `info`: the checks of a server by its INFO.
 //! - `handshake`: a connection that is checked and subscribed, as a session needs it.
-//! - `managed`: such a connection, replaced when it breaks.
+//! - `managed`: such a connection, replaced when it breaks. Its parts: `link`, the connection that there is now, and
+//!   `confirmation`, the calls that replicas confirm.
 
+mod confirmation;
 pub(crate) mod connection;
 #[cfg(test)]
 mod exchanges;
 pub(crate) mod handshake;
 pub(crate) mod info;
+pub(crate) mod link;
 pub(crate) mod login;
 pub(crate) mod managed;
 mod reader;

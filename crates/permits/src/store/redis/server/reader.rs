@@ -31,6 +31,7 @@ pub(super) struct Reader {
     values: Vec<Value>,
     arrivals: Vec<Arrival>,
     answers: Vec<(oneshot::Sender<RedisResult<Value>>, RedisResult<Value>)>,
+    has_finished: bool,
 }
 
 /// The cause of a turn of the task.
@@ -56,6 +57,7 @@ impl Reader {
             values: Vec::new(),
             arrivals: Vec::new(),
             answers: Vec::new(),
+            has_finished: false,
         }
     }
 
@@ -223,7 +225,7 @@ impl Reader {
     }
 
     /// Ends the connection: everything that waits for a reply gets its outcome.
-    fn finish(mut self, reason: RedisError) {
+    fn finish(&mut self, reason: RedisError) {
         let shared = self.shared.clone();
         let (expected, was_full) = {
             let mut state = shared.lock();
@@ -246,7 +248,24 @@ impl Reader {
         }
         self.arrivals.push(Arrival::Ended(reason.clone()));
         self.hand_over();
+        self.has_finished = true;
         shared.announce_end(reason);
+    }
+}
+
+impl Drop for Reader {
+    /// After a panic, or with the runtime: the connection ends, without outcomes.
+    fn drop(&mut self) {
+        if !self.has_finished {
+            let ended = {
+                let mut state = self.shared.lock();
+                state.end = Some(closed());
+                self.shared.make_room(&state);
+                std::mem::take(&mut state.expected)
+            };
+            drop(ended);
+            self.shared.announce_end(closed());
+        }
     }
 }
 
