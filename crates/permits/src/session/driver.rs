@@ -45,6 +45,10 @@ struct State {
     overdue_at: Option<Moment>,
     /// When the session's thread checks the time; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
+    /// Several callers are being answered. Their next requests are gathered until all are answered.
+    delivering: bool,
+    /// Requests are to be sent then.
+    due_when_delivered: bool,
     /// A caller has sent something since the thread last looked.
     active: bool,
     ended: Option<Ended>,
@@ -68,6 +72,8 @@ impl Driver {
                 requests: 0,
                 overdue_at: None,
                 wakes_at: None,
+                delivering: false,
+                due_when_delivered: false,
                 active: false,
                 ended: None,
             };
@@ -81,7 +87,7 @@ impl Driver {
     /// Begins to use the store, once it is open. Must be called on the session's runtime.
     pub(super) fn open(&self, store: Arc<dyn Store>) {
         self.lock().open = Some(Open { store, runtime: Handle::current() });
-        self.step(Sending::AtOnce, |_, _| {});
+        self.step(Sending::AtOnce, no_input);
     }
 
     /// Checks the time until the engine has finished or failed, and closes the store. The session's thread runs this.
@@ -107,7 +113,7 @@ impl Driver {
                 Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
-            self.step(Sending::AtOnce, |_, _| {});
+            self.step(Sending::AtOnce, no_input);
         }
     }
 
@@ -144,12 +150,22 @@ impl Driver {
         }
         let gathered = sending == Sending::Gathering && state.engine.has_gathered();
         let outbox = state.engine.take_outbox();
+        let begins = outbox.len() > 1 && !std::mem::replace(&mut state.delivering, true);
         let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
         drop(state);
         if wake {
             self.wake.notify_one();
         }
         outbox.deliver();
+        if begins {
+            let mut state = self.lock();
+            state.delivering = false;
+            let due = std::mem::take(&mut state.due_when_delivered);
+            drop(state);
+            if due {
+                self.step(Sending::AtOnce, no_input);
+            }
+        }
         gathered
     }
 
@@ -188,12 +204,19 @@ impl Driver {
     }
 }
 
+/// The input of a step that is due for another reason.
+fn no_input(_: &mut State, _: Moment) {}
+
 impl State {
     /// Sends the requests that the engine has now.
     fn send(&mut self, sending: Sending, now: Moment) {
         let Some(Open { store, .. }) = &self.open else { return };
         for (semaphore, request) in self.engine.take_handed_over() {
             store.forget(&semaphore, &request);
+        }
+        if sending != Sending::AtOnce && (self.delivering || self.engine.answers() > 1) {
+            self.due_when_delivered |= sending == Sending::WhenDelivered;
+            return;
         }
         while !store.is_full() {
             let calls = self.engine.calls(sending, now);
@@ -249,7 +272,7 @@ impl Port for Driver {
     }
 
     fn flush(&self) {
-        self.step(Sending::AtOnce, |_, _| {});
+        self.step(Sending::WhenDelivered, no_input);
     }
 
     fn ended(&self) -> Ended {
@@ -259,7 +282,7 @@ impl Port for Driver {
 
 impl Sink for Driver {
     fn report(&self, reports: &mut Vec<Report>) {
-        self.step(Sending::AtOnce, |state, now| {
+        self.step(Sending::WhenDelivered, |state, now| {
             for report in reports.drain(..) {
                 match report {
                     Report::Outcome { id, result } => {

@@ -43,6 +43,11 @@ impl Outbox {
         self.0.push(Box::new(move || permit.signal_loss()));
     }
 
+    /// The number of deliveries.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Delivers everything. To be called under no lock. A waker that panics harms no other caller.
     pub(super) fn deliver(self) {
         for deliver in self.0 {
