@@ -31,7 +31,7 @@ const TLS: &str = "TLS";
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (scale, processes, page): (_, &[usize], _) = match arguments {
         [] => (Scale::FULL, &[10, 100, 1000], "docs/performance.md"),
-        ["--quick"] => (Scale::QUICK, &[10, 40], "target/performance.md"),
+        ["--quick"] => (Scale::QUICK, &[10, 40], "target/scale.md"),
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };
     let certificates = Certificates::new();

@@ -107,9 +107,10 @@ fn the_quick_run_at_scale_measures_every_figure() {
     std::fs::create_dir(directory.path().join("target")).expect("it can be written");
     let status = lab(directory.path(), &["scale", "--quick"]);
     assert!(status.success(), "{status}");
-    let page = directory.path().join("target/performance.md");
+    let page = directory.path().join("target/scale.md");
     let table = std::fs::read_to_string(page).expect("the table was written");
-    for row in ["| 10 processes, one waiter each: server µs a grant | ", "| TLS, one task: cycle p50, µs | "] {
+    for row in ["| 10 processes, one waiter each: server µs a grant | ", "| TLS, one task: cycle p50, µs | "]
+    {
         assert!(table.contains(row), "no {row} in:\n{table}");
     }
     assert!(!table.contains('–'), "a figure is missing:\n{table}");

@@ -122,7 +122,7 @@ pub(crate) fn measure(bench: &mut Bench, systems: &[System], modes: &[Mode]) -> 
             bench.enter(mode)?;
             for system in systems.iter().filter(|system| system.absent().is_none()) {
                 eprintln!("round {round}, {}: {}", mode.name(), system.name);
-                bench.run(system)?;
+                bench.run(system, round)?;
             }
         }
     }

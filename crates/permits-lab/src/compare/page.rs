@@ -211,7 +211,7 @@ pub(crate) fn page(about: &Value, systems: &[System], results: &Results, scale: 
     let _ = writeln!(
         page,
         "Measured on {} processors ({}), Linux {}, redis-server {}, which keeps nothing on disk, all on one machine \
-         over TCP. Median of {} rounds (least–most); {} s of warm-up in each process. A dash: the system cannot run \
+         over TCP. Median of {} rounds (least–most), of E one round; {} s of warm-up in each process. A dash: the system cannot run \
          the workload, or was not installed; the reason is below the table.\n",
         about["processors"],
         text(&about["processor"]),
