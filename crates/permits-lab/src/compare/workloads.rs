@@ -395,7 +395,7 @@ impl Bench {
             process.ask(&format!("queue line-{length} {}", (length + number) / count))?;
         }
         // Until all wait: no observable of the queue is common to all systems. Many processes begin to renew meanwhile.
-        sleep(Duration::from_secs_f64(0.5 + length as f64 / 30_000.0 + count as f64 / 200.0));
+        sleep(Duration::from_secs_f64(0.5 + length as f64 / 10_000.0 + count as f64 / 200.0));
         Ok(processes)
     }
 
