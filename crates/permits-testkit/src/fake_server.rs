@@ -169,7 +169,11 @@ impl Shared {
     fn serve(&self, mut stream: &TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(command) = read_command(&mut reader) {
-            let verb = command[0].to_ascii_uppercase();
+            let mut verb = command[0].to_ascii_uppercase();
+            // Without keys it is a check of a script while a client connects, and no operation.
+            if verb == "EVALSHA" && command.get(2).is_some_and(|keys| keys == "0") {
+                verb = "EVAL".to_owned();
+            }
             let garbage = {
                 let mut all = lock(&self.garbage);
                 let at = all.iter().position(|garbage| garbage.to == verb);
@@ -179,7 +183,8 @@ impl Shared {
                 let _ = self.write_without_end(stream);
                 break;
             }
-            let about = |name: &str| verb == "EVALSHA" && command[3].contains(&format!("{{{name}}}"));
+            let key = command.get(3).filter(|_| verb == "EVALSHA");
+            let about = |name: &str| key.is_some_and(|key| key.contains(&format!("{{{name}}}")));
             let always = lock(&self.always).clone().filter(|(name, _)| about(name));
             let always = always.map(|(_, bytes)| Garbage { to: "EVALSHA", bytes, ends: false });
             let (bytes, ends) = match garbage.or(always) {

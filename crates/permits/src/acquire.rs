@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::AcquireError;
 use crate::permit::Permit;
-use crate::session::inbox::PendingAcquire;
+use crate::session::pending_acquire::PendingAcquire;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///

@@ -14,10 +14,10 @@ use crate::protocol::{
     AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
 };
 use crate::semaphore::Semaphore;
+use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
-use crate::session::driver;
-use crate::session::inbox::{Message, PermitGuard, Session};
 use crate::session::reply::PendingReply;
+use crate::session::thread;
 use crate::store::Address;
 
 /// The default lease.
@@ -165,14 +165,14 @@ impl Client {
     /// Ends the session: waiting acquisitions fail with [`AcquireError::Closed`](crate::AcquireError::Closed), permits that
     /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
     ///
-    /// Call it before a program ends. A process that ends takes its background thread with it, and permits that it
-    /// dropped just before are then freed only when their leases end.
+    /// Call it before a program ends, to learn of what could not be released. Without it, permits that were dropped are
+    /// released nevertheless, if the store is a server and the connection is up.
     ///
     /// When it is ready, the connections are closed and the background thread is ending: a program may fork.
     ///
     /// # Errors
-    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if the background thread
-    /// has panicked.
+    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if the client has panicked
+    /// inside.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, closing continues in the background.
@@ -369,7 +369,7 @@ impl ClientBuilder {
             replicas: self.replicas,
             store_timeout: self.store_timeout,
         };
-        driver::start(config, address, self.prefix)
+        thread::start(config, address, self.prefix)
     }
 }
 

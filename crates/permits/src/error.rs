@@ -149,7 +149,7 @@ pub enum AcquireError {
     /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
     #[error("{FORKED}")]
     Forked,
-    /// The client's background thread has panicked. Connect again, and report the panic.
+    /// The client has panicked inside. Connect again, and report the panic.
     #[error("{FAILED}")]
     SessionFailed,
     /// The store refused, or could not be reached within the store timeout. Nothing stays behind for longer than a lease.
@@ -194,7 +194,7 @@ pub enum Lost {
     /// The process is a forked child of the one that holds the permit. The parent still holds it.
     #[error("the permit is the parent process's: it was acquired before the fork")]
     Forked,
-    /// The client's background thread has panicked, so that the permit is no longer renewed.
+    /// The client has panicked inside, so that the permit is no longer renewed.
     #[error("the permit was lost: {FAILED}")]
     SessionFailed,
 }
@@ -243,7 +243,7 @@ pub enum AdoptError {
     /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
     #[error("{FORKED}")]
     Forked,
-    /// The client's background thread has panicked. Connect again, and report the panic.
+    /// The client has panicked inside. Connect again, and report the panic.
     #[error("{FAILED}")]
     SessionFailed,
     /// The store refused or could not be reached.
@@ -286,7 +286,7 @@ pub enum AdminError {
     /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
     #[error("{FORKED}")]
     Forked,
-    /// The client's background thread has panicked. Connect again, and report the panic.
+    /// The client has panicked inside. Connect again, and report the panic.
     #[error("{FAILED}")]
     SessionFailed,
     /// The store refused or could not be reached.
@@ -309,13 +309,13 @@ pub enum CloseError {
     /// The process is a forked child of the one that connected. The parent's client stays open.
     #[error("{FORKED}")]
     Forked,
-    /// The client's background thread has panicked: its permits end with their leases.
+    /// The client has panicked inside: its permits end with their leases.
     #[error("{FAILED}")]
     SessionFailed,
 }
 
 const FORKED: &str = "the client was connected before the process was forked: connect in the child";
-const FAILED: &str = "the client's background thread has panicked";
+const FAILED: &str = "the client has panicked inside";
 
 /// The reason why a session does not reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

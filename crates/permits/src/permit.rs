@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
-use crate::session::inbox::PermitGuard;
+use crate::session::callers::PermitGuard;
 use crate::session::permit_state::PermitStatus;
 use crate::session::reply::PendingReply;
 

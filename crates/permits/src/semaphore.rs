@@ -11,7 +11,8 @@ use crate::protocol::{
     self, Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome,
     check_lease, check_reason,
 };
-use crate::session::inbox::{Message, PendingAcquire, Session};
+use crate::session::callers::{Message, Session};
+use crate::session::pending_acquire::PendingAcquire;
 use crate::session::reply::PendingReply;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::StoreError;
@@ -104,7 +105,7 @@ impl Semaphore {
         let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
         let label = Label::new(options.label.as_deref().unwrap_or_default())?;
         let request = self.session.new_request();
-        Ok(self.session.acquire(AcquireSpec {
+        let spec = AcquireSpec {
             semaphore: self.name.clone(),
             holder: holder.unwrap_or_else(|| self.session.default_holder(&request)),
             request,
@@ -115,7 +116,8 @@ impl Semaphore {
             auto_renew: options.auto_renew,
             limit: self.limit.clone(),
             position: Arc::default(),
-        }))
+        };
+        Ok(PendingAcquire::new(&self.session, spec))
     }
 
     /// Sets the limit and pins it: from now on declarations of programs are ignored, until [`Semaphore::unpin`].

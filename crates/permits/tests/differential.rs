@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use permits::model::{self, State};
 use permits::protocol::{Command, Event, LimitChange, Reply};
-use permits::store::StoreEvent;
+use permits::store::Report;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
 use permits_testkit::{Connection, Server};
 use tokio::runtime::Runtime;
@@ -167,9 +167,9 @@ impl Redis {
         let store = &mut self.stores[session];
         let next = async {
             loop {
-                match store.event().await {
-                    Some(StoreEvent::Event(event)) => break Ok(event),
-                    Some(StoreEvent::Up) => {}
+                match store.report().await {
+                    Some(Report::Event(event)) => break Ok(event),
+                    Some(Report::Up) => {}
                     other => break Err(format!("instead of an event: {other:?}")),
                 }
             }

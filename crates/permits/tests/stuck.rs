@@ -4,16 +4,14 @@
 //! A process has one subscriber, so the tests share one, which behaves as the running test sets it.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use permits::{
-    AcquireError, AdminError, Client, CloseError, Lost, PermitStatus, Recovery, ReleaseError, RenewError,
-};
+use permits::{AcquireError, Client, Lost, Permit, PermitStatus, Recovery};
 use permits_testkit::{Server, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -216,19 +214,16 @@ impl Wake for Trap {
     }
 }
 
-/// Makes the session's thread wake a waker of this kind. Returns the acquisition.
-fn spring(client: &Client, trap: fn()) -> impl Future + use<> {
+/// Makes the session's thread wake a waker of this kind: by a grant to a waiter, which the store pushes. Returns the
+/// acquisition.
+fn spring(client: &Client, trap: fn()) -> impl Future<Output = Result<Permit, AcquireError>> + use<> {
     let trap = Arc::new(Trap { sprung: Mutex::new(false), trap });
     let waker = Waker::from(trap.clone());
-    let acquiring = loop {
-        let semaphore = client.semaphore("trap", 1).expect("valid");
-        let mut acquiring: Pin<Box<dyn Future<Output = _>>> =
-            Box::pin(async move { semaphore.acquire().await });
-        // If it was granted before the first poll, the session had no waker to wake.
-        if acquiring.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-            break acquiring;
-        }
-    };
+    let semaphore = client.semaphore("trap", 1).expect("valid");
+    let held = block_on(semaphore.acquire()).expect("in time").expect("it is free");
+    let mut acquiring = Box::pin(async move { semaphore.acquire().await });
+    assert!(acquiring.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(held);
     assert!(wait::until(LIMIT, || *lock(&trap.sprung)), "the session's thread wakes it");
     acquiring
 }
@@ -260,30 +255,53 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
 }
 
 #[test]
-fn a_session_whose_thread_panics_ends_its_permits_and_answers_its_callers() {
-    let client = block_on(connect("memory:panics", Duration::from_secs(600))).expect("the store is there");
-    let semaphore = client.semaphore("panics", 2).expect("valid");
-    let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
-    let (first, second) = (acquire(), acquire());
+fn a_waker_that_panics_harms_no_other_call() {
+    let client = block_on(connect("memory:panics", LEASE)).expect("the store is there");
+    let semaphore = client.semaphore("panics", 1).expect("valid");
+    let held = block_on(semaphore.acquire()).expect("in time").expect("it is free");
     let waiter = {
         let semaphore = semaphore.clone();
         thread::spawn(move || block_on(semaphore.acquire()).map(|result| result.map(drop)))
     };
-    assert!(wait::until(LIMIT, || {
-        block_on(semaphore.inspect()).expect("in time").expect("the store is there").waiting == 1
-    }));
-    let _kept = spring(&client, || panic!("a waker that panics"));
+    let trapped = spring(&client, || panic!("a waker that panics"));
 
-    assert_eq!(block_on(first.lost()), Some(Lost::SessionFailed));
-    assert_eq!(block_on(second.lost()), Some(Lost::SessionFailed));
-    assert_eq!(waiter.join().expect("no panic"), Some(Err(AcquireError::SessionFailed)));
-    assert_eq!(
-        block_on(semaphore.try_acquire()).map(|got| got.map(drop)),
-        Some(Err(AcquireError::SessionFailed))
-    );
-    assert_eq!(block_on(semaphore.inspect()), Some(Err(AdminError::SessionFailed)));
-    assert_eq!(block_on(client.list()), Some(Err(AdminError::SessionFailed)));
-    assert_eq!(block_on(first.renew()), Some(Err(RenewError::Lost(Lost::SessionFailed))));
-    assert_eq!(block_on(first.release()), Some(Err(ReleaseError::Lost(Lost::SessionFailed))));
-    assert_eq!(block_on(client.close()), Some(Err(CloseError::SessionFailed)));
+    thread::sleep(2 * LEASE);
+    assert_eq!(held.status(), PermitStatus::Held, "it is renewed");
+    drop(held);
+    assert_eq!(waiter.join().expect("no panic"), Some(Ok(())));
+    assert!(block_on(trapped).expect("in time").is_ok(), "its own permit waits for it");
+    assert_eq!(block_on(client.close()), Some(Ok(())));
+}
+
+/// The program's code runs when the session's lock is free: in a waker, and in a subscriber, a permit can be acquired,
+/// dropped and inspected.
+#[test]
+fn a_waker_can_use_permits_itself() {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    static USED: AtomicUsize = AtomicUsize::new(0);
+    fn use_permits() {
+        let semaphore = CLIENT.get().expect("it is set").semaphore("in a waker", 1).expect("valid");
+        for _ in 0..2 {
+            // The memory store answers at once.
+            let mut acquiring = pin!(semaphore.acquire());
+            let permit = acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Ok(permit)) = permit else { panic!("{permit:?}") };
+            drop(permit);
+        }
+        // Given up while it waits.
+        let Poll::Ready(Ok(_held)) = pin!(semaphore.acquire()).poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            panic!("it is free")
+        };
+        let mut waiting = Box::pin(semaphore.acquire());
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(waiting);
+        USED.fetch_add(1, Ordering::SeqCst);
+    }
+    let client = block_on(connect("memory:wakers", LEASE)).expect("the store is there");
+    let _ = CLIENT.set(client.clone());
+    drop(spring(&client, use_permits));
+    assert!(wait::until(LIMIT, || USED.load(Ordering::SeqCst) == 1));
+    let semaphore = client.semaphore("in a waker", 1).expect("valid");
+    assert!(block_on(semaphore.acquire()).expect("in time").is_ok(), "nothing was left behind");
 }

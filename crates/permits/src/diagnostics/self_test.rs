@@ -18,7 +18,8 @@ use crate::protocol::{
     Holder, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, ReleaseOutcome, ReleaseRequest,
     RenewOutcome, RenewRequest, RequestId, SessionId,
 };
-use crate::store::{self, Address, EVENT_BUFFER, Store, StoreError, StoreEvent, StoreOptions};
+use crate::store::direct::Direct;
+use crate::store::{self, Address, Report, Store, StoreError, StoreOptions};
 use crate::timing::renew_every;
 
 /// The lease of the self-test's permits. The semaphore's state expires after four leases.
@@ -52,10 +53,10 @@ pub(super) async fn run_each_operation(
     semaphore: &Name,
     lease: Duration,
 ) -> Vec<Finding> {
-    let (events_in, events) = mpsc::channel(EVENT_BUFFER);
+    let (direct, reports) = Direct::new();
     let session = new_session_id();
-    let options =
-        StoreOptions { session: session.clone(), prefix: prefix.to_owned(), lease: LEASE, events: events_in };
+    let (prefix, sink) = (prefix.to_owned(), direct.clone());
+    let options = StoreOptions { session: session.clone(), prefix, lease: LEASE, sink };
     let failed = |step: &str, error: StoreError| {
         let advice = match error {
             StoreError::OutOfMemory { .. } => {
@@ -70,7 +71,7 @@ pub(super) async fn run_each_operation(
         Ok(store) => store,
         Err(error) => return failed("opening a session", error),
     };
-    let mut test = SelfTest { store, events, session, semaphore: semaphore.clone() };
+    let mut test = SelfTest { store, direct, reports, session, semaphore: semaphore.clone() };
     let woken_after = match test.operations().await {
         Ok(woken_after) => woken_after,
         Err((step, error)) => return failed(step, error),
@@ -89,7 +90,8 @@ pub(super) async fn run_each_operation(
 
 struct SelfTest {
     store: Arc<dyn Store>,
-    events: mpsc::Receiver<StoreEvent>,
+    direct: Arc<Direct>,
+    reports: mpsc::Receiver<Report>,
     session: SessionId,
     semaphore: Name,
 }
@@ -195,16 +197,16 @@ impl SelfTest {
             declaration: Declaration::Fallback(1),
             operation,
         };
-        Ok(self.store.execute(&command, TIMEOUT).await?.answers)
+        Ok(self.direct.execute(&*self.store, &command, TIMEOUT).await?.answers)
     }
 
     async fn event(&mut self, step: &'static str) -> Result<Event, Failed> {
         let next = async {
             loop {
-                match self.events.recv().await {
-                    Some(StoreEvent::Event(event)) => return Ok(event),
-                    Some(StoreEvent::Up) => {}
-                    Some(StoreEvent::Down(error)) => return Err(error),
+                match self.reports.recv().await {
+                    Some(Report::Event(event)) => return Ok(event),
+                    Some(Report::Up | Report::Writable | Report::Outcome { .. }) => {}
+                    Some(Report::Down(error)) => return Err(error),
                     None => return Err(StoreError::NoAnswer { reason: "the session has ended".into() }),
                 }
             }

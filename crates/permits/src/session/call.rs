@@ -2,10 +2,20 @@
 
 use std::time::Duration;
 
-use super::inbox::PendingRelease;
+use super::callers::PendingRelease;
 use super::single_call::SingleCall;
 use crate::clock::Moment;
-use crate::protocol::{Command, ReleaseRequest, Reply, RequestId};
+use crate::protocol::{Command, Name, ReleaseRequest, RequestId};
+
+/// The calls that a step of the engine makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// All that there are.
+    AtOnce,
+    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to send together:
+    /// the next one, the reply to that call at the latest.
+    Gathering,
+}
 
 /// A call to make.
 pub(super) struct Call {
@@ -13,7 +23,15 @@ pub(super) struct Call {
     pub(super) timeout: Duration,
     /// The number of replicas to wait for, which are to have all that this connection has written.
     pub(super) replicas: u32,
+    pub(super) sent: SentCall,
+}
+
+/// A call, once it was sent.
+pub(super) struct SentCall {
+    pub(super) semaphore: Name,
     pub(super) sent_at: Moment,
+    /// Without a result until then, it has failed.
+    pub(super) until: Moment,
     pub(super) kind: CallKind,
 }
 
@@ -26,17 +44,4 @@ pub(super) enum CallKind {
     Confirm(Vec<RequestId>),
     /// A call that is not batched.
     Single(Box<SingleCall>),
-}
-
-/// A command that the store has executed.
-pub(super) struct Executed {
-    pub(super) reply: Reply,
-    /// The number of replicas that have it, if the call waited for replicas.
-    pub(super) confirmed: u32,
-}
-
-impl From<Reply> for Executed {
-    fn from(reply: Reply) -> Self {
-        Self { reply, confirmed: 0 }
-    }
 }

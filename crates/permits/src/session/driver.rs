@@ -1,191 +1,281 @@
-//! The session's thread: opens the store, and drives the engine until it is finished.
+//! The driver: the engine behind a lock, and the store that its requests go to.
+//!
+//! A caller steps the engine, and so does a permit that is dropped, a task of the store that has replies, and the
+//! session's thread when a time has come. Under the lock the engine decides, and its requests are handed to the store,
+//! which writes them without blocking: so they are written in the order in which they were asked for. When the lock is
+//! free again, callers are answered ([`outbox`](super::outbox)): nothing of the program's runs under it.
 
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
-use super::LONGEST_SLEEP;
-use super::call::{Call, Executed};
+use super::call::{Call, Sending, SentCall};
+use super::callers::{Message, Port, Session};
 use super::config::Config;
 use super::engine::Engine;
-use super::inbox::{Message, Session};
 use super::reply::{Answer, reply};
-use crate::background::spawn_with_runtime;
+use super::{LONGEST_SLEEP, Map};
 use crate::clock::Moment;
-use crate::error::{AdminError, ConnectError, Ended};
-use crate::events;
+use crate::error::{AdminError, Ended};
 use crate::protocol::Name;
-use crate::store::{self, EVENT_BUFFER, Store, StoreError, StoreEvent};
+use crate::store::{Report, Request, Sink, Store, StoreError};
 
 /// The timeout of one step of a list, and the pause before a retry.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 const LIST_RETRY: Duration = Duration::from_millis(100);
 
-/// The most messages taken before the calls that they lead to are made.
-const MESSAGES_AT_ONCE: usize = 1024;
-
-type InFlight = FuturesUnordered<Pin<Box<dyn Future<Output = (Call, Result<Executed, StoreError>)> + Send>>>;
-
-/// Starts a session. The answer comes when the store is open, or cannot be opened.
-pub(crate) fn start(
-    config: Config,
-    address: store::Address,
-    prefix: String,
-) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
-    let (opened, answer) = oneshot::channel();
-    spawn_with_runtime(move || async {
-        let engine = run(config, address, prefix, opened).await;
-        || {
-            events::flush();
-            if let Some(mut engine) = engine {
-                engine.answer_closed();
-            }
-        }
-    })?;
-    Ok(answer)
+/// See the module.
+pub(super) struct Driver {
+    state: Mutex<State>,
+    /// Wakes the session's thread: a time that is earlier than it knows, or the end.
+    wake: Notify,
 }
 
-async fn run(
-    config: Config,
-    address: store::Address,
-    prefix: String,
-    mut opened: oneshot::Sender<Result<Session, ConnectError>>,
-) -> Option<Engine> {
-    let (events_in, events) = mpsc::channel(EVENT_BUFFER);
-    let options = store::StoreOptions {
-        session: config.session.clone(),
-        prefix,
-        lease: config.lease,
-        events: events_in,
-    };
-    let opening = tokio::select! {
-        opening = store::open(&address, options, config.store_timeout) => opening,
-        // The caller has given up.
-        () = opened.closed() => return None,
-    };
-    let store = match opening {
-        Ok(store) => store,
-        Err(error) => {
-            reply(opened, Err(ConnectError::Store(error)));
-            return None;
-        }
-    };
-    let (session, messages) = Session::new(config.clone());
-    let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
-    opened.send(Ok(session)).ok()?;
-    serve(&mut engine, store, messages, events).await;
-    Some(engine)
+struct State {
+    engine: Engine,
+    /// `None` until the store is open, and once the session has ended.
+    open: Option<Open>,
+    /// The calls in flight, by the number of their request.
+    calls: Map<u64, SentCall>,
+    requests: u64,
+    /// No call in flight times out before then.
+    overdue_at: Option<Moment>,
+    /// When the session's thread checks the time; `None` while it sleeps without a limit.
+    wakes_at: Option<Moment>,
+    /// A caller has sent something since the thread last looked.
+    active: bool,
+    ended: Option<Ended>,
 }
 
-/// Drives the engine until it is finished. A panic ends every permit and answers every caller.
-async fn serve(
-    engine: &mut Engine,
+struct Open {
     store: Arc<dyn Store>,
-    mut messages: mpsc::UnboundedReceiver<Message>,
-    events: mpsc::Receiver<StoreEvent>,
-) {
-    let looped = AssertUnwindSafe(run_loop(engine, &store, &mut messages, events)).catch_unwind().await;
-    messages.close();
-    let ended = match looped {
-        Ok(()) => Ended::Closed,
-        Err(_) => {
-            engine.abandon();
-            Ended::SessionFailed
+    /// The session's own.
+    runtime: Handle,
+}
+
+impl Driver {
+    /// A session, and its driver.
+    pub(super) fn new(config: Config) -> (Session, Arc<Self>) {
+        let mut made = None;
+        let session = Session::new(config.clone(), |shared| {
+            let state = State {
+                engine: Engine::new(config, shared.clone()),
+                open: None,
+                calls: Map::default(),
+                requests: 0,
+                overdue_at: None,
+                wakes_at: None,
+                active: false,
+                ended: None,
+            };
+            let driver = Arc::new(Self { state: Mutex::new(state), wake: Notify::new() });
+            made = Some(driver.clone());
+            driver
+        });
+        (session, made.expect("it was just made"))
+    }
+
+    /// Begins to use the store, once it is open. Must be called on the session's runtime.
+    pub(super) fn open(&self, store: Arc<dyn Store>) {
+        self.lock().open = Some(Open { store, runtime: Handle::current() });
+        self.step(Sending::AtOnce, |_, _| {});
+    }
+
+    /// Checks the time until the engine has finished or failed, and closes the store. The session's thread runs this.
+    pub(super) async fn keep_time(&self) {
+        loop {
+            let sleep = {
+                let mut state = self.lock();
+                if state.ended.is_some() || state.engine.is_finished() {
+                    state.ended.get_or_insert(Ended::Closed);
+                    let open = state.open.take();
+                    drop(state);
+                    return drop(open);
+                }
+                let now = Moment::now();
+                let next = state.next_time();
+                // While the session is used, it wakes at least this often, so that callers seldom have to wake it.
+                let awake = std::mem::take(&mut state.active) || next.is_some();
+                let longest = awake.then(|| now + LONGEST_SLEEP);
+                state.wakes_at = next.into_iter().chain(longest).min();
+                state.wakes_at.map(|at| at.since(now))
+            };
+            match sleep {
+                Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
+                None => self.wake.notified().await,
+            }
+            self.step(Sending::AtOnce, |_, _| {});
         }
-    };
-    while let Ok(message) = messages.try_recv() {
-        message.refuse(ended);
+    }
+
+    /// Replies to the callers that closed the session.
+    pub(super) fn answer_closed(&self) {
+        let outbox = {
+            let mut state = self.lock();
+            state.engine.answer_closed();
+            state.engine.take_outbox()
+        };
+        outbox.deliver();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are left for a
+    /// later step.
+    fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
+        let mut state = self.lock();
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
+            let now = Moment::now();
+            state.engine.on_time(now);
+            state.fail_overdue(now);
+            input(&mut state, now);
+            state.send(sending, now);
+        }));
+        if stepped.is_err() {
+            // A fault of this crate. What the session holds ends now, not with its leases.
+            let in_flight = std::mem::take(&mut state.calls);
+            state.engine.abandon(in_flight);
+            state.ended = Some(Ended::SessionFailed);
+        }
+        let gathered = sending == Sending::Gathering && state.engine.has_gathered();
+        let outbox = state.engine.take_outbox();
+        let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+        outbox.deliver();
+        gathered
+    }
+
+    /// Takes a message of a caller. Returns true if requests are left for [`Port::flush`].
+    fn take(&self, message: Message, sending: Sending) -> bool {
+        if let Message::List { answer } = message {
+            self.list(answer);
+            return false;
+        }
+        let mut message = Some(message);
+        let mut ended = None;
+        let gathered = self.step(sending, |state, now| {
+            state.active = true;
+            ended = state.ended;
+            if ended.is_none()
+                && let Some(message) = message.take()
+            {
+                state.engine.on_message(message, now);
+            }
+        });
+        if let (Some(ended), Some(message)) = (ended, message) {
+            message.refuse(ended);
+        }
+        gathered
+    }
+
+    fn list(&self, answer: Answer<Vec<Name>, AdminError>) {
+        let state = self.lock();
+        let (Some(open), None) = (&state.open, state.ended) else {
+            let ended = state.ended.unwrap_or(Ended::Closed);
+            drop(state);
+            return Message::List { answer }.refuse(ended);
+        };
+        let listing = list(open.store.clone(), answer, state.engine.store_timeout());
+        drop(open.runtime.spawn(listing));
     }
 }
 
-async fn run_loop(
-    engine: &mut Engine,
-    store: &Arc<dyn Store>,
-    messages: &mut mpsc::UnboundedReceiver<Message>,
-    mut events: mpsc::Receiver<StoreEvent>,
-) {
-    let mut in_flight = InFlight::new();
-    let mut open = true;
-    let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-    while !engine.is_finished() {
-        let sleep = engine.next_time().map(|at| at.since(Moment::now()).min(LONGEST_SLEEP));
-        if let Some(sleep) = sleep {
-            let at = tokio::time::Instant::now() + sleep;
-            // Too early does no harm, and is cheaper than to set it for every message.
-            if timer.is_elapsed() || at < timer.deadline() {
-                timer.as_mut().reset(at);
-            }
-        }
-        tokio::select! {
-            biased;
-            Some((call, result)) = in_flight.next() => {
-                let now = Moment::now();
-                engine.on_time(now);
-                engine.on_return(call, result, now);
-            }
-            Some(event) = events.recv() => {
-                let now = Moment::now();
-                engine.on_time(now);
-                engine.on_event(event, now);
-            }
-            message = messages.recv(), if open => {
-                let now = Moment::now();
-                engine.on_time(now);
-                match message {
-                    Some(message) => on_message(engine, store, message, now),
-                    // The last client and the last permit were dropped.
-                    None => {
-                        open = false;
-                        engine.close(None, now);
-                    }
-                }
-            }
-            () = &mut timer, if sleep.is_some() => {
-                engine.on_time(Moment::now());
-            }
-        }
-        drain_inbox(engine, store, messages);
-        for (semaphore, request) in engine.take_handed_over() {
+impl State {
+    /// Sends the requests that the engine has now.
+    fn send(&mut self, sending: Sending, now: Moment) {
+        let Some(Open { store, .. }) = &self.open else { return };
+        for (semaphore, request) in self.engine.take_handed_over() {
             store.forget(&semaphore, &request);
         }
-        for call in engine.calls(Moment::now()) {
-            in_flight.push(Box::pin(execute(store.clone(), call)));
+        while !store.is_full() {
+            let calls = self.engine.calls(sending, now);
+            if calls.is_empty() {
+                return;
+            }
+            for Call { command, timeout, replicas, sent } in calls {
+                self.requests += 1;
+                let id = self.requests;
+                match store.send(Request { id, command, timeout, replicas }) {
+                    None => {
+                        self.overdue_at = Some(self.overdue_at.map_or(sent.until, |at| at.min(sent.until)));
+                        self.calls.insert(id, sent);
+                    }
+                    Some(result) => self.engine.on_return(sent, result, Moment::now()),
+                }
+            }
         }
     }
-}
 
-fn on_message(engine: &mut Engine, store: &Arc<dyn Store>, message: Message, now: Moment) {
-    match message {
-        Message::List { answer } => drop(tokio::spawn(list(store.clone(), answer, engine.store_timeout()))),
-        message => engine.on_message(message, now),
-    }
-}
-
-/// Takes the messages that have arrived meanwhile, so that their requests go out in one call.
-fn drain_inbox(engine: &mut Engine, store: &Arc<dyn Store>, messages: &mut mpsc::UnboundedReceiver<Message>) {
-    let now = Moment::now();
-    for _ in 0..MESSAGES_AT_ONCE {
-        match messages.try_recv() {
-            Ok(message) => on_message(engine, store, message, now),
-            Err(_) => return,
+    /// Fails the calls whose outcome the store has not reported in time, as when the disk of a file hangs.
+    fn fail_overdue(&mut self, now: Moment) {
+        if self.overdue_at.is_none_or(|at| now < at) {
+            return;
         }
+        let overdue: Vec<u64> =
+            self.calls.iter().filter(|(_, call)| call.until <= now).map(|(id, _)| *id).collect();
+        for call in overdue.iter().filter_map(|id| self.calls.remove(id)) {
+            let reason = format!("no answer within {:?}", call.until.since(call.sent_at));
+            self.engine.on_return(call, Err(StoreError::NoAnswer { reason }), now);
+        }
+        self.overdue_at = self.calls.values().map(|call| call.until).min();
+    }
+
+    /// The next time at which there is something to do.
+    fn next_time(&self) -> Option<Moment> {
+        self.engine.next_time().into_iter().chain(self.overdue_at).min()
+    }
+
+    /// Returns true if the session's thread sleeps beyond the next time at which there is something to do.
+    fn wakes_too_late(&self) -> bool {
+        self.next_time().is_some_and(|next| self.wakes_at.is_none_or(|at| next < at))
     }
 }
 
-async fn execute(store: Arc<dyn Store>, call: Call) -> (Call, Result<Executed, StoreError>) {
-    let result = if call.replicas > 0 {
-        let confirmed = store.confirm(&call.command, call.replicas, call.timeout).await;
-        confirmed.map(|(reply, confirmed)| Executed { reply, confirmed })
-    } else {
-        store.execute(&call.command, call.timeout).await.map(Executed::from)
-    };
-    (call, result)
+impl Port for Driver {
+    fn send(&self, message: Message) {
+        self.take(message, Sending::AtOnce);
+    }
+
+    fn gather(&self, message: Message) -> bool {
+        self.take(message, Sending::Gathering)
+    }
+
+    fn flush(&self) {
+        self.step(Sending::AtOnce, |_, _| {});
+    }
+
+    fn ended(&self) -> Ended {
+        self.lock().ended.unwrap_or(Ended::Closed)
+    }
+}
+
+impl Sink for Driver {
+    fn report(&self, reports: &mut Vec<Report>) {
+        self.step(Sending::AtOnce, |state, now| {
+            for report in reports.drain(..) {
+                match report {
+                    Report::Outcome { id, result } => {
+                        if let Some(call) = state.calls.remove(&id) {
+                            state.engine.on_return(call, result, now);
+                        }
+                    }
+                    Report::Event(event) => state.engine.on_event(event, now),
+                    Report::Up => state.engine.on_up(),
+                    Report::Down(error) => state.engine.on_down(error, now),
+                    // The requests that waited are sent now.
+                    Report::Writable => {}
+                }
+            }
+        });
+    }
 }
 
 /// Lists the semaphores. While the store cannot be reached, the call is retried until `timeout` has passed.
@@ -200,4 +290,71 @@ async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, time
         }
     };
     reply(answer, result.map_err(AdminError::Store));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
+    use crate::protocol::{Declaration, Holder, Operation, Recovery, SessionId};
+    use crate::session::pending_acquire::PendingAcquire;
+    use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
+    use crate::store::{Address, StoreOptions};
+
+    /// A session on a memory of this name, without a thread.
+    async fn session(memory: &str) -> (Session, Arc<Driver>) {
+        let config = Config {
+            session: SessionId::new("session").expect("valid"),
+            label: "label".into(),
+            lease: Duration::from_secs(600),
+            recovery: Recovery::Off,
+            queue_max: 1000,
+            replicas: 0,
+            store_timeout: Duration::from_secs(10),
+        };
+        let (id, lease) = (config.session.clone(), config.lease);
+        let (session, driver) = Driver::new(config);
+        let options = StoreOptions { session: id, prefix: "p".into(), lease, sink: driver.clone() };
+        let (address, _) = Address::parse(memory).expect("valid");
+        driver.open(crate::store::open(&address, options, Duration::ZERO).await.expect("there is memory"));
+        (session, driver)
+    }
+
+    fn spec(session: &Session) -> AcquireSpec {
+        let request = session.new_request();
+        AcquireSpec {
+            semaphore: Name::new("s").expect("valid"),
+            holder: Holder::new(&format!("h/{request}")).expect("valid"),
+            request,
+            label: Default::default(),
+            weight: 1,
+            lease: session.lease(),
+            wait: Wait::Forever,
+            auto_renew: true,
+            limit: Arc::new(LimitDeclaration::new(Declaration::Declare(1))),
+            position: Arc::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_panics_ends_its_permits_and_answers_its_callers() {
+        let (session, driver) = session("memory:panics-inside").await;
+        let held = PendingAcquire::new(&session, spec(&session)).wait_here().expect("it is free");
+        let mut waiting = PendingAcquire::new(&session, spec(&session));
+        waiting.send();
+        driver.step(Sending::AtOnce, |_, _| panic!("a fault"));
+
+        assert_eq!(held.state.reason(), Some(Lost::SessionFailed));
+        assert_eq!(waiting.wait_here().err(), Some(AcquireError::SessionFailed));
+        let refused = PendingAcquire::new(&session, spec(&session)).wait_here();
+        assert_eq!(refused.err(), Some(AcquireError::SessionFailed));
+        let (semaphore, operation) = (Name::new("s").expect("valid"), Operation::Inspect { max: 0 });
+        let inspecting = session.call(|answer| Message::Admin { semaphore, operation, answer });
+        assert_eq!(inspecting.await.err(), Some(AdminError::SessionFailed));
+        let listing = session.call(|answer| Message::List { answer });
+        assert_eq!(listing.await.err(), Some(AdminError::SessionFailed));
+        assert_eq!(held.renew().await.err(), Some(RenewError::Lost(Lost::SessionFailed)));
+        assert_eq!(held.release().err(), Some(ReleaseError::Lost(Lost::SessionFailed)));
+        assert_eq!(session.close().await.err(), Some(CloseError::SessionFailed));
+    }
 }

@@ -7,11 +7,12 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::Map;
-use super::call::{Call, CallKind, Executed};
+use super::call::{Call, CallKind, Sending, SentCall};
+use super::callers::{Message, PendingRelease, PermitGuard, Shared};
 use super::config::Config;
-use super::inbox::{Message, PendingRelease, PermitGuard, Shared};
 use super::outage::Outage;
-use super::reply::{Answer, reply};
+use super::outbox::Outbox;
+use super::reply::Answer;
 use super::semaphore::{Context, SemaphoreSession, mismatched_reply};
 use super::single_call::{ReplyTo, SingleCall, SingleCalls};
 use super::timers::{self, Timer, Timers};
@@ -19,7 +20,7 @@ use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, RenewError};
 use crate::protocol::{AdoptRequest, Answers, Event, Name, ReleaseRequest, RenewOutcome, Reply, RequestId};
-use crate::store::{StoreError, StoreEvent};
+use crate::store::{Executed, StoreError};
 use crate::timing::call_timeout;
 
 /// The time that a closing session has to release everything.
@@ -59,7 +60,13 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(config: Config, session: Weak<Shared>) -> Self {
         Self {
-            context: Context { config, session, timers: Timers::default(), arrivals: 0 },
+            context: Context {
+                config,
+                session,
+                timers: Timers::default(),
+                outbox: Outbox::default(),
+                arrivals: 0,
+            },
             semaphores: Map::default(),
             dirty: Vec::new(),
             single_calls: SingleCalls::default(),
@@ -91,8 +98,18 @@ impl Engine {
     pub(super) fn answer_closed(&mut self) {
         let Some(result) = &self.closed else { return };
         for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
-            reply(answer, result.clone());
+            self.context.outbox.reply(answer, result.clone());
         }
+    }
+
+    /// The deliveries since the last call.
+    pub(super) fn take_outbox(&mut self) -> Outbox {
+        std::mem::take(&mut self.context.outbox)
+    }
+
+    /// Returns true if calls were left to a later step.
+    pub(super) fn has_gathered(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// Permits handed over since the last call.
@@ -135,7 +152,7 @@ impl Engine {
     pub(super) fn on_message(&mut self, message: Message, now: Moment) {
         match message {
             Message::Acquire(_, answer) if self.closing.is_some() => {
-                reply(answer, Err(AcquireError::Closed));
+                self.context.outbox.reply(answer, Err(AcquireError::Closed));
             }
             Message::Acquire(spec, answer) => {
                 let (semaphore, context) = self.semaphore(&spec.semaphore);
@@ -163,7 +180,7 @@ impl Engine {
                         self.run(SingleCall::renew(semaphore, renewal, fallback, answer, now));
                     }
                     // The engine forgets a permit only when it is lost, and the permit has the reason.
-                    None => drop(answer),
+                    None => self.context.outbox.discard(answer),
                 }
             }
             Message::Adopt { semaphore, adopt, answer } => {
@@ -172,31 +189,30 @@ impl Engine {
             Message::Admin { semaphore, operation, answer } => {
                 self.run(SingleCall::admin(semaphore, operation, answer, now));
             }
-            Message::List { answer } => reply(answer, Err(AdminError::Closed)),
-            Message::Close { answer } => self.close(Some(answer), now),
+            Message::List { answer } => self.context.outbox.reply(answer, Err(AdminError::Closed)),
+            Message::Close { answer } => self.close(answer, now),
         }
     }
 
-    pub(super) fn on_event(&mut self, event: StoreEvent, now: Moment) {
-        match event {
-            StoreEvent::Event(event) => self.on_pushed(event, now),
-            StoreEvent::Down(error) => {
-                self.connected = false;
-                self.has_outage = true;
-                Outage::record(&mut self.down, error, now);
-            }
-            StoreEvent::Up => {
-                self.connected = true;
-                self.single_calls.retry_now();
-                for (name, semaphore) in &mut self.semaphores {
-                    semaphore.on_reconnected();
-                    mark_dirty(&mut self.dirty, name, semaphore);
-                }
-            }
+    /// The store cannot be reached.
+    pub(super) fn on_down(&mut self, error: StoreError, now: Moment) {
+        self.connected = false;
+        self.has_outage = true;
+        Outage::record(&mut self.down, error, now);
+    }
+
+    /// The store can be reached (again), or may have sent events that did not arrive.
+    pub(super) fn on_up(&mut self) {
+        self.connected = true;
+        self.single_calls.retry_now();
+        for (name, semaphore) in &mut self.semaphores {
+            semaphore.on_reconnected();
+            mark_dirty(&mut self.dirty, name, semaphore);
         }
     }
 
-    fn on_pushed(&mut self, event: Event, now: Moment) {
+    /// The store has pushed an event.
+    pub(super) fn on_event(&mut self, event: Event, now: Moment) {
         // A push for another session is none of this one's, however it came here: to release what it grants would take
         // it from its holder.
         if !self.context.config.session.has_made(&event.request) {
@@ -209,18 +225,20 @@ impl Engine {
 
     fn run(&mut self, call: SingleCall) {
         if self.closing.is_some() {
-            return call.fail_closed();
+            return call.fail_closed(&mut self.context.outbox);
         }
         self.single_calls.add(call);
     }
 
     /// The calls to make now.
-    pub(super) fn calls(&mut self, now: Moment) -> Vec<Call> {
+    pub(super) fn calls(&mut self, sending: Sending, now: Moment) -> Vec<Call> {
         let mut calls = Vec::new();
         self.seek_companions(now);
         for name in std::mem::take(&mut self.dirty) {
             let Some(semaphore) = self.semaphores.get_mut(&name) else { continue };
-            if semaphore.is_empty() {
+            if sending == Sending::Gathering && semaphore.has_call_in_flight() {
+                self.dirty.push(name);
+            } else if semaphore.is_empty() {
                 semaphore.remove_timer(&mut self.context);
                 self.semaphores.remove(&name);
             } else {
@@ -230,12 +248,18 @@ impl Engine {
         if self.connected {
             for call in self.single_calls.take_ready(now) {
                 self.adopting += usize::from(call.is_adoption());
+                let (semaphore, operation) = (call.semaphore.clone(), call.operation.clone());
+                let timeout = call_timeout(self.context.config.lease);
                 calls.push(Call {
-                    command: self.context.command(&call.semaphore, call.declaration, call.operation.clone()),
-                    timeout: call_timeout(self.context.config.lease),
+                    command: self.context.command(&semaphore, call.declaration, operation),
+                    timeout,
                     replicas: 0,
-                    sent_at: now,
-                    kind: CallKind::Single(Box::new(call)),
+                    sent: SentCall {
+                        semaphore,
+                        sent_at: now,
+                        until: now + timeout,
+                        kind: CallKind::Single(Box::new(call)),
+                    },
                 });
             }
             let timers = &mut self.context.timers;
@@ -271,9 +295,8 @@ impl Engine {
     }
 
     /// A call has returned.
-    pub(super) fn on_return(&mut self, call: Call, result: Result<Executed, StoreError>, now: Moment) {
-        let Call { command, sent_at, kind, .. } = call;
-        let name = command.semaphore;
+    pub(super) fn on_return(&mut self, call: SentCall, result: Result<Executed, StoreError>, now: Moment) {
+        let SentCall { semaphore: name, sent_at, kind, .. } = call;
         match &result {
             Ok(executed) => {
                 self.down = None;
@@ -307,30 +330,41 @@ impl Engine {
 
     fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
         match (call.reply_to, replied) {
-            (ReplyTo::Admin(answer), replied) => reply(answer, Ok(replied)),
+            (ReplyTo::Admin(answer), replied) => self.context.outbox.reply(answer, Ok(replied)),
             (
                 ReplyTo::Renew(renewal, answer),
                 Reply { answers: Answers::Renew(mut outcomes), now_us, .. },
             ) => {
-                let Some(outcome) = outcomes.pop() else { return };
+                let Some(outcome) = outcomes.pop() else { return self.context.outbox.discard(answer) };
                 let retry_later = outcome == RenewOutcome::RetryLater;
                 let times = ReplyTimes { sent_at, server_us: now_us };
-                let Some((semaphore, context)) = self.known(&call.semaphore) else { return };
-                if semaphore.on_single_renewal(&renewal.request, outcome, times, now, context) {
-                    reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) });
+                let known = self.known(&call.semaphore);
+                let held = known.is_some_and(|(semaphore, context)| {
+                    semaphore.on_single_renewal(&renewal.request, outcome, times, now, context)
+                });
+                let outbox = &mut self.context.outbox;
+                match held {
+                    true => {
+                        outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) })
+                    }
+                    // The permit is lost, and has the reason.
+                    false => outbox.discard(answer),
                 }
-                // Otherwise the permit is lost, and has the reason.
             }
             (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
                 let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at, now);
                 // A caller that has dropped its receiver drops the permit, which releases it.
-                reply(answer, adopted);
+                self.context.outbox.reply(answer, adopted);
             }
             (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
-                reply(answer, Err(AdoptError::Gone));
+                self.context.outbox.reply(answer, Err(AdoptError::Gone));
             }
-            (ReplyTo::Renew(_, answer), _) => reply(answer, Err(RenewError::Store(mismatched_reply()))),
-            (ReplyTo::Adopt(_, answer), _) => reply(answer, Err(AdoptError::Store(mismatched_reply()))),
+            (ReplyTo::Renew(_, answer), _) => {
+                self.context.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
+            }
+            (ReplyTo::Adopt(_, answer), _) => {
+                self.context.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
+            }
         }
     }
 
@@ -369,12 +403,12 @@ impl Engine {
                 // The adoption may have succeeded.
                 self.release_adopted(&call.semaphore, (**adopt).clone(), now);
             }
-            return call.fail_closed();
+            return call.fail_closed(&mut self.context.outbox);
         }
         if error.is_temporary() && !call.is_renewal() {
             self.single_calls.retry(call, error, now);
         } else {
-            call.fail(error);
+            call.fail(error, &mut self.context.outbox);
         }
     }
 
@@ -408,7 +442,8 @@ impl Engine {
             semaphore.fail_timed_out(&self.down, now, &mut self.context);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
-        self.single_calls.fail_timed_out(&self.down, self.context.config.store_timeout, now);
+        let Context { config, outbox, .. } = &mut self.context;
+        self.single_calls.fail_timed_out(&self.down, config.store_timeout, now, outbox);
     }
 
     /// Releases everything, replies to all callers, and ends when the store has confirmed it or [`CLOSE_TIMEOUT`] has
@@ -420,7 +455,7 @@ impl Engine {
             return;
         }
         self.context.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
-        self.single_calls.close();
+        self.single_calls.close(&mut self.context.outbox);
         for (name, semaphore) in &mut self.semaphores {
             semaphore.close(now, &mut self.context);
             mark_dirty(&mut self.dirty, name, semaphore);
@@ -450,16 +485,15 @@ impl Engine {
         });
     }
 
-    /// Ends every permit and replies to every caller, because the session's thread has panicked. Nothing is released:
-    /// what the store has ends with its lease.
-    pub(super) fn abandon(&mut self) {
-        if let Some(shared) = self.context.session.upgrade() {
-            shared.note_failure();
-        }
+    /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released: what the
+    /// store has ends with its lease.
+    pub(super) fn abandon(&mut self, in_flight: Map<u64, SentCall>) {
+        let outbox = &mut self.context.outbox;
         for (_, semaphore) in std::mem::take(&mut self.semaphores) {
-            semaphore.abandon();
+            semaphore.abandon(outbox);
         }
-        // The other callers are answered by their channels closing.
+        // These callers are answered by their channels closing.
+        outbox.discard((in_flight, std::mem::take(&mut self.single_calls), self.closing.take()));
     }
 }
 

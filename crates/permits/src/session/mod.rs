@@ -3,22 +3,28 @@
 //! The thread has its own small runtime, so that renewals go out while the program's runtime is blocked, a permit can be
 //! dropped anywhere, and the blocking API is the same engine.
 //!
-//! - [`inbox`]: the messages of callers, made of a [`spec`], and the [`reply`] that each waits for;
-//! - [`driver`]: the thread and its loop, which drives the engine;
+//! - [`callers`], [`pending_acquire`]: the callers' side; it sends messages, made of a [`spec`], and waits for the
+//!   [`reply`];
+//! - [`driver`]: the engine behind a lock, stepped by callers, the store's tasks and the thread; [`outbox`]: what is delivered once
+//!   the lock is free; [`thread`]: the session's thread, which keeps time;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches and
 //!   renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
 //! - [`permit_state`]: a permit, as the engine and its holder share it; [`watchdog`] ends one whose session is stuck.
 //!
-//! Nothing here grows without bound: the inbox has at most one message for each call in progress and each permit that was
-//! just dropped; events, calls in flight and batches are bounded by constants.
+//! Nothing here grows without bound: the engine has at most one entry for each call in progress, each permit that is held
+//! and each that was just dropped; calls in flight and batches are bounded by constants.
 
 mod call;
+pub(crate) mod callers;
 pub(crate) mod config;
-pub(crate) mod driver;
+mod driver;
 mod engine;
-pub(crate) mod inbox;
 mod outage;
+mod outbox;
+pub(crate) mod pending_acquire;
 pub(crate) mod permit_state;
+#[cfg(test)]
+mod queue;
 pub(crate) mod reply;
 mod semaphore;
 #[cfg(test)]
@@ -27,6 +33,7 @@ mod single_call;
 pub(crate) mod spec;
 #[cfg(test)]
 mod steps;
+pub(crate) mod thread;
 mod timers;
 mod watchdog;
 

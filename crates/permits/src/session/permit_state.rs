@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::spec::AcquireSpec;
 use super::watchdog::{self, Watched};
 use super::{LONGEST_SLEEP, timers};
 use crate::clock::Moment;
@@ -48,6 +49,15 @@ pub(crate) struct PermitState {
     watch: Mutex<Option<timers::Key>>,
 }
 
+/// The finding of [`PermitState::check`].
+pub(super) enum Check {
+    /// It is held until then.
+    Held(Moment),
+    /// The deadline has passed, and this check has ended it. The loss is to be signalled.
+    Expired,
+    Ended,
+}
+
 /// True if a permit is held, and renewed as planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,28 +71,20 @@ pub enum PermitStatus {
 }
 
 impl PermitState {
-    pub(crate) fn new(
-        semaphore: Name,
-        holder: Holder,
-        request: RequestId,
-        weight: u32,
-        lease: Duration,
-        grant: Grant,
-        deadline: Moment,
-    ) -> Self {
+    pub(super) fn new(spec: &AcquireSpec, grant: Grant, deadline: Moment, process: Process) -> Self {
         Self {
-            semaphore,
-            holder,
-            request,
-            weight,
-            lease,
+            semaphore: spec.semaphore.clone(),
+            holder: spec.holder.clone(),
+            request: spec.request.clone(),
+            weight: spec.weight,
+            lease: spec.lease,
             grant,
             deadline: AtomicU64::new(deadline.as_micros()),
             unsure: AtomicBool::new(false),
             lost: CancellationToken::new(),
             reason: OnceLock::new(),
             blocked: (Mutex::new(()), Condvar::new()),
-            process: Process::current(),
+            process,
             watch: Mutex::new(None),
         }
     }
@@ -97,18 +99,30 @@ impl PermitState {
         if self.is_forked() {
             return None;
         }
+        match self.check(now) {
+            Check::Held(deadline) => Some(deadline),
+            Check::Expired => {
+                self.signal_loss();
+                None
+            }
+            Check::Ended => None,
+        }
+    }
+
+    /// Ends it, if its deadline has passed at `now`.
+    pub(super) fn check(&self, now: Moment) -> Check {
         let mut deadline = self.deadline.load(Ordering::Acquire);
         loop {
             if deadline == ENDED {
-                return None;
+                return Check::Ended;
             }
             if now.as_micros() < deadline {
-                return Some(Moment::from_micros(deadline));
+                return Check::Held(Moment::from_micros(deadline));
             }
             match self.deadline.compare_exchange(deadline, ENDED, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    self.signal(Lost::Expired);
-                    return None;
+                    let _ = self.reason.set(Lost::Expired);
+                    return Check::Expired;
                 }
                 Err(changed) => deadline = changed,
             }
@@ -135,11 +149,14 @@ impl PermitState {
         self.unsure.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it as lost, if it has not ended.
-    pub(crate) fn lose(&self, reason: Lost) {
-        if self.end() {
-            self.signal(reason);
+    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by [`PermitState::signal_loss`].
+    pub(super) fn end_as_lost(&self, reason: Lost) -> bool {
+        let ended = self.end();
+        if ended {
+            // Only the thread that ended it comes here, so the reason is not set yet.
+            let _ = self.reason.set(reason);
         }
+        ended
     }
 
     /// Ends it without a signal. Returns whether it was held.
@@ -147,9 +164,8 @@ impl PermitState {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
     }
 
-    fn signal(&self, reason: Lost) {
-        // Only the thread that ended it comes here, so the reason is not set yet.
-        let _ = self.reason.set(reason);
+    /// Signals its loss to the holder. Runs the wakers of the program, so it is called under no lock.
+    pub(super) fn signal_loss(&self) {
         self.lost.cancel();
         let (mutex, condition) = &self.blocked;
         drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
@@ -206,7 +222,12 @@ impl PermitState {
 
     /// The reason of the loss; `None` while it is held, and after a release.
     pub(crate) fn reason(&self) -> Option<Lost> {
-        if self.is_forked() { Some(Lost::Forked) } else { self.reason.get().cloned() }
+        if self.is_forked() { Some(Lost::Forked) } else { self.loss() }
+    }
+
+    /// The same, in the process that acquired it.
+    pub(super) fn loss(&self) -> Option<Lost> {
+        self.reason.get().cloned()
     }
 }
 
@@ -232,17 +253,23 @@ impl Drop for PermitState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Declaration, Label};
+    use crate::session::spec::{LimitDeclaration, Wait};
 
     fn core(deadline_ms: u64) -> PermitState {
-        PermitState::new(
-            Name::new("n").expect("valid"),
-            Holder::new("h").expect("valid"),
-            RequestId::new("s.1").expect("valid"),
-            1,
-            Duration::from_millis(100),
-            Grant { token: 7, slot: 0 },
-            at(deadline_ms),
-        )
+        let spec = AcquireSpec {
+            semaphore: Name::new("n").expect("valid"),
+            holder: Holder::new("h").expect("valid"),
+            request: RequestId::new("s.1").expect("valid"),
+            label: Label::default(),
+            weight: 1,
+            lease: Duration::from_millis(100),
+            wait: Wait::No,
+            auto_renew: false,
+            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
+            position: Arc::default(),
+        };
+        PermitState::new(&spec, Grant { token: 7, slot: 0 }, at(deadline_ms), Process::current())
     }
 
     fn at(milliseconds: u64) -> Moment {

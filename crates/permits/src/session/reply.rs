@@ -23,7 +23,11 @@ pub(crate) struct PendingReply<R, E, T = R> {
     receiver: oneshot::Receiver<Result<R, E>>,
     /// Makes the result of the reply, or of `None` if the session ended without one.
     finish: Option<Finish<R, T, E>>,
+    /// Sends the request, if it was kept to travel with others; and whether the tasks that were ready have run.
+    flush: Option<(Flush, bool)>,
 }
+
+type Flush = Box<dyn FnOnce() + Send>;
 
 impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
     /// The reply that `receiver` will get; or the result of `if_ended`, if the session ends without one.
@@ -31,7 +35,14 @@ impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
         receiver: oneshot::Receiver<Result<R, E>>,
         if_ended: impl FnOnce() -> Result<R, E> + Send + 'static,
     ) -> PendingReply<R, E> {
-        PendingReply { receiver, finish: Some(Box::new(|reply| reply.unwrap_or_else(if_ended))) }
+        let finish: Finish<R, R, E> = Box::new(|reply| reply.unwrap_or_else(if_ended));
+        PendingReply { receiver, finish: Some(finish), flush: None }
+    }
+
+    /// The same reply, to a request that `flush` sends: with the second poll, when the tasks that were ready have run.
+    pub(super) fn flushed_by(mut self, flush: impl FnOnce() + Send + 'static) -> Self {
+        self.flush = Some((Box::new(flush), false));
+        self
     }
 
     /// A call that was not made, because of `error`.
@@ -40,7 +51,7 @@ impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
         E: Send,
     {
         let (_, receiver) = oneshot::channel();
-        Self { receiver, finish: Some(Box::new(|_| Err(error))) }
+        Self { receiver, finish: Some(Box::new(|_| Err(error))), flush: None }
     }
 
     /// The same call with its result made into another.
@@ -49,13 +60,20 @@ impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
         next: impl FnOnce(T) -> Result<U, E> + Send + 'static,
     ) -> PendingReply<R, E, U> {
         let finish = self.finish.take().expect("it is not finished");
-        PendingReply { receiver: self.receiver, finish: Some(Box::new(|reply| finish(reply).and_then(next))) }
+        let (_, receiver) = oneshot::channel();
+        PendingReply {
+            receiver: std::mem::replace(&mut self.receiver, receiver),
+            finish: Some(Box::new(|reply| finish(reply).and_then(next))),
+            flush: self.flush.take(),
+        }
     }
 
     /// Blocks until the reply has come.
     pub(crate) fn wait(mut self) -> Result<T, E> {
+        self.flush();
         let finish = self.finish.take().expect("it is not finished");
-        finish(self.receiver.blocking_recv().ok())
+        let (_, none) = oneshot::channel();
+        finish(std::mem::replace(&mut self.receiver, none).blocking_recv().ok())
     }
 
     #[cfg(test)]
@@ -69,8 +87,28 @@ impl<R, E, T> Future for PendingReply<R, E, T> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some((_, has_yielded @ false)) = &mut self.flush {
+            *has_yielded = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.flush();
         let reply = std::task::ready!(Pin::new(&mut self.receiver).poll(context));
         let finish = self.finish.take().expect("polled after completion");
         Poll::Ready(finish(reply.ok()))
+    }
+}
+
+impl<R, E, T> PendingReply<R, E, T> {
+    fn flush(&mut self) {
+        if let Some((flush, _)) = self.flush.take() {
+            flush();
+        }
+    }
+}
+
+impl<R, E, T> Drop for PendingReply<R, E, T> {
+    fn drop(&mut self) {
+        self.flush();
     }
 }

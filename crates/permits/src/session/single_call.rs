@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use super::inbox::PermitGuard;
+use super::callers::PermitGuard;
 use super::outage::Outage;
-use super::reply::{Answer, reply};
+use super::outbox::Outbox;
+use super::reply::Answer;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
 use crate::protocol::{AdoptRequest, Declaration, Name, Operation, RenewRequest, Reply};
@@ -84,20 +85,20 @@ impl SingleCall {
     }
 
     /// Replies with an error of the store.
-    pub(super) fn fail(self, error: StoreError) {
+    pub(super) fn fail(self, error: StoreError, outbox: &mut Outbox) {
         match self.reply_to {
-            ReplyTo::Admin(answer) => reply(answer, Err(AdminError::Store(error))),
-            ReplyTo::Renew(_, answer) => reply(answer, Err(RenewError::Store(error))),
-            ReplyTo::Adopt(_, answer) => reply(answer, Err(AdoptError::Store(error))),
+            ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Store(error))),
+            ReplyTo::Renew(_, answer) => outbox.reply(answer, Err(RenewError::Store(error))),
+            ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Store(error))),
         }
     }
 
-    pub(super) fn fail_closed(self) {
+    pub(super) fn fail_closed(self, outbox: &mut Outbox) {
         match self.reply_to {
-            ReplyTo::Admin(answer) => reply(answer, Err(AdminError::Closed)),
+            ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Closed)),
             // The permit was lost by the closing, and has the reason.
-            ReplyTo::Renew(_, answer) => drop(answer),
-            ReplyTo::Adopt(_, answer) => reply(answer, Err(AdoptError::Closed)),
+            ReplyTo::Renew(_, answer) => outbox.discard(answer),
+            ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Closed)),
         }
     }
 }
@@ -144,19 +145,25 @@ impl SingleCalls {
     }
 
     /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be reached.
-    pub(super) fn fail_timed_out(&mut self, down: &Option<Outage>, timeout: Duration, now: Moment) {
+    pub(super) fn fail_timed_out(
+        &mut self,
+        down: &Option<Outage>,
+        timeout: Duration,
+        now: Moment,
+        outbox: &mut Outbox,
+    ) {
         for index in (0..self.waiting.len()).rev() {
             let call = &self.waiting[index];
             let Some(Outage { since, error }) = Outage::older(down, &call.outage).cloned() else { continue };
             if call.is_renewal() || now >= since.max(call.created_at) + timeout {
-                self.waiting.remove(index).fail(error);
+                self.waiting.remove(index).fail(error, outbox);
             }
         }
     }
 
-    pub(super) fn close(&mut self) {
+    pub(super) fn close(&mut self, outbox: &mut Outbox) {
         for call in self.waiting.drain(..) {
-            call.fail_closed();
+            call.fail_closed(outbox);
         }
     }
 }

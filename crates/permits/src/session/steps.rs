@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::call::Call;
+use super::call::{Call, Sending};
+use super::callers::{Message, PermitGuard, Session};
 use super::config::Config;
 use super::engine::Engine;
-use super::inbox::{Message, PendingAcquire, PermitGuard, Session};
+use super::pending_acquire::PendingAcquire;
+use super::queue;
 use super::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost};
@@ -17,7 +19,7 @@ use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name,
     Operation, Recovery, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
-use crate::store::{StoreError, StoreEvent};
+use crate::store::{Executed, StoreError};
 
 const LEASE: Duration = Duration::from_secs(15);
 const GRANT: Grant = Grant { token: 1000, slot: 0 };
@@ -25,7 +27,7 @@ const GRANT: Grant = Grant { token: 1000, slot: 0 };
 struct Bench {
     engine: Engine,
     session: Session,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    messages: mpsc::UnboundedReceiver<Message>,
     now: Moment,
     /// In every reply.
     recheck_ms: Option<u64>,
@@ -43,17 +45,17 @@ impl Bench {
             replicas: 0,
             store_timeout: Duration::from_secs(3600),
         };
-        let (session, inbox) = Session::new(config.clone());
-        let mut engine = Engine::new(config, Arc::downgrade(session.shared()));
+        let (session, mut engine, messages) = queue::session(config);
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
-        engine.on_event(StoreEvent::Up, now);
-        Self { engine, session, inbox, now, recheck_ms: None }
+        engine.on_up();
+        Self { engine, session, messages, now, recheck_ms: None }
     }
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.engine.on_time(self.now);
+        self.engine.take_outbox().deliver();
     }
 
     fn acquire(&mut self, name: &str, lease: Duration) -> PendingAcquire {
@@ -63,7 +65,7 @@ impl Bench {
     fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> PendingAcquire {
         let request = self.session.new_request();
         let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
-        let mut pending = self.session.acquire(AcquireSpec {
+        let spec = AcquireSpec {
             semaphore: Name::new(name).expect("valid"),
             holder: self.session.default_holder(&request),
             request,
@@ -74,17 +76,20 @@ impl Bench {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(declaration)),
             position: Arc::default(),
-        });
+        };
+        let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         pending
     }
 
     /// The calls that the engine makes now.
     fn calls(&mut self) -> Vec<Call> {
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.messages.try_recv() {
             self.engine.on_message(message, self.now);
         }
-        self.engine.calls(self.now)
+        let calls = self.engine.calls(Sending::AtOnce, self.now);
+        self.engine.take_outbox().deliver();
+        calls
     }
 
     #[track_caller]
@@ -111,12 +116,18 @@ impl Bench {
             replaced_limit: None,
             answers,
         };
-        self.engine.on_return(call, Ok(reply.into()), self.now);
+        self.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), self.now);
+        self.engine.take_outbox().deliver();
+    }
+
+    fn answer_closed(&mut self) {
+        self.engine.answer_closed();
+        self.engine.take_outbox().deliver();
     }
 
     #[track_caller]
     fn no_answer(&mut self, call: Call) {
-        self.engine.on_return(call, Err(StoreError::NoAnswer { reason: "lost".into() }), self.now);
+        self.engine.on_return(call.sent, Err(StoreError::NoAnswer { reason: "lost".into() }), self.now);
         assert!(self.calls().is_empty(), "nothing is tried again at once");
     }
 
@@ -124,8 +135,8 @@ impl Bench {
     fn push(&mut self, (name, holder, request): &(Name, Holder, RequestId), news: EventKind) {
         let (semaphore, holder, request) = (name.clone(), holder.clone(), request.clone());
         let session = self.engine.session_id().clone();
-        self.engine
-            .on_event(StoreEvent::Event(Event { session, semaphore, holder, request, kind: news }), self.now);
+        self.engine.on_event(Event { session, semaphore, holder, request, kind: news }, self.now);
+        self.engine.take_outbox().deliver();
     }
 
     /// A permit.
@@ -352,9 +363,9 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
     let mut bench = Bench::new();
     let _held = [bench.held("a", LEASE), bench.held("b", Duration::from_secs(24 * 60 * 60))];
     let (_pending, _) = bench.waiting("c");
-    bench.engine.on_event(StoreEvent::Down(StoreError::Unreachable { reason: "cut".into() }), bench.now);
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
     assert!(bench.calls().is_empty());
-    bench.engine.on_event(StoreEvent::Up, bench.now);
+    bench.engine.on_up();
     let calls = bench.calls();
     assert!(calls.iter().all(is_renewal));
     let mut names: Vec<_> = calls.iter().map(|call| call.command.semaphore.as_str().to_owned()).collect();
@@ -434,16 +445,16 @@ fn an_adoption_answered_while_closing_is_given_back() {
     let call = bench.call();
 
     let (answer, mut closed) = oneshot::channel();
-    bench.engine.on_message(Message::Close { answer }, bench.now);
+    bench.engine.on_message(Message::Close { answer: Some(answer) }, bench.now);
     bench.answer(call, Answers::Adopt(true));
     assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Closed))));
     let release = bench.call();
     assert_releases(&release, &(handle.semaphore, handle.holder, request));
-    bench.engine.answer_closed();
+    bench.answer_closed();
     assert!(closed.try_recv().is_err(), "it is not closed before the store has been told");
     bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));
     assert!(bench.calls().is_empty());
-    bench.engine.answer_closed();
+    bench.answer_closed();
     assert!(matches!(closed.try_recv(), Ok(Ok(()))));
 }
 

@@ -1,5 +1,6 @@
-//! The interface of stores. A [`Store`] executes commands and sends events; it knows no session, never waits for units and
-//! never retries. It has few methods, and none for a single operation, because [`crate::protocol`] defines the operations.
+//! The interface of stores. A [`Store`] executes requests and reports to its session; it knows no session, never waits for
+//! units and never retries. It has few methods, and none for a single operation, because [`crate::protocol`] defines the
+//! operations.
 //!
 //! A kind of store implements [`Backend`] (its URLs), [`Location`] (one parsed URL) and [`Store`] (one session's access),
 //! and has a line in the table of `store/mod.rs`.
@@ -14,25 +15,18 @@ use futures_util::future::BoxFuture;
 use super::error::StoreError;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
 
-/// A session's access to a store. It executes each command at once or not at all, and in the order of the calls while it
-/// stays connected.
+/// A session's access to a store. It executes each command at once or not at all, and those about one semaphore in the order
+/// in which they were sent, while it stays connected.
 pub trait Store: Send + Sync {
-    /// Executes `command`, and fails after `timeout`. If the future is dropped, the command may still be executed.
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reply, StoreError>>;
+    /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it later, at most
+    /// once, and at once when the connection breaks. After the timeout the session no longer waits for it.
+    ///
+    /// The session's lock is held meanwhile, and any thread may call it, with or without a runtime.
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>>;
 
-    /// Executes `command`, and waits within `timeout` until `replicas` replicas have all that this and earlier commands wrote.
-    /// Returns the number of replicas that confirmed it; `u32::MAX` from a store without replicas.
-    fn confirm<'a>(
-        &'a self,
-        command: &'a Command,
-        _replicas: u32,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<(Reply, u32), StoreError>> {
-        Box::pin(async move { Ok((self.execute(command, timeout).await?, u32::MAX)) })
+    /// Returns true while too much is buffered. The session then sends nothing until [`Report::Writable`].
+    fn is_full(&self) -> bool {
+        false
     }
 
     /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile may be missing.
@@ -43,25 +37,59 @@ pub trait Store: Send + Sync {
     fn forget(&self, _semaphore: &Name, _request: &RequestId) {}
 }
 
-/// A message from a store to its session.
+/// A command on its way to a store.
 #[derive(Debug)]
-pub enum StoreEvent {
+pub struct Request {
+    /// Its number in the session: the outcome names it.
+    pub id: u64,
+    /// The command.
+    pub command: Command,
+    /// The time within which the outcome is reported.
+    pub timeout: Duration,
+    /// The number of replicas to wait for, which are to have all that this and earlier commands wrote.
+    pub replicas: u32,
+}
+
+/// A command that the store has executed.
+#[derive(Debug)]
+pub struct Executed {
+    /// The store's reply.
+    pub reply: Reply,
+    /// The number of replicas that have it, if the request waited for replicas; `u32::MAX` from a store without replicas.
+    pub confirmed: u32,
+}
+
+/// A report of a store to its session.
+#[derive(Debug)]
+pub enum Report {
+    /// The outcome of a request.
+    Outcome {
+        /// The number of the request.
+        id: u64,
+        /// The reply, or the failure.
+        result: Result<Executed, StoreError>,
+    },
     /// An entry of the session has changed.
     Event(Event),
     /// The store can be reached (again), or events may have been lost: the session must renew everything.
     Up,
     /// The store cannot be reached; it reconnects.
     Down(StoreError),
+    /// [`Store::is_full`] has become false.
+    Writable,
 }
 
-/// The sender of store events to a session. The channel is bounded: a slow session blocks its store and loses no event.
-pub type StoreEvents = tokio::sync::mpsc::Sender<StoreEvent>;
-
-/// The capacity of a channel of store events.
-pub const EVENT_BUFFER: usize = 1024;
+/// A session, as its store sees it.
+pub trait Sink: Send + Sync {
+    /// Takes all reports, in their order.
+    ///
+    /// It sends further requests. So a store calls it on tasks or threads of its own: never from within [`Store::send`], and
+    /// under no lock that its methods take.
+    fn report(&self, reports: &mut Vec<Report>);
+}
 
 /// The options with which a session opens a store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct StoreOptions {
     /// The session's id.
     pub session: SessionId,
@@ -69,8 +97,8 @@ pub struct StoreOptions {
     pub prefix: String,
     /// The usual lease. A store with connections derives from it how fast it detects and replaces a broken one.
     pub lease: Duration,
-    /// The channel to the session.
-    pub events: StoreEvents,
+    /// The session.
+    pub sink: Arc<dyn Sink>,
 }
 
 /// A kind of store.

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
 
-use super::backend::{Backend, Location, ParsedUrl, Store, StoreEvent, StoreEvents, StoreOptions};
+use super::backend::{Backend, Executed, Location, ParsedUrl, Report, Request, Sink, Store, StoreOptions};
 use super::error::StoreError;
 use super::options::{Known, Options, RECOVERY};
 use crate::clock::Moment;
@@ -22,6 +23,13 @@ use crate::protocol::{Command, Event, Name, Reply, SessionId};
 
 /// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
+
+/// The most events of a session that wait to be reported. If there are more, they are lost, and a renewal gets the same
+/// answer.
+const EVENTS: usize = 1024;
+
+/// The most events reported at once.
+const EVENTS_AT_ONCE: usize = 64;
 
 /// The memories of this process.
 pub(crate) struct Memory;
@@ -76,20 +84,21 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     states: HashMap<(String, Name), Option<State>>,
-    sessions: HashMap<SessionId, StoreEvents>,
+    sessions: HashMap<SessionId, mpsc::Sender<Event>>,
     executed: u64,
 }
 
 impl MemoryStore {
-    /// Opens the memory of this name, and makes it if there is none.
+    /// Opens the memory of this name, and makes it if there is none. Must be called on the session's runtime.
     fn open(name: &str, options: &StoreOptions) -> Self {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
         // Before the memories are unlocked, because the memory's last session may be closing, and would drop it.
-        shared.lock().sessions.insert(options.session.clone(), options.events.clone());
+        let (sender, events) = mpsc::channel(EVENTS);
+        shared.lock().sessions.insert(options.session.clone(), sender);
         drop(memories);
-        // A new channel has room, and a dropped receiver means that the session has ended.
-        let _ = options.events.try_send(StoreEvent::Up);
+        options.sink.report(&mut vec![Report::Up]);
+        drop(tokio::spawn(report(options.sink.clone(), events)));
         Self {
             name: name.to_owned(),
             shared,
@@ -130,7 +139,7 @@ impl Shared {
         names
     }
 
-    fn execute(&self, prefix: &str, command: &Command) -> (Reply, Vec<(StoreEvents, Event)>) {
+    fn execute(&self, prefix: &str, command: &Command) -> Reply {
         let now_us = self.now_us();
         // The store loses no state while the process lives, so it never recovers.
         let server = ServerClock { now_us, run_id: "memory", uptime_ms: u64::MAX };
@@ -147,25 +156,29 @@ impl Shared {
         if state.is_none() {
             inner.states.remove(&key);
         }
-        let addressed = |event: Event| Some((inner.sessions.get(&event.session)?.clone(), event));
-        (reply, events.into_iter().filter_map(addressed).collect())
+        for event in events {
+            if let Some(session) = inner.sessions.get(&event.session) {
+                // Not reported here: the caller holds the lock of its own session.
+                let _ = session.try_send(event);
+            }
+        }
+        reply
+    }
+}
+
+/// Reports a session's events, until its store is dropped.
+async fn report(sink: Arc<dyn Sink>, mut events: mpsc::Receiver<Event>) {
+    let (mut received, mut reports) = (Vec::new(), Vec::new());
+    while events.recv_many(&mut received, EVENTS_AT_ONCE).await > 0 {
+        reports.extend(received.drain(..).map(Report::Event));
+        sink.report(&mut reports);
     }
 }
 
 impl Store for MemoryStore {
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        _timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
-        Box::pin(async move {
-            let (reply, events) = self.shared.execute(&self.prefix, command);
-            for (session, event) in events {
-                // If the session has ended or its channel is full, the event is lost, and a renewal gets the same answer.
-                let _ = session.try_send(StoreEvent::Event(event));
-            }
-            Ok(reply)
-        })
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
+        let reply = self.shared.execute(&self.prefix, &request.command);
+        Some(Ok(Executed { reply, confirmed: u32::MAX }))
     }
 
     fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {

@@ -1,9 +1,11 @@
 //! Stores: the places where semaphores live, the table of their kinds, and the opening of a store by its URL.
 //!
 //! - `backend`: the interface that every store implements; `error`: its errors; `options`: the options of URLs.
+//! - `direct`: calls to a store without a session.
 //! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in Cargo.toml.
 
 mod backend;
+pub(crate) mod direct;
 mod error;
 #[cfg(feature = "local")]
 pub(crate) mod local;
@@ -20,7 +22,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::backend::{Backend, Location};
-pub use self::backend::{EVENT_BUFFER, Store, StoreEvent, StoreEvents, StoreOptions};
+pub use self::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 pub(crate) use self::error::AddressError;
 pub use self::error::StoreError;
 pub(crate) use self::memory::MemoryName;

@@ -58,6 +58,33 @@ pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
     fixture.settles(&semaphore, 0, 0).await;
 }
 
+/// A session sends its requests in their order.
+pub(crate) async fn a_dropped_permit_is_free_for_the_next_try(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    for _ in 0..20 {
+        drop(semaphore.try_acquire().await.expect("the release of the one before was sent first"));
+    }
+}
+
+pub(crate) async fn dropped_permits_are_free_for_the_next_tries_of_many_tasks(fixture: &Fixture) {
+    const TASKS: u32 = 64;
+    let client = fixture.client().await;
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let semaphore = fixture.semaphore(&client, TASKS);
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    drop(semaphore.try_acquire().await.expect("each task has one unit at most"));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no task panics");
+    }
+}
+
 pub(crate) async fn a_holder_has_one_permit_at_a_time(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));

@@ -55,6 +55,8 @@ macro_rules! every_case {
                 a_released_permit_can_be_had_again: anything,
                 a_try_on_a_full_one_is_refused_for_now: anything,
                 dropped_permits_come_back: anything,
+                a_dropped_permit_is_free_for_the_next_try: anything,
+                dropped_permits_are_free_for_the_next_tries_of_many_tasks: units,
                 a_holder_has_one_permit_at_a_time: anything,
                 tokens_strictly_increase: anything,
                 slots_are_distinct_and_the_lowest_free: units,

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use redis::aio::ConnectionLike;
 use redis::{RedisError, RedisResult, Value};
-use tokio::time::timeout;
 
-use super::connection::TIMEOUT;
+use super::connection::reply;
 use crate::diagnostics::finding::Finding;
 use crate::diagnostics::self_test::new_session_id;
 use crate::protocol::Name;
 use crate::store::redis::acl::{Denial, attempts, denial};
-use crate::store::redis::address::Server;
-use crate::store::redis::server::subscriber::Subscriber;
+use crate::store::redis::server::connection::Connection;
 use crate::store::redis::{error as redis_error, keys};
 
 /// The rights to be tried.
@@ -25,21 +22,23 @@ pub(super) struct Rights<'a> {
 
 impl Rights<'_> {
     /// Tries every command but subscriptions, in one pipeline.
-    pub(super) async fn commands(&self, connection: &mut impl ConnectionLike) -> RedisResult<Vec<Finding>> {
+    pub(super) async fn commands(&self, connection: &Connection) -> RedisResult<Vec<Finding>> {
         let key = &keys::keys(self.prefix, self.scratch)[0];
-        let mut pipeline = redis::pipe();
-        let mut tried = Vec::new();
+        let (mut commands, mut tried) = (Vec::new(), Vec::new());
         for attempt in attempts(self.in_cluster, key, &self.channel()) {
             if let Some(command) = attempt.command {
-                pipeline.add_command(command);
+                commands.push(command);
                 tried.push((attempt.name, attempt.needed));
             }
         }
-        let replies = connection.req_packed_commands(&pipeline, 0, tried.len()).await?;
+        let replies = connection.query_all(&commands).await;
         let mut denied: BTreeMap<(bool, Denial), Vec<&str>> = BTreeMap::new();
         for ((name, needed), reply) in tried.iter().zip(&replies) {
-            let Value::ServerError(error) = reply else { continue };
-            if let Some(denial) = denial(error.code(), error.details().unwrap_or_default()) {
+            let Err(error) = reply else { continue };
+            if error.code().is_none() {
+                return Err(error.clone());
+            }
+            if let Some(denial) = denial_of(error) {
                 denied.entry((*needed, denial)).or_default().push(name);
             }
         }
@@ -58,26 +57,21 @@ impl Rights<'_> {
         Ok(std::iter::once(Finding::fine("rights", all)).chain(findings).collect())
     }
 
-    /// Tries to subscribe, on another connection: a connection with subscriptions is used for nothing else.
-    pub(super) async fn subscription(&self, server: &Server) -> Option<Finding> {
+    /// Tries to subscribe. The last command on a connection, since the right to unsubscribe is not tried.
+    pub(super) async fn subscription(&self, connection: &Connection) -> Option<Finding> {
         let verb = if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" };
-        let subscribing = async {
-            let (mut subscriber, _messages) = Subscriber::connect(server, self.in_cluster).await?;
-            subscriber.subscribe(&self.channel()).await
-        };
-        let reason = match timeout(TIMEOUT, subscribing).await {
-            Ok(Ok(())) => return None,
+        let error = match reply::<Value>(connection, redis::cmd(verb).arg(self.channel())).await {
+            Ok(Ok(_)) => return None,
             // The channel belongs to another node. The server checks rights before it redirects.
             Ok(Err(error)) if error.redirect_node().is_some() => return None,
-            Ok(Err(error)) => match denial_of(&error) {
-                Some(denial) => return Some(self.denied(denial, &[verb])),
-                None => redis_error::text(&error),
-            },
-            Err(_) => format!("no answer within {TIMEOUT:?}"),
+            Ok(Err(error)) | Err(error) => error,
         };
-        let advice = "Sessions receive their grants on a second connection, which they use for nothing else. Does the \
-                      server, or a proxy before it, refuse further connections, or lack RESP3?";
-        Some(Finding::problem("connection", format!("{verb}: {reason}"), advice))
+        if let Some(denial) = denial_of(&error) {
+            return Some(self.denied(denial, &[verb]));
+        }
+        let advice = "Sessions receive their grants as messages on their connection. Does a proxy before the server not pass \
+                      subscriptions on?";
+        Some(Finding::problem("connection", format!("{verb}: {}", redis_error::text(&error)), advice))
     }
 
     /// The finding about denied commands that every session needs.

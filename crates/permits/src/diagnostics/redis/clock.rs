@@ -5,11 +5,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::RedisResult;
-use redis::aio::ConnectionLike;
 
 use super::connection::reply;
 use crate::clock::Moment;
 use crate::diagnostics::finding::Finding;
+use crate::store::redis::server::connection::Connection;
 
 /// The largest change of the server's clock, in seconds, that is no jump: beyond this machine's monotonic clock and the
 /// round trips.
@@ -27,7 +27,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) async fn take(connection: &mut impl ConnectionLike) -> RedisResult<Option<Self>> {
+    pub(super) async fn take(connection: &Connection) -> RedisResult<Option<Self>> {
         let before = Moment::now();
         let time = reply::<(u64, u32)>(connection, &redis::cmd("TIME")).await?;
         let after = Moment::now();

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use redis::RedisResult;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
 use tokio::time::timeout;
 
 use crate::store::StoreError;
 use crate::store::redis::address::Server;
+use crate::store::redis::server::connection::Connection;
 use crate::store::redis::server::handshake::CONNECT_TIMEOUT;
-use crate::store::redis::server::login::connect_with;
+use crate::store::redis::server::login;
+use crate::store::redis::server::state::Times;
 
 /// The timeout of one command.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
-    match timeout(CONNECT_TIMEOUT, connect_with(server, Some(TIMEOUT))).await {
+pub(super) async fn connect(server: &Server) -> Result<Connection, StoreError> {
+    let times = Times { ping: None, query: Some(TIMEOUT) };
+    match timeout(CONNECT_TIMEOUT, login::connect(server, times)).await {
         Ok(connected) => connected,
         Err(_) => {
             let reason = format!("no connection within {CONNECT_TIMEOUT:?}");
@@ -26,10 +28,10 @@ pub(super) async fn connect(server: &Server) -> Result<MultiplexedConnection, St
 
 /// The reply to a command. The outer error is the connection's, the inner one the server's.
 pub(super) async fn reply<T: redis::FromRedisValue>(
-    connection: &mut impl ConnectionLike,
+    connection: &Connection,
     command: &redis::Cmd,
 ) -> RedisResult<RedisResult<T>> {
-    match command.query_async(connection).await {
+    match connection.query(command).await {
         Err(error) if error.code().is_none() && (error.is_io_error() || error.is_timeout()) => Err(error),
         reply => Ok(reply),
     }

@@ -17,7 +17,6 @@ mod topology;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use redis::aio::ConnectionLike;
 use redis::{RedisError, RedisResult, Value};
 
 use self::access::Rights;
@@ -28,6 +27,7 @@ use super::finding::Finding;
 use super::self_test::{self, scratch_name};
 use crate::protocol::Name;
 use crate::store::redis::address::{Address, Server};
+use crate::store::redis::server::connection::Connection;
 use crate::store::redis::{error as redis_error, keys};
 use crate::store::{self, StoreError};
 
@@ -63,8 +63,8 @@ pub(super) async fn diagnose(
     findings.extend(self_test::run_each_operation(address, prefix, &scratch, lease).await);
     for server in &servers {
         // If this fails, the keys expire. In a cluster all nodes but one refuse it.
-        if let Ok(mut connection) = connect(server).await {
-            let _ = redis::cmd("DEL").arg(&keys::keys(prefix, &scratch)).exec_async(&mut connection).await;
+        if let Ok(connection) = connect(server).await {
+            let _ = connection.query::<Value>(redis::cmd("DEL").arg(&keys::keys(prefix, &scratch))).await;
         }
     }
     findings
@@ -88,24 +88,24 @@ struct Inspection<'a> {
 impl Inspection<'_> {
     async fn server(&self, server: &Server) -> Vec<Finding> {
         let began = Instant::now();
-        let mut connection = match connect(server).await {
+        let connection = match connect(server).await {
             Ok(connection) => connection,
             Err(error) => return vec![unreachable(server, &error)],
         };
         let connected = format!("{server}, connected within {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
         let mut findings = vec![Finding::fine("connection", connected)];
-        match self.of_mode(&mut connection).await {
+        match self.of_mode(&connection).await {
             Ok(found) => findings.extend(found),
             Err(error) => findings.push(no_reply(&error)),
         }
         if !has_problem(&findings, &BLOCKS_INSPECTION) {
-            findings.extend(self.rights().subscription(server).await);
+            findings.extend(self.rights().subscription(&connection).await);
         }
         findings
     }
 
     /// Stops at a server of another mode, because it has other commands. Fails only if the connection does.
-    async fn of_mode(&self, connection: &mut impl ConnectionLike) -> RedisResult<Vec<Finding>> {
+    async fn of_mode(&self, connection: &Connection) -> RedisResult<Vec<Finding>> {
         let info = reply::<String>(connection, redis::cmd("INFO").arg("server")).await?;
         match info.ok().filter(|_| !self.in_cluster).and_then(|info| settings::another_mode(&info)) {
             Some(mode) => Ok(vec![mode]),
@@ -114,7 +114,7 @@ impl Inspection<'_> {
     }
 
     /// Settings, clock, latency, and rights. Fails only if the connection does.
-    async fn of_server(&self, connection: &mut impl ConnectionLike) -> RedisResult<Vec<Finding>> {
+    async fn of_server(&self, connection: &Connection) -> RedisResult<Vec<Finding>> {
         let first = Reading::take(connection).await?;
         let info = match reply::<String>(connection, &redis::cmd("INFO")).await? {
             Ok(info) => info,
@@ -173,19 +173,20 @@ fn no_reply(error: &RedisError) -> Finding {
 }
 
 /// The settings in [`settings::NAMES`]. Many users may not read them, and managed servers lack some.
-async fn configuration(connection: &mut impl ConnectionLike) -> RedisResult<Configuration> {
+async fn configuration(connection: &Connection) -> RedisResult<Configuration> {
     let mut known = BTreeMap::new();
     // One by one: before 7.0 the command takes one name.
     for name in settings::NAMES {
-        match reply::<Vec<String>>(connection, redis::cmd("CONFIG").arg("GET").arg(name)).await? {
-            Ok(pair) => known.extend(pair.get(1).map(|value| (name, value.clone()))),
+        match reply::<BTreeMap<String, String>>(connection, redis::cmd("CONFIG").arg("GET").arg(name)).await?
+        {
+            Ok(found) => known.extend(found.into_values().next().map(|value| (name, value))),
             Err(error) => return Ok(Configuration::Hidden(redis_error::text(&error))),
         }
     }
     Ok(Configuration::Known(known))
 }
 
-async fn ping(connection: &mut impl ConnectionLike) -> RedisResult<Vec<Duration>> {
+async fn ping(connection: &Connection) -> RedisResult<Vec<Duration>> {
     let (began, mut round_trips) = (Instant::now(), Vec::with_capacity(PINGS));
     while round_trips.len() < PINGS && began.elapsed() < PINGING {
         let start = Instant::now();

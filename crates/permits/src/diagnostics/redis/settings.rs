@@ -243,7 +243,7 @@ impl Settings<'_> {
         };
         if most.is_some_and(|most| share(connected, most) >= NEARLY) {
             let advice = "At the maximum the server refuses connections, and a session that must reconnect loses its \
-                           permits. A session has two connections: raise maxclients, or find the programs with the \
+                           permits. A session has one connection: raise maxclients, or find the programs with the \
                            most (CLIENT LIST).";
             return Finding::problem("connections", observed, advice);
         }

@@ -56,6 +56,6 @@ async fn of_cluster(seeds: &[Server]) -> (Vec<Server>, Vec<Finding>) {
                       no, none can: bring back the nodes that had them.";
         Finding::problem("cluster", format!("{observed}, no node serves the other {missing}"), advice)
     };
-    let servers = nodes.iter().filter_map(|(host, port)| seeds[0].at(host, *port).ok()).collect();
+    let servers = nodes.iter().map(|(host, port)| seeds[0].at(host, *port)).collect();
     (servers, vec![finding])
 }

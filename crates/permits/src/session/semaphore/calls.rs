@@ -1,7 +1,10 @@
 //! The calls to make about a semaphore.
 //!
-//! **Natural batching.** At most two calls to acquire and two to release are in flight. Requests that arrive meanwhile
-//! go out together in the next call; nothing is delayed to make a batch.
+//! **Natural batching.** At most two calls to acquire are in flight, and while a session acquires, two to release.
+//! Requests that arrive meanwhile go out together in the next call; nothing is delayed to make a batch.
+//!
+//! **Order.** Acquisitions go out in the order in which they were asked for, and not before a release that was asked for
+//! earlier.
 
 use std::time::Duration;
 
@@ -12,8 +15,8 @@ use crate::clock::Moment;
 use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, ReleaseRequest, RenewRequest, RequestId,
 };
-use crate::session::call::{Call, CallKind};
-use crate::session::inbox::PendingRelease;
+use crate::session::call::{Call, CallKind, SentCall};
+use crate::session::callers::PendingRelease;
 use crate::session::spec::Wait;
 use crate::session::timers::Timer;
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
@@ -33,12 +36,9 @@ impl SemaphoreSession {
         self.dirty = false;
         let mut calls = Vec::new();
         if connected && self.schedule.retry_at.is_none() {
-            // Releases before acquisitions: a holder that returns at once finds its units free.
-            if self.in_flight.releasing < CALLS_AT_ONCE && !self.releases.is_empty() {
-                let releases = self.next_releases();
-                let requests = releases.iter().map(|(_, release)| release.request.clone()).collect();
-                self.in_flight.releasing += 1;
-                calls.push((Declaration::Stored, Operation::Release(requests), CallKind::Release(releases)));
+            let acquires = self.in_flight.acquiring < CALLS_AT_ONCE && !self.unsent.is_empty();
+            if acquires || self.may_release() {
+                self.release_calls(&mut calls);
             }
             if self.in_flight.renewing == 0 && (self.schedule.renew_due || self.schedule.recheck_due) {
                 self.renewal_calls(now, &mut calls);
@@ -51,7 +51,7 @@ impl SemaphoreSession {
                     calls.push((self.fallback(), Operation::Renew(items), CallKind::Confirm(requests)));
                 }
             }
-            if self.in_flight.acquiring < CALLS_AT_ONCE
+            while self.in_flight.acquiring < CALLS_AT_ONCE
                 && let Some((declaration, batch)) = self.next_acquisitions(now)
             {
                 self.in_flight.acquiring += 1;
@@ -79,10 +79,26 @@ impl SemaphoreSession {
                 command: context.command(&self.name, declaration, operation),
                 timeout,
                 replicas: if matches!(kind, CallKind::Confirm(_)) { context.config.replicas } else { 0 },
-                sent_at: now,
-                kind,
+                sent: SentCall { semaphore: self.name.clone(), sent_at: now, until: now + timeout, kind },
             })
             .collect()
+    }
+
+    /// Returns true if releases go out now. They wait for a call that is in flight only while the session acquires here,
+    /// too: then they travel in batches. Otherwise, as when a program drops its permits and ends, nothing would follow
+    /// that sends them.
+    fn may_release(&self) -> bool {
+        self.in_flight.releasing < CALLS_AT_ONCE || (self.in_flight.acquiring == 0 && self.unsent.is_empty())
+    }
+
+    /// Makes calls for all releases. They go before the acquisitions: a holder that returns at once finds its units free.
+    fn release_calls(&mut self, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
+        while !self.releases.is_empty() {
+            let releases = self.next_releases();
+            let requests = releases.iter().map(|(_, release)| release.request.clone()).collect();
+            self.in_flight.releasing += 1;
+            calls.push((Declaration::Stored, Operation::Release(requests), CallKind::Release(releases)));
+        }
     }
 
     /// Removes the timer of a semaphore that is no longer needed.

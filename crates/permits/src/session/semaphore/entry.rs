@@ -7,9 +7,10 @@ use crate::acquisition::Acquisition;
 use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::protocol::{ReleaseRequest, RenewRequest};
-use crate::session::inbox::{PendingRelease, PermitGuard};
+use crate::session::callers::{PendingRelease, PermitGuard};
+use crate::session::outbox::Outbox;
 use crate::session::permit_state::PermitState;
-use crate::session::reply::{Answer, reply};
+use crate::session::reply::Answer;
 use crate::session::spec::AcquireSpec;
 use crate::session::timers;
 
@@ -33,9 +34,11 @@ impl Entry {
         self.acquisition.needs_renewal(self.spec.auto_renew)
     }
 
-    pub(super) fn answer(&mut self, result: Result<PermitGuard, AcquireError>) {
-        if let Some(answer) = self.answer.take() {
-            reply(answer, result);
+    /// Answers the caller, if it still waits.
+    pub(super) fn answer(&mut self, result: Result<PermitGuard, AcquireError>, outbox: &mut Outbox) {
+        match self.answer.take() {
+            Some(answer) => outbox.reply(answer, result),
+            None => outbox.discard(result),
         }
     }
 

@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use self::entry::Entry;
 use self::schedule::{InFlight, Schedule};
+use super::callers::{PendingRelease, PermitGuard, Session, Shared};
 use super::config::Config;
-use super::inbox::{PendingRelease, PermitGuard, Session, Shared};
 use super::outage::Outage;
-use super::permit_state::PermitState;
-use super::reply::{Answer, reply};
+use super::outbox::Outbox;
+use super::permit_state::{Check, PermitState};
+use super::reply::Answer;
 use super::spec::{AcquireSpec, LimitDeclaration, Position, Wait};
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
@@ -38,6 +39,8 @@ pub(super) struct Context {
     /// Weak: the session ends when no client and no permit of it is left.
     pub(super) session: Weak<Shared>,
     pub(super) timers: Timers<Timer>,
+    /// Deliveries for when the lock is free.
+    pub(super) outbox: Outbox,
     /// The number of acquisitions that have arrived.
     pub(super) arrivals: u64,
 }
@@ -94,8 +97,12 @@ impl SemaphoreSession {
     }
 
     pub(super) fn is_empty(&self) -> bool {
+        self.unreturned() == 0 && !self.has_call_in_flight()
+    }
+
+    pub(super) fn has_call_in_flight(&self) -> bool {
         let InFlight { acquiring, releasing, renewing, confirming, .. } = self.in_flight;
-        self.unreturned() == 0 && acquiring + releasing + renewing + confirming == 0
+        acquiring + releasing + renewing + confirming > 0
     }
 
     /// The number of acquisitions and unconfirmed releases.
@@ -170,17 +177,20 @@ impl SemaphoreSession {
         };
         let acquisition =
             Acquisition { stage: Stage::InFlight { cancelled: false }, ..Acquisition::new(sent_at) };
-        let (answer, mut receiver) = tokio::sync::oneshot::channel();
-        self.insert(spec, acquisition, Some(answer), now, context);
-        self.step(&request, Input::Adopted(grant), None, now, context);
-        match receiver.try_recv() {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => {
-                // The reply took longer than the lease.
-                self.forget(&request, context);
-                Err(AdoptError::Gone)
-            }
+        self.insert(spec, acquisition, None, now, context);
+        let adopted = self.acquisitions.get_mut(&request).map(|entry| {
+            let terms = terms(entry, context);
+            entry.acquisition.step(Input::Adopted(grant), &terms, now)
+        });
+        let permit = match adopted {
+            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, context),
+            // The reply took longer than the lease.
+            _ => None,
+        };
+        if permit.is_none() {
+            self.forget(&request, context);
         }
+        permit.ok_or(AdoptError::Gone)
     }
 
     /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller that still
@@ -194,7 +204,7 @@ impl SemaphoreSession {
         context: &mut Context,
     ) {
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
-        let terms = Terms { lease: entry.spec.lease, replicated: context.config.replicas > 0 };
+        let terms = terms(entry, context);
         let effect = entry.acquisition.step(input, &terms, now);
         if entry.acquisition.stage != Stage::Unsent {
             self.unsent.remove(&entry.arrival);
@@ -223,27 +233,29 @@ impl SemaphoreSession {
             }
             Effect::Lose { revoked } => {
                 let lost = revoked.map_or(Lost::Gone, |reason| Lost::Revoked { reason });
-                entry.permit.iter().for_each(|permit| permit.lose(lost.clone()));
+                entry.permit.iter().for_each(|permit| context.outbox.lose(permit, lost.clone()));
                 self.forget(request, context);
             }
             Effect::End { release } => {
                 let Some(mut entry) = self.forget(request, context) else { return };
-                if let Some(error) = error {
-                    entry.answer(Err(error));
+                match error {
+                    Some(error) => entry.answer(Err(error), &mut context.outbox),
+                    None => context.outbox.discard(entry.answer.take()),
                 }
                 if release {
-                    self.queue_release(entry.to_release(), now);
+                    self.queue_release(entry.to_release(), now, context);
                 }
             }
         }
     }
 
     /// Steps an acquisition that has ended: what the store grants it, or queues for it, is released.
-    fn step_unknown(&mut self, request: ReleaseRequest, input: Input, now: Moment, context: &Context) {
+    fn step_unknown(&mut self, request: ReleaseRequest, input: Input, now: Moment, context: &mut Context) {
         let lease = context.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
-            self.queue_release(PendingRelease { request, lease, sent_before: true, answer: None }, now);
+            let release = PendingRelease { request, lease, sent_before: true, answer: None };
+            self.queue_release(release, now, context);
         }
     }
 
@@ -256,17 +268,29 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) {
-        let Some(entry) = self.acquisitions.get_mut(request) else { return };
-        let AcquireSpec { semaphore, holder, weight, lease, .. } = &entry.spec;
-        let permit = PermitState::new(
-            semaphore.clone(),
-            holder.clone(),
-            request.clone(),
-            *weight,
-            *lease,
-            grant,
-            until,
-        );
+        match self.hold(request, grant, until, context) {
+            // A caller that has dropped its receiver drops the permit, which releases it.
+            Some(permit) => {
+                if let Some(entry) = self.acquisitions.get_mut(request) {
+                    entry.answer(Ok(permit), &mut context.outbox);
+                }
+            }
+            None => self.step(request, Input::Released, None, now, context),
+        }
+    }
+
+    /// A permit, held until `until`; `None` if the session ends.
+    fn hold(
+        &mut self,
+        request: &RequestId,
+        grant: Grant,
+        until: Moment,
+        context: &mut Context,
+    ) -> Option<PermitGuard> {
+        let session = Session::from(context.session.upgrade()?);
+        let entry = self.acquisitions.get_mut(request)?;
+        let permit = PermitState::new(&entry.spec, grant, until, session.process());
+        let AcquireSpec { semaphore, holder, .. } = &entry.spec;
         emit!(
             DEBUG,
             [semaphore = semaphore.clone(), holder = holder.clone(), token = grant.token, slot = grant.slot],
@@ -281,12 +305,8 @@ impl SemaphoreSession {
         context.timers.remove(entry.timer.take());
         let timer = Timer::Acquisition(self.name.clone(), request.clone());
         entry.timer = Some(context.timers.set(until, timer));
-        match context.session.upgrade() {
-            // A caller that has dropped its receiver drops the permit, which releases it.
-            Some(shared) => entry.answer(Ok(PermitGuard::new(permit, Session::from(shared)))),
-            None => return self.step(request, Input::Released, None, now, context),
-        }
         self.plan_renewal(request);
+        Some(PermitGuard::new(permit, session))
     }
 
     /// Removes an acquisition, with its timer.
@@ -297,9 +317,11 @@ impl SemaphoreSession {
         Some(entry)
     }
 
-    fn queue_release(&mut self, release: PendingRelease, now: Moment) {
+    fn queue_release(&mut self, release: PendingRelease, now: Moment, context: &mut Context) {
         if self.queued_releases.insert(release.request.request.clone()) {
             self.releases.push_back((now + release.lease, release));
+        } else {
+            context.outbox.discard(release);
         }
     }
 
@@ -310,7 +332,7 @@ impl SemaphoreSession {
         {
             permit.end();
         }
-        self.queue_release(release, now);
+        self.queue_release(release, now, context);
     }
 
     /// The caller no longer waits: at any stage, nothing stays behind.
@@ -326,7 +348,7 @@ impl SemaphoreSession {
     /// Answers a caller that still waits with an error, and cancels for it.
     fn fail(&mut self, request: &RequestId, error: AcquireError, now: Moment, context: &mut Context) {
         if let Some(entry) = self.acquisitions.get_mut(request) {
-            entry.answer(Err(error));
+            entry.answer(Err(error), &mut context.outbox);
             self.cancel(request, now, context);
         }
     }
@@ -351,7 +373,8 @@ impl SemaphoreSession {
             return;
         }
         if let EventKind::Revoked(reason) = &kind {
-            entry.answer(Err(AcquireError::Revoked { reason: reason.clone() }));
+            let error = AcquireError::Revoked { reason: reason.clone() };
+            entry.answer(Err(error), &mut context.outbox);
         }
         self.step(&request, Input::Pushed(kind), None, now, context);
     }
@@ -377,14 +400,19 @@ impl SemaphoreSession {
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         entry.timer = None;
         match &entry.permit {
-            Some(permit) => match permit.deadline(now) {
-                // Extended since the timer was set.
-                Some(deadline) => {
-                    let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                    entry.timer = Some(context.timers.set(deadline, timer));
+            Some(permit) => {
+                match permit.check(now) {
+                    // Extended since the timer was set.
+                    Check::Held(deadline) => {
+                        let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                        entry.timer = Some(context.timers.set(deadline, timer));
+                        return;
+                    }
+                    Check::Expired => context.outbox.signal_loss(permit),
+                    Check::Ended => {}
                 }
-                None => self.step(request, Input::Expired, None, now, context),
-            },
+                self.step(request, Input::Expired, None, now, context);
+            }
             None => {
                 if let Wait::AtMost(waited) = entry.spec.wait {
                     self.fail(request, AcquireError::TimedOut { waited }, now, context);
@@ -406,13 +434,13 @@ impl SemaphoreSession {
         for request in requests {
             self.fail(&request, AcquireError::Store(error.clone()), now, context);
         }
-        let queued = &mut self.queued_releases;
+        let (queued, outbox) = (&mut self.queued_releases, &mut context.outbox);
         self.releases.retain_mut(|(until, release)| {
             let stays = now < *until;
             if !stays {
                 queued.remove(&release.request.request);
                 if let Some(answer) = release.answer.take() {
-                    reply(answer, Err(ReleaseError::Store(error.clone())));
+                    outbox.reply(answer, Err(ReleaseError::Store(error.clone())));
                 }
             }
             stays
@@ -425,7 +453,7 @@ impl SemaphoreSession {
         for request in requests {
             match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
                 Some(permit) => {
-                    permit.lose(Lost::Closed);
+                    context.outbox.lose(&permit, Lost::Closed);
                     self.step(&request, Input::Released, None, now, context);
                 }
                 None => self.fail(&request, AcquireError::Closed, now, context),
@@ -433,16 +461,17 @@ impl SemaphoreSession {
         }
     }
 
-    /// The session's thread has panicked: permits are lost and callers are answered. Nothing is released; what the store
-    /// has ends with its lease.
-    pub(super) fn abandon(self) {
+    /// The engine has panicked: permits are lost and callers are answered. Nothing is released; what the store has ends
+    /// with its lease.
+    pub(super) fn abandon(self, outbox: &mut Outbox) {
         for (_, mut entry) in self.acquisitions {
             match &entry.permit {
-                Some(permit) => permit.lose(Lost::SessionFailed),
-                None => entry.answer(Err(AcquireError::SessionFailed)),
+                Some(permit) => outbox.lose(permit, Lost::SessionFailed),
+                None => entry.answer(Err(AcquireError::SessionFailed), outbox),
             }
         }
-        // The releases are answered by their channels closing.
+        // Their callers are answered by their channels closing.
+        outbox.discard(self.releases);
     }
 
     /// Plans a renewal within a third of this acquisition's lease, if it needs renewal.
@@ -459,6 +488,10 @@ impl SemaphoreSession {
     fn fallback(&self) -> Declaration {
         self.limit.map_or(Declaration::Stored, Declaration::Fallback)
     }
+}
+
+fn terms(entry: &Entry, context: &Context) -> Terms {
+    Terms { lease: entry.spec.lease, replicated: context.config.replicas > 0 }
 }
 
 /// The error for a reply that does not match its request.

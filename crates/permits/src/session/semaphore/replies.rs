@@ -10,11 +10,11 @@ use crate::events::emit;
 use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, RequestId,
 };
-use crate::session::call::{CallKind, Executed};
-use crate::session::inbox::PendingRelease;
+use crate::session::call::CallKind;
+use crate::session::callers::PendingRelease;
 use crate::session::outage::Outage;
-use crate::session::reply::reply;
-use crate::store::StoreError;
+use crate::session::outbox::Outbox;
+use crate::store::{Executed, StoreError};
 use crate::timing::BACKOFF;
 
 /// A recheck comes later than the time that it waits for by up to this: of many sessions that wait, one comes first and
@@ -71,7 +71,7 @@ impl SemaphoreSession {
             }
             (CallKind::Release(releases), Answers::Release(outcomes)) => {
                 for ((_, release), outcome) in releases.into_iter().zip(outcomes) {
-                    on_released(release, outcome);
+                    on_released(release, outcome, &mut context.outbox);
                 }
             }
             (CallKind::Renew(requests), Answers::Renew(outcomes)) => {
@@ -250,7 +250,7 @@ impl SemaphoreSession {
                     self.step(&request, Input::AcquireFailed(failure), failed(), now, context);
                 }
             }
-            CallKind::Release(releases) => self.on_release_failed(releases, error, now),
+            CallKind::Release(releases) => self.on_release_failed(releases, error, now, &mut context.outbox),
             CallKind::Renew(requests) => {
                 self.schedule.renew_due = true;
                 for request in requests {
@@ -271,6 +271,7 @@ impl SemaphoreSession {
         releases: Vec<(Moment, PendingRelease)>,
         error: &StoreError,
         now: Moment,
+        outbox: &mut Outbox,
     ) {
         // Back to the front, in their order.
         for (until, mut release) in releases.into_iter().rev() {
@@ -281,7 +282,7 @@ impl SemaphoreSession {
                 continue;
             }
             match release.answer {
-                Some(answer) => reply(answer, Err(ReleaseError::Store(error.clone()))),
+                Some(answer) => outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
                 None => {
                     emit!(
                         WARN,
@@ -297,9 +298,9 @@ impl SemaphoreSession {
     }
 }
 
-fn on_released(release: PendingRelease, outcome: ReleaseOutcome) {
+fn on_released(release: PendingRelease, outcome: ReleaseOutcome, outbox: &mut Outbox) {
     if let Some(answer) = release.answer {
         let gone = outcome == ReleaseOutcome::Unknown && !release.sent_before;
-        reply(answer, if gone { Err(ReleaseError::Lost(Lost::Gone)) } else { Ok(()) });
+        outbox.reply(answer, if gone { Err(ReleaseError::Lost(Lost::Gone)) } else { Ok(()) });
     }
 }

@@ -11,7 +11,7 @@ mod world;
 use tokio::sync::oneshot;
 
 use self::world::{CLIENTS, Seen, World};
-use super::inbox::Message;
+use super::callers::Message;
 use crate::protocol::Recovery;
 
 const STEPS: usize = 1500;
@@ -130,12 +130,13 @@ fn a_closing_engine_answers_everybody_and_ends() {
     }
     for number in 0..CLIENTS {
         let (answer, mut closed) = oneshot::channel();
-        world.clients[number].session.send(Message::Close { answer });
+        world.clients[number].session.send(Message::Close { answer: Some(answer) });
         world.turn(number);
         let mut result = None;
         for _ in 0..10_000 {
             world.advance();
             world.clients[number].engine.answer_closed();
+            world.clients[number].engine.take_outbox().deliver();
             if let Ok(arrived) = closed.try_recv() {
                 result = Some(arrived);
                 break;

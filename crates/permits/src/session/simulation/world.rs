@@ -11,12 +11,14 @@ use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
-use crate::session::call::{Call, Executed};
+use crate::session::call::{Call, Sending};
+use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
 use crate::session::engine::Engine;
-use crate::session::inbox::{Message, PendingAcquire, PermitGuard, Session};
+use crate::session::pending_acquire::PendingAcquire;
+use crate::session::queue;
 use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
-use crate::store::{StoreError, StoreEvent};
+use crate::store::{Executed, Report, StoreError};
 
 pub(super) const LIMIT: u32 = 3;
 pub(super) const LEASE: Duration = Duration::from_secs(6);
@@ -31,14 +33,14 @@ pub(super) enum Coming {
     /// A call that its caller has given up on still arrives, on a connection that has been replaced.
     ArrivesLate(Command),
     Returns(usize, Call, Result<Reply, StoreError>),
-    Signals(usize, StoreEvent),
+    Reports(usize, Report),
     Thaws(usize),
 }
 
 pub(super) struct Client {
     pub(super) engine: Engine,
     pub(super) session: Session,
-    pub(super) inbox: mpsc::UnboundedReceiver<Message>,
+    pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) pending: Vec<PendingAcquire>,
     pub(super) held: Vec<PermitGuard>,
     pub(super) frozen: bool,
@@ -52,7 +54,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn acquire(&mut self, weight: u32, wait: Wait) {
         let request = self.session.new_request();
-        let mut pending = self.session.acquire(AcquireSpec {
+        let spec = AcquireSpec {
             semaphore: Name::new("simulated").expect("valid"),
             holder: self.session.default_holder(&request),
             request,
@@ -63,7 +65,8 @@ impl Client {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),
             position: Arc::default(),
-        });
+        };
+        let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);
     }
@@ -135,7 +138,7 @@ impl World {
         for number in 0..CLIENTS {
             let client = world.new_client(number);
             world.clients.push(client);
-            world.soon(1, Coming::Signals(number, StoreEvent::Up));
+            world.soon(1, Coming::Reports(number, Report::Up));
         }
         // Old enough to have nothing to recover.
         world.now = world.now + 2 * LEASE;
@@ -153,12 +156,11 @@ impl World {
             replicas: 0,
             store_timeout: Duration::from_secs(3600),
         };
-        let (session, inbox) = Session::new(config.clone());
-        let engine = Engine::new(config, Arc::downgrade(session.shared()));
+        let (session, engine, messages) = queue::session(config);
         Client {
             engine,
             session,
-            inbox,
+            messages,
             pending: Vec::new(),
             held: Vec::new(),
             frozen: false,
@@ -222,7 +224,7 @@ impl World {
     }
 
     pub(super) fn no_answer(&mut self, client: usize, call: Call, reason: &str) {
-        let at = self.now.max(self.when(client, call.sent_at + call.timeout));
+        let at = self.now.max(self.when(client, call.sent.until));
         let result = Err(StoreError::NoAnswer { reason: reason.into() });
         self.made += 1;
         self.coming.insert((at, self.made), Coming::Returns(client, call, result));
@@ -239,7 +241,7 @@ impl World {
             self.seen.reply_lost += 1;
             return self.no_answer(client, call, "reply lost");
         }
-        let until = self.when(client, call.sent_at + call.timeout);
+        let until = self.when(client, call.sent.until);
         let mut delay = self.delay_us();
         if self.sluggish && self.chance(50) {
             self.seen.late += 1;
@@ -274,7 +276,7 @@ impl World {
             match to {
                 Some(to) if self.clients[to].connected && !self.chance(self.trouble) => {
                     let delay = self.delay_us();
-                    self.soon(delay, Coming::Signals(to, StoreEvent::Event(event)));
+                    self.soon(delay, Coming::Reports(to, Report::Event(event)));
                 }
                 _ => self.seen.message_lost += 1,
             }
@@ -297,15 +299,15 @@ impl World {
                     let lost = Err(StoreError::NoAnswer { reason: "restarting".into() });
                     self.soon(1000, Coming::Returns(client, call, lost));
                 }
-                Some(Coming::Signals(_, StoreEvent::Event(_)) | Coming::ArrivesLate(_)) => {}
+                Some(Coming::Reports(_, Report::Event(_)) | Coming::ArrivesLate(_)) => {}
                 Some(other) => drop(self.coming.insert(key, other)),
                 None => {}
             }
         }
         for client in 0..CLIENTS {
             self.clients[client].connected = false;
-            self.feed(client, Coming::Signals(client, StoreEvent::Down(down())));
-            self.soon(300_000, Coming::Signals(client, StoreEvent::Up));
+            self.feed(client, Coming::Reports(client, Report::Down(down())));
+            self.soon(300_000, Coming::Reports(client, Report::Up));
         }
     }
 
@@ -317,7 +319,7 @@ impl World {
         self.seen.cut_off += 1;
         let mut under_way = Vec::new();
         self.coming.retain(|_, coming| match coming {
-            Coming::Arrives(of, _) | Coming::Returns(of, ..) | Coming::Signals(of, _) if *of == client => {
+            Coming::Arrives(of, _) | Coming::Returns(of, ..) | Coming::Reports(of, _) if *of == client => {
                 under_way.push(std::mem::replace(coming, Coming::Thaws(client)));
                 false
             }
@@ -331,9 +333,9 @@ impl World {
         }
         self.clients[client].connected = false;
         let down = StoreError::Unreachable { reason: "cut off".into() };
-        self.feed(client, Coming::Signals(client, StoreEvent::Down(down)));
+        self.feed(client, Coming::Reports(client, Report::Down(down)));
         self.made += 1;
-        self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Signals(client, StoreEvent::Up));
+        self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Reports(client, Report::Up));
     }
 
     pub(super) fn feed(&mut self, number: usize, coming: Coming) {
@@ -351,16 +353,21 @@ impl World {
         client.engine.on_time(now);
         match coming {
             Coming::Returns(_, call, result) => {
-                client.engine.on_return(call, result.map(Executed::from), now)
+                let result = result.map(|reply| Executed { reply, confirmed: 0 });
+                client.engine.on_return(call.sent, result, now);
             }
-            Coming::Signals(_, signal) => {
-                match signal {
-                    StoreEvent::Up => client.connected = true,
-                    StoreEvent::Down(_) => client.connected = false,
-                    StoreEvent::Event(_) => {}
+            Coming::Reports(_, report) => match report {
+                Report::Up => {
+                    client.connected = true;
+                    client.engine.on_up();
                 }
-                client.engine.on_event(signal, now);
-            }
+                Report::Down(error) => {
+                    client.connected = false;
+                    client.engine.on_down(error, now);
+                }
+                Report::Event(event) => client.engine.on_event(event, now),
+                Report::Outcome { .. } | Report::Writable => unreachable!("it is not simulated"),
+            },
             Coming::Thaws(_) => {
                 client.frozen = false;
                 for coming in std::mem::take(&mut client.backlog) {
@@ -376,10 +383,11 @@ impl World {
     pub(super) fn turn(&mut self, number: usize) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
-        while let Ok(message) = client.inbox.try_recv() {
+        while let Ok(message) = client.messages.try_recv() {
             client.engine.on_message(message, now);
         }
-        let calls = client.engine.calls(now);
+        let calls = client.engine.calls(Sending::AtOnce, now);
+        client.engine.take_outbox().deliver();
         for mut pending in std::mem::take(&mut client.pending) {
             match pending.try_take() {
                 Some(Ok(held)) => {
@@ -466,7 +474,7 @@ impl World {
                 match coming {
                     Coming::Arrives(client, call) => self.arrives(client, call),
                     Coming::ArrivesLate(command) => drop(self.execute(&command)),
-                    Coming::Returns(client, ..) | Coming::Signals(client, _) | Coming::Thaws(client) => {
+                    Coming::Returns(client, ..) | Coming::Reports(client, _) | Coming::Thaws(client) => {
                         self.feed(client, coming);
                     }
                 }
@@ -491,14 +499,14 @@ impl World {
                 let successor = self.new_client(number);
                 let crashed = std::mem::replace(&mut self.clients[number], successor);
                 self.coming.retain(|_, coming| match coming {
-                    Coming::Returns(client, ..) | Coming::Signals(client, _) | Coming::Thaws(client) => {
+                    Coming::Returns(client, ..) | Coming::Reports(client, _) | Coming::Thaws(client) => {
                         *client != number
                     }
                     Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
                 });
                 // Dropped permits send messages into a closed inbox.
                 drop(crashed);
-                self.soon(1000, Coming::Signals(number, StoreEvent::Up));
+                self.soon(1000, Coming::Reports(number, Report::Up));
             }
             2 if !self.clients[number].frozen => {
                 self.seen.frozen += 1;

@@ -3,6 +3,7 @@
 //! Waiting for a lock of the file blocks, so it must not run on the session's own thread.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::open::OPEN_TIMEOUT;
 use super::poll_schedule::PollSchedule;
 use crate::clock::Moment;
 use crate::protocol::{Command, Name, Reply, RequestId, SessionId};
-use crate::store::backend::{StoreEvent, StoreEvents, StoreOptions};
+use crate::store::backend::{Executed, Report, Sink, StoreOptions};
 use crate::store::error::StoreError;
 
 /// The age that a new file must have before sessions without permits use it. Holders of a deleted file take less time to
@@ -25,14 +26,25 @@ pub(super) const HOLDERS_FIRST: Duration = Duration::from_millis(300);
 /// The longest time that a poll waits for other processes that follow to another file. It delays the next command.
 const FOLLOWING: Duration = Duration::from_millis(200);
 
-/// A request to the thread, and the deadline of its waits for other processes.
-pub(super) enum Request {
-    Execute { command: Command, deadline: Moment, answer: Answer<Reply> },
-    List { deadline: Moment, answer: Answer<Vec<Name>> },
-    Forget { semaphore: Name, request: RequestId },
+/// A message to the thread, and the deadline of its waits for other processes.
+pub(super) enum Message {
+    /// Execute a command, and report the outcome of the request `id`.
+    Execute {
+        id: u64,
+        command: Command,
+        deadline: Moment,
+    },
+    List {
+        deadline: Moment,
+        answer: oneshot::Sender<Result<Vec<Name>, StoreError>>,
+    },
+    Forget {
+        semaphore: Name,
+        request: RequestId,
+    },
 }
 
-impl Request {
+impl Message {
     fn deadline(&self) -> Option<Moment> {
         match self {
             Self::Execute { deadline, .. } | Self::List { deadline, .. } => Some(*deadline),
@@ -41,70 +53,72 @@ impl Request {
     }
 }
 
-type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
-
 /// The state of the thread.
 pub(super) struct FileThread {
     database: Database,
     session: SessionId,
-    events: StoreEvents,
+    sink: Arc<dyn Sink>,
+    /// The next reports.
+    reports: Vec<Report>,
     schedule: PollSchedule,
 }
 
 impl FileThread {
-    /// Opens the file, and starts the thread. The thread ends when the sender of `requests` is dropped, and drops the sender of
+    /// Opens the file, and starts the thread. The thread ends when the sender of `messages` is dropped, and drops the sender of
     /// the returned channel when it has closed the file.
     pub(super) fn start(
         path: &Path,
         options: StoreOptions,
-        requests: mpsc::Receiver<Request>,
+        messages: mpsc::Receiver<Message>,
     ) -> Result<mpsc::Receiver<()>, StoreError> {
         let count = FileCount::increment()?;
         let database = Database::open(path, &options.prefix, Moment::now() + OPEN_TIMEOUT)?;
-        // A new channel has room, and a dropped receiver means that the session has ended.
-        let _ = options.events.try_send(StoreEvent::Up);
-        let StoreOptions { session, events, .. } = options;
-        let thread = Self { database, session, events, schedule: PollSchedule::default() };
+        let StoreOptions { session, sink, .. } = options;
+        sink.report(&mut vec![Report::Up]);
+        let (reports, schedule) = (Vec::new(), PollSchedule::default());
+        let thread = Self { database, session, sink, reports, schedule };
         let (ending, ended) = mpsc::channel();
         std::thread::Builder::new()
             .name("permits-local".into())
             .spawn(move || {
-                thread.serve(&requests);
+                thread.serve(&messages);
                 drop((count, ending));
             })
             .map_err(|error| StoreError::Unreachable { reason: error.to_string() })?;
         Ok(ended)
     }
 
-    fn serve(mut self, requests: &mpsc::Receiver<Request>) {
+    fn serve(mut self, messages: &mpsc::Receiver<Message>) {
         let (mut version, mut changed) = (None, Moment::now());
         self.let_holders_go_first();
         loop {
-            let request = match self.schedule.interval(Moment::now().since(changed)) {
-                Some(interval) => requests.recv_timeout(interval),
-                None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            let message = match self.schedule.interval(Moment::now().since(changed)) {
+                Some(interval) => messages.recv_timeout(interval),
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            let deadline = request.as_ref().ok().and_then(Request::deadline);
+            let deadline = message.as_ref().ok().and_then(Message::deadline);
             let followed = self.database.follow(deadline.unwrap_or_else(|| Moment::now() + FOLLOWING));
             if let Ok(true) = followed {
                 // The new file may lack this session's entries.
                 self.let_holders_go_first();
                 version = None;
-                self.send(StoreEvent::Up);
+                self.reports.push(Report::Up);
             }
-            // A receiver whose timeout has passed is dropped.
-            match request {
-                Ok(Request::Execute { command, deadline, answer }) => {
+            match message {
+                Ok(Message::Execute { id, command, deadline }) => {
                     let result = followed.and_then(|_| self.execute(&command, deadline));
-                    let _ = answer.send(result);
+                    let result = result.map(|reply| Executed { reply, confirmed: u32::MAX });
+                    self.reports.push(Report::Outcome { id, result });
                 }
-                Ok(Request::List { deadline, answer }) => {
-                    let _ = answer.send(followed.and_then(|_| self.database.list(deadline)));
+                // A caller that has given up is ignored.
+                Ok(Message::List { deadline, answer }) => {
+                    drop(answer.send(followed.and_then(|_| self.database.list(deadline))));
                 }
-                Ok(Request::Forget { semaphore, request }) => self.schedule.forget(&semaphore, &request),
+                Ok(Message::Forget { semaphore, request }) => self.schedule.forget(&semaphore, &request),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.report();
             // After a failure the next poll reads the same, or a renewal gets the same answer.
             let current = self.database.data_version().ok();
             if current.is_none() || current != version {
@@ -128,7 +142,7 @@ impl FileThread {
         self.schedule.on_reply(command, &reply.answers);
         for event in own_events {
             self.schedule.on_event(&event);
-            self.send(StoreEvent::Event(event));
+            self.reports.push(Report::Event(event));
         }
         Ok(reply)
     }
@@ -138,15 +152,17 @@ impl FileThread {
         busy::set_deadline(Moment::now());
         for event in self.database.new_events(&self.session)? {
             self.schedule.on_event(&event);
-            self.send(StoreEvent::Event(event));
+            self.reports.push(Report::Event(event));
         }
+        self.report();
         let (database, session) = (&self.database, &self.session);
         self.schedule.update_positions(|semaphore| database.position(semaphore, session).ok().flatten());
         Ok(())
     }
 
-    fn send(&self, event: StoreEvent) {
-        // Fails only if the session has ended, and then this thread ends soon.
-        let _ = self.events.blocking_send(event);
+    fn report(&mut self) {
+        if !self.reports.is_empty() {
+            self.sink.report(&mut self.reports);
+        }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::file_thread::{FileThread, Request};
+use super::file_thread::{FileThread, Message};
 use crate::clock::Moment;
-use crate::protocol::{Command, Name, Reply, RequestId};
-use crate::store::backend::{Store, StoreOptions};
+use crate::protocol::{Name, RequestId};
+use crate::store::backend::{Executed, Request, Store, StoreOptions};
 use crate::store::error::StoreError;
 
 /// The longest time that a session which ends waits for its file to be closed, while other processes have locks.
@@ -19,7 +19,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A session's access to a file.
 pub(super) struct LocalStore {
     /// `None` only while it is dropped.
-    requests: Option<mpsc::Sender<Request>>,
+    messages: Option<mpsc::Sender<Message>>,
     /// Closes when the thread has ended.
     ended: Mutex<mpsc::Receiver<()>>,
 }
@@ -27,16 +27,14 @@ pub(super) struct LocalStore {
 impl LocalStore {
     /// Opens the file, and makes it if there is none.
     pub(super) fn open(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
-        let (requests, incoming) = mpsc::channel();
+        let (messages, incoming) = mpsc::channel();
         let ended = FileThread::start(path, options, incoming)?;
-        Ok(Self { requests: Some(requests), ended: Mutex::new(ended) })
+        Ok(Self { messages: Some(messages), ended: Mutex::new(ended) })
     }
 
-    /// Sends a request. If the thread has ended, the request's answer channel closes.
-    fn send(&self, request: Request) {
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(request);
-        }
+    /// Returns false if the thread has ended.
+    fn tell(&self, message: Message) -> bool {
+        self.messages.as_ref().is_some_and(|messages| messages.send(message).is_ok())
     }
 }
 
@@ -44,32 +42,27 @@ impl Drop for LocalStore {
     /// Waits until the file is closed, so that a program may fork after it has closed its client; at most
     /// [`CLOSE_TIMEOUT`].
     fn drop(&mut self) {
-        self.requests = None;
+        self.messages = None;
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = ended.recv_timeout(CLOSE_TIMEOUT);
     }
 }
 
 impl Store for LocalStore {
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
-        let (answer, receiver) = oneshot::channel();
-        let (command, deadline) = (command.clone(), deadline(timeout));
-        self.send(Request::Execute { command, deadline, answer });
-        Box::pin(answered(receiver, timeout))
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
+        let Request { id, command, timeout, .. } = request;
+        let sent = self.tell(Message::Execute { id, command, deadline: deadline(timeout) });
+        (!sent).then(|| Err(thread_ended()))
     }
 
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         let (answer, receiver) = oneshot::channel();
-        self.send(Request::List { deadline: deadline(timeout), answer });
+        self.tell(Message::List { deadline: deadline(timeout), answer });
         Box::pin(answered(receiver, timeout))
     }
 
     fn forget(&self, semaphore: &Name, request: &RequestId) {
-        self.send(Request::Forget { semaphore: semaphore.clone(), request: request.clone() });
+        self.tell(Message::Forget { semaphore: semaphore.clone(), request: request.clone() });
     }
 }
 
@@ -84,7 +77,11 @@ async fn answered<T>(
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(timeout, receiver).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(StoreError::NoAnswer { reason: "the file's thread has ended".into() }),
+        Ok(Err(_)) => Err(thread_ended()),
         Err(_) => Err(StoreError::NoAnswer { reason: format!("no answer within {timeout:?}") }),
     }
+}
+
+fn thread_ended() -> StoreError {
+    StoreError::NoAnswer { reason: "the file's thread has ended".into() }
 }

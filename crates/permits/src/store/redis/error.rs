@@ -87,20 +87,7 @@ pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
         };
     }
     let Some(io) = io_error(error) else {
-        #[cfg(feature = "tls")]
-        if source::<rustls::pki_types::InvalidDnsNameError>(error).is_some() {
-            let reason = "no certificate can have the host's name: name the host, or its address in full";
-            return StoreError::Mismatch { reason: reason.into() };
-        }
-        return match error.kind() {
-            ErrorKind::RESP3NotSupported => {
-                StoreError::Unsupported { reason: "it does not speak RESP3: is a proxy before it?".into() }
-            }
-            ErrorKind::InvalidClientConfig => {
-                StoreError::Tls { reason: "tls_cert and tls_key do not belong together".into() }
-            }
-            _ => StoreError::Unreachable { reason: text(error) },
-        };
+        return StoreError::Unreachable { reason: text(error) };
     };
     #[cfg(feature = "tls")]
     if let Some(tls) = tls_error(io) {
@@ -188,7 +175,8 @@ pub(crate) fn text(error: &RedisError) -> String {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => "the connection was closed by the other side".into(),
-            io::ErrorKind::TimedOut => "the connection timed out".into(),
+            // With a text it is this crate's.
+            io::ErrorKind::TimedOut if io.get_ref().is_none() => "the connection timed out".into(),
             // The system's message, without the number.
             _ => {
                 let message = io.to_string();
@@ -199,9 +187,6 @@ pub(crate) fn text(error: &RedisError) -> String {
     match error.kind() {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
             "a reply that is not in the protocol of Redis: is it a Redis or Valkey server?".into()
-        }
-        ErrorKind::Io if std::error::Error::source(error).is_some() => {
-            "the system's certificates cannot be read: name an authority with ?tls_ca=/path/ca.pem".into()
         }
         _ => "the connection was closed".into(),
     }
@@ -215,12 +200,8 @@ pub(crate) fn is_speechless(error: &RedisError) -> bool {
     }
 }
 
+/// The error of the system or of TLS that the `redis` crate has wrapped.
 fn io_error(error: &RedisError) -> Option<&io::Error> {
-    source(error)
-}
-
-/// The error that the `redis` crate has wrapped, if it is a `T`.
-fn source<T: std::error::Error + 'static>(error: &RedisError) -> Option<&T> {
     type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
     std::error::Error::source(error)?.downcast_ref::<Shared>()?.downcast_ref()
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::ConnectionLike;
 
+use super::server::connection::Connection;
 use super::{error, keys};
 use crate::protocol::Name;
 use crate::store::StoreError;
@@ -17,7 +17,7 @@ const STEP: u32 = 1000;
 
 /// The names on one server.
 pub(super) async fn list(
-    connection: &mut impl ConnectionLike,
+    connection: &Connection,
     prefix: &str,
     timeout: Duration,
 ) -> Result<BTreeSet<Name>, StoreError> {
@@ -27,10 +27,10 @@ pub(super) async fn list(
     loop {
         let mut scan = redis::cmd("SCAN");
         scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
-        let value = match tokio::time::timeout(timeout, connection.req_packed_command(&scan)).await {
-            Ok(result) => {
-                result.and_then(Value::extract_error).map_err(|failed| error::of_listing(&failed))?
-            }
+        let scanning = connection.query::<Value>(&scan);
+        let value = match tokio::time::timeout(timeout, scanning).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(failed)) => return Err(error::of_listing(&failed)),
             Err(_) => {
                 return Err(StoreError::NoAnswer { reason: format!("SCAN: no answer within {timeout:?}") });
             }

@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use super::address::{Sentinels, Server};
 use super::error;
-use super::server::login::connect;
-use super::server::subscriber::{Messages, Subscriber};
+use super::server::login::{connect, connect_with};
+use super::server::state::{Arrival, Receiver, Times};
 use crate::events::emit;
 use crate::store::StoreError;
 
@@ -87,13 +87,13 @@ impl SentinelGroup {
         };
         let server = self.address.server.at(&named.host, named.port);
         *self.lock() = Some((named.host, named.port));
-        server.map_err(|reason| StoreError::Unsupported { reason })
+        Ok(server)
     }
 
     /// The primary that the newest configuration names, and the errors of the sentinels that name none.
     pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
         let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT).await;
-        let server = newest.and_then(|named| self.address.server.at(&named.host, named.port).ok());
+        let server = newest.map(|named| self.address.server.at(&named.host, named.port));
         (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
@@ -112,10 +112,10 @@ impl SentinelGroup {
 
     async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {
         let asking = async {
-            let mut connection = connect(sentinel).await?;
+            let connection = connect(sentinel, Times::default()).await?;
             let mut ask = redis::cmd("SENTINEL");
             ask.arg("MASTER").arg(&self.address.service);
-            match ask.query_async::<HashMap<String, String>>(&mut connection).await {
+            match connection.query::<HashMap<String, String>>(&ask).await {
                 Ok(fields) => NamedPrimary::of(&fields).ok_or_else(|| StoreError::Unreachable {
                     reason: "its reply lacks the address of the primary".into(),
                 }),
@@ -138,44 +138,25 @@ impl SentinelGroup {
     }
 
     /// Stays subscribed to one of the sentinels, and calls `moved` when it names another primary.
-    pub(super) async fn watch(&self, number: usize, moved: impl Fn()) {
+    pub(super) async fn watch(&self, number: usize, moved: Arc<impl Fn() + Send + Sync + 'static>) {
         let sentinel = &self.address.sentinels[number];
+        let times = Times { ping: Some((SENTINEL_EVERY, SENTINEL_TIMEOUT)), query: None };
+        let mut subscribe = redis::cmd("SUBSCRIBE");
+        subscribe.arg(SWITCHED);
         loop {
-            if let Ok(Ok((mut subscriber, messages))) = timeout(SENTINEL_TIMEOUT, subscribe(sentinel)).await {
+            let watch = Arc::new(Watch { service: self.address.service.clone(), moved: moved.clone() });
+            let subscribing = connect_with(sentinel, times, watch, vec![subscribe.clone()]);
+            if let Ok(Ok((connection, replies))) = timeout(SENTINEL_TIMEOUT, subscribing).await
+                && replies.iter().all(Result::is_ok)
+            {
                 // The primary may have changed before the subscription.
                 let known = self.lock().clone();
                 if self.ask(SENTINEL_TIMEOUT).await.is_ok() && known.is_some() && *self.lock() != known {
                     moved();
                 }
-                self.read(&mut subscriber, messages, &moved).await;
+                connection.ended().await;
             }
             sleep(SENTINEL_EVERY).await;
-        }
-    }
-
-    /// Reads until the connection ends. A message is `service old-host old-port new-host new-port`.
-    async fn read(&self, subscriber: &mut Subscriber, mut messages: Messages, moved: &impl Fn()) {
-        loop {
-            match timeout(SENTINEL_EVERY, messages.recv()).await {
-                Ok(Some(payload)) => {
-                    let text = String::from_utf8_lossy(&payload);
-                    if text.split(' ').next() == Some(&self.address.service) {
-                        emit!(
-                            INFO,
-                            [service = self.address.service.clone()],
-                            service,
-                            "the sentinels have chosen another server"
-                        );
-                        moved();
-                    }
-                }
-                Ok(None) => return,
-                Err(_) => {
-                    if !matches!(timeout(SENTINEL_TIMEOUT, subscriber.ping()).await, Ok(Ok(()))) {
-                        return;
-                    }
-                }
-            }
         }
     }
 
@@ -199,8 +180,25 @@ impl NamedPrimary {
     }
 }
 
-async fn subscribe(sentinel: &Server) -> Result<(Subscriber, Messages), redis::RedisError> {
-    let (mut subscriber, messages) = Subscriber::connect(sentinel, false).await?;
-    subscriber.subscribe(SWITCHED).await?;
-    Ok((subscriber, messages))
+/// The receiver of a sentinel's messages: `service old-host old-port new-host new-port`.
+struct Watch<F> {
+    service: String,
+    moved: Arc<F>,
+}
+
+impl<F: Fn() + Send + Sync> Receiver for Watch<F> {
+    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+        for arrival in arrivals.drain(..) {
+            let Arrival::Message(payload) = arrival else { continue };
+            if String::from_utf8_lossy(&payload).split(' ').next() == Some(&self.service) {
+                emit!(
+                    INFO,
+                    [service = self.service.clone()],
+                    service,
+                    "the sentinels have chosen another server"
+                );
+                (self.moved)();
+            }
+        }
+    }
 }

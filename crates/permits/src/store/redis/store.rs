@@ -4,24 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::Instant;
 
 use super::address::Address;
-use super::call::ScriptCall;
+use super::call::{Call, Wire};
 use super::cluster::Cluster;
+use super::error::Failure;
 use super::script::Scripts;
 use super::sentinel::{Endpoint, SentinelGroup};
-use super::server::connection::ManagedConnection;
 use super::server::handshake::ConnectConfig;
+use super::server::managed::{ManagedConnection, Owner};
 use super::{keys, listing};
-use crate::protocol::{Command, Name, Reply};
-use crate::store::backend::{Store, StoreOptions};
+use crate::protocol::Name;
+use crate::store::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 use crate::store::error::StoreError;
 
 /// Connections to Redis or Valkey servers.
 pub(crate) struct RedisStore {
     route: Route,
-    scripts: Scripts,
     prefix: String,
 }
 
@@ -48,72 +47,62 @@ impl RedisStore {
         scripts: Scripts,
     ) -> Result<Self, StoreError> {
         let prefix = options.prefix.clone();
+        let sharded = matches!(address, Address::Cluster(_));
+        let wire = Arc::new(Wire { scripts, prefix: prefix.clone(), sharded });
         let endpoint = match address {
             Address::Server(server) => Endpoint::Server(Box::new(server.clone())),
             Address::Sentinels(sentinels) => {
                 Endpoint::Sentinels(Arc::new(SentinelGroup::new(sentinels.clone())))
             }
             Address::Cluster(seeds) => {
-                let route = Route::Cluster(Cluster::connect(seeds, options).await?);
-                return Ok(Self { route, scripts, prefix });
+                let route = Route::Cluster(Cluster::connect(seeds, options, wire).await?);
+                return Ok(Self { route, prefix });
             }
         };
         let channel = keys::channel(&prefix, None, &options.session);
-        let config = ConnectConfig::new(endpoint, false, &options, options.events.clone());
-        let route = Route::One(ManagedConnection::connect(config, channel).await?);
-        Ok(Self { route, scripts, prefix })
-    }
-
-    async fn run(
-        &self,
-        command: &Command,
-        replicas: u32,
-        timeout: Duration,
-    ) -> Result<(Reply, u32), StoreError> {
-        let call = ScriptCall {
-            command,
-            script: self.scripts.of(&command.operation),
-            prefix: &self.prefix,
-            sharded: matches!(self.route, Route::Cluster(_)),
-            replicas,
-            timeout,
-            deadline: Instant::now() + timeout,
-        };
-        match &self.route {
-            Route::One(managed) => {
-                managed.connection()?;
-                Ok(call.run(managed, false).await?)
-            }
-            Route::Cluster(cluster) => cluster.run(&call).await,
-        }
+        let config = ConnectConfig::new(endpoint, false, &options);
+        let owner = Arc::new(OneServer(options.sink));
+        let route = Route::One(ManagedConnection::connect(config, wire, owner, channel).await?);
+        Ok(Self { route, prefix })
     }
 }
 
-impl Store for RedisStore {
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Reply, StoreError>> {
-        Box::pin(async move { Ok(self.run(command, 0, timeout).await?.0) })
+/// The owner of the only connection: its reports are those of the store.
+struct OneServer(Arc<dyn Sink>);
+
+impl Owner for OneServer {
+    fn report(&self, reports: &mut Vec<Report>) {
+        self.0.report(reports);
     }
 
-    fn confirm<'a>(
-        &'a self,
-        command: &'a Command,
-        replicas: u32,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<(Reply, u32), StoreError>> {
-        Box::pin(self.run(command, replicas, timeout))
+    fn redirected(&self, call: Box<Call>, failure: Failure) -> Option<Report> {
+        Some(Report::Outcome { id: call.request.id, result: Err(failure.into()) })
+    }
+
+    fn channel_lost(&self, _: &str) {}
+}
+
+impl Store for RedisStore {
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
+        let sent = match &self.route {
+            Route::One(managed) => managed.send(Call::new(request), None),
+            Route::Cluster(cluster) => cluster.send(request),
+        };
+        sent.err().map(Err)
+    }
+
+    fn is_full(&self) -> bool {
+        match &self.route {
+            Route::One(managed) => managed.is_full(),
+            // A full node refuses its calls, since the others take theirs.
+            Route::Cluster(_) => false,
+        }
     }
 
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
             let names = match &self.route {
-                Route::One(managed) => {
-                    let (_, mut connection) = managed.connection()?;
-                    listing::list(&mut connection, &self.prefix, timeout).await?
-                }
+                Route::One(managed) => listing::list(&managed.connection()?, &self.prefix, timeout).await?,
                 Route::Cluster(cluster) => cluster.list(timeout).await?,
             };
             Ok(names.into_iter().collect())

@@ -6,11 +6,13 @@
 //!
 //! - `parse`: a URL as an [`Address`].
 //! - `url`: the parts of a URL, as text.
-//! - `server`: one [`Server`], with its login and TLS settings.
+//! - `server`: one [`Server`], with its login. `tls`: its TLS settings.
 
 mod parse;
 mod server;
+mod tls;
 mod url;
 
 pub(crate) use self::parse::{Address, Sentinels};
 pub(crate) use self::server::Server;
+pub(crate) use self::tls::Secured;

@@ -88,10 +88,8 @@ impl Address {
                     return Err("a cluster has no databases: leave the path empty".into());
                 }
                 let hosts = parts.hosts(PORT)?;
-                let seeds = hosts
-                    .iter()
-                    .map(|(host, port)| Server::new(parts.tcp(host, *port), login.clone(), &parts.options));
-                seeds.collect::<Result<_, _>>().map(Self::Cluster)
+                let server = Server::new(parts.tcp("unknown", PORT), login, &parts.options)?;
+                Ok(Self::Cluster(hosts.iter().map(|(host, port)| server.at(host, *port)).collect()))
             }
             Kind::Sentinel => {
                 let (service, index) = path.split_once('/').unwrap_or((path, ""));
@@ -104,15 +102,11 @@ impl Address {
                 let own =
                     Login { user: value("sentinel_user"), password: value("sentinel_password"), database: 0 };
                 let hosts = parts.hosts(SENTINEL_PORT)?;
-                let sentinels = hosts
-                    .iter()
-                    .map(|(host, port)| Server::new(parts.tcp(host, *port), own.clone(), &parts.options));
                 let login = Login { database: database(index)?, ..login };
-                Ok(Self::Sentinels(Sentinels {
-                    sentinels: sentinels.collect::<Result<_, _>>()?,
-                    service,
-                    server: Server::new(parts.tcp("unknown", PORT), login, &parts.options)?,
-                }))
+                let server = Server::new(parts.tcp("unknown", PORT), login, &parts.options)?;
+                let sentinel = server.with_login(own);
+                let sentinels = hosts.iter().map(|(host, port)| sentinel.at(host, *port)).collect();
+                Ok(Self::Sentinels(Sentinels { sentinels, service, server }))
             }
         }
     }
@@ -169,7 +163,7 @@ mod tests {
     #[test]
     fn a_server_elsewhere_has_the_same_user() {
         let Address::Server(server) = parsed("redis://u:p@a:1/2") else { panic!("it is one") };
-        let elsewhere = server.at("b", 7).expect("valid");
+        let elsewhere = server.at("b", 7);
         assert_eq!(elsewhere.to_string(), "b:7");
         assert_eq!(login(&elsewhere), (Some("u"), Some("p"), 2));
     }

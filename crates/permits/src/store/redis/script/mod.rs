@@ -4,7 +4,7 @@
 //! - `codec`: the encoding of commands, replies and events, as far as the operations share it.
 //! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
 //!
-//! A script is `clock`, the files in [`SHARED`], the operation's own, and `finish`, in this order. The headers of the
+//! A script is [`NO_KEYS`], `clock`, the files in [`SHARED`], the operation's own, and `finish`, in this order. The headers of the
 //! Lua files describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
 
 #[cfg(feature = "testing")]
@@ -13,7 +13,7 @@ pub(super) mod codec;
 pub(super) mod ops;
 pub(super) mod values;
 
-use crate::protocol::{Operation, OperationKind};
+use crate::protocol::OperationKind;
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const SHARED: [&str; 6] = [
@@ -25,6 +25,9 @@ const SHARED: [&str; 6] = [
     include_str!("lua/promote.lua"),
 ];
 const FINISH: &str = include_str!("lua/finish.lua");
+
+/// Lets a script be called without an effect, to learn whether the server has loaded it, or to load it.
+const NO_KEYS: &str = "if #KEYS == 0 then return end";
 
 /// Returns the commands that the user may not run; executes none of them.
 pub(crate) const ACL_PROBE: &str = include_str!("lua/acl_probe.lua");
@@ -62,15 +65,15 @@ impl Scripts {
         let head = [&format!("local PUBLISH = '{publish}'"), clock];
         let script = |kind: OperationKind| {
             let parts: Vec<&str> = [&head[..], &SHARED, ops::lua(kind), &[FINISH]].concat();
-            let code = finish(kind, parts.join("\n"));
+            let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }
         };
         Self(OperationKind::ALL.iter().copied().map(script).collect())
     }
 
-    /// The script that executes `operation`.
-    pub(crate) fn of(&self, operation: &Operation) -> &Script {
-        &self.0[operation.kind() as usize]
+    /// The script that executes operations of this kind.
+    pub(crate) fn of(&self, kind: OperationKind) -> &Script {
+        &self.0[kind as usize]
     }
 }

@@ -1,20 +1,26 @@
-//! Connections as a session needs them: to which server, with which timeouts, and the checks before the first use.
+//! A connection as a session needs it: to which server, with which timeouts, checked, and subscribed to channels.
+//!
+//! The checks and the subscriptions are sent along with the login: all takes one round trip, and on a server that lacks the
+//! scripts another one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use tokio::time::{sleep, timeout};
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
+use tokio::time::timeout;
 
+use super::connection::Connection;
 use super::info::{check_mode, check_version, evicting_policy, field};
-use super::login::connect;
-use super::subscriber::{Messages, Subscriber};
+use super::login::{connect, connect_with};
+use super::state::{Receiver, Times};
 use crate::events::emit;
 use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
+use crate::store::redis::call::Wire;
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::redis::{error, keys, script};
-use crate::store::{StoreError, StoreEvents, StoreOptions};
+use crate::store::{StoreError, StoreOptions};
 use crate::timing;
 
 /// The timeout for making a connection.
@@ -26,64 +32,61 @@ pub(crate) struct ConnectConfig {
     pub(super) endpoint: Endpoint,
     /// True if the server is a node of a cluster.
     pub(super) in_cluster: bool,
-    pub(super) prefix: String,
     pub(super) session: SessionId,
-    pub(super) events: StoreEvents,
     pub(super) backoff_max: Duration,
-    pub(super) ping_every: Duration,
-    pub(super) ping_timeout: Duration,
+    prefix: String,
+    times: Times,
 }
 
 impl ConnectConfig {
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        in_cluster: bool,
-        options: &StoreOptions,
-        events: StoreEvents,
-    ) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, in_cluster: bool, options: &StoreOptions) -> Self {
         let lease = options.lease;
+        let ping = Some((timing::ping_every(lease), timing::ping_timeout(lease)));
         Self {
             endpoint,
             in_cluster,
-            prefix: options.prefix.clone(),
             session: options.session.clone(),
-            events,
             backoff_max: timing::reconnect_pause_max(lease),
-            ping_every: timing::ping_every(lease),
-            ping_timeout: timing::ping_timeout(lease),
+            prefix: options.prefix.clone(),
+            times: Times { ping, query: None },
         }
     }
 
-    /// A checked connection for commands.
-    pub(crate) async fn commands(&self) -> Result<MultiplexedConnection, StoreError> {
+    /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`. Also returns those of them that have moved to another node of the
+    /// cluster, to which this connection is not subscribed.
+    pub(crate) async fn connect(
+        &self,
+        channels: &BTreeSet<String>,
+        wire: &Wire,
+        receiver: Arc<dyn Receiver>,
+    ) -> Result<(Connection, Vec<String>), StoreError> {
         let server = self.with_timeout(self.endpoint.server(CONNECT_TIMEOUT)).await?;
+        let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));
+        let mut commands = vec![info("server"), info("memory"), self.acl_probe()];
+        commands.extend(has_sentinels.then(|| info("replication")));
+        commands.extend(wire.checks(false));
+        commands.extend(channels.iter().map(|channel| self.subscription(channel)));
         let connecting = async {
-            let mut connection = connect(&server).await?;
-            let failed = |failed: redis::RedisError| error::of_connecting(&failed);
-            let (mut second, mut third) = (connection.clone(), connection.clone());
-            let probe = self.acl_probe();
-            // Sent together, in one round trip.
-            let (version, memory, denied) = tokio::join!(
-                info("server", &mut connection),
-                info("memory", &mut second),
-                denied(&probe, &mut third)
-            );
+            let (connection, replies) = connect_with(&server, self.times, receiver, commands).await?;
+            let mut replies = replies.into_iter();
+            let (version, memory, denied) = (replies.next(), replies.next(), replies.next());
+            let replication = if has_sentinels { replies.next() } else { None };
+            let checks: Vec<_> = replies.by_ref().take(wire.checks(false).len()).collect();
             // Checked first, because a server of another kind has other commands.
-            let version = version.map_err(failed)?;
+            let version: String = read(version)?;
             check_mode(&version, self.in_cluster)?;
             check_version(&version, self.in_cluster)?;
-            let (memory, denied) = (memory.map_err(failed)?, denied.map_err(failed)?);
-            let role = match self.endpoint {
-                Endpoint::Server(_) => None,
-                Endpoint::Sentinels(_) => Some(info("replication", &mut connection).await.map_err(failed)?),
-            };
-            Ok((connection, memory, denied, role))
+            let (memory, denied): (String, Vec<String>) = (read(memory)?, read(denied)?);
+            let role = replication.map(|info| read::<String>(Some(info))).transpose()?;
+            if !denied.is_empty() {
+                let reason = missing_rights(&denied, &self.prefix);
+                return Err(StoreError::Denied { reason });
+            }
+            let moved = subscribed(channels, replies)?;
+            load(&connection, wire, checks).await?;
+            Ok((connection, memory, role, moved))
         };
-        let (connection, memory, denied, role) = self.with_timeout(connecting).await?;
-        if !denied.is_empty() {
-            let reason = missing_rights(&denied, &self.prefix);
-            return Err(StoreError::Denied { reason });
-        }
+        let (connection, memory, role, moved) = self.with_timeout(connecting).await?;
         if role.is_some_and(|info| field(&info, "role") != Some("master")) {
             // The sentinels are about to name another server, or this one has not been promoted yet.
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
@@ -98,15 +101,22 @@ impl ConnectConfig {
                 "this server may evict live semaphores when its memory is full: set maxmemory-policy noeviction"
             );
         }
-        Ok(connection)
+        Ok((connection, moved))
     }
 
-    /// Another connection, unchecked.
-    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        connect(&self.endpoint.server(CONNECT_TIMEOUT).await?).await
+    /// Another connection, unchecked and without subscriptions.
+    pub(super) async fn connect_unchecked(&self) -> Result<Connection, StoreError> {
+        connect(&self.endpoint.server(CONNECT_TIMEOUT).await?, self.times).await
     }
 
-    fn acl_probe(&self) -> redis::Cmd {
+    /// The command that subscribes to a channel.
+    pub(super) fn subscription(&self, channel: &str) -> Cmd {
+        let mut subscribe = redis::cmd(if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" });
+        subscribe.arg(channel);
+        subscribe
+    }
+
+    fn acl_probe(&self) -> Cmd {
         let mut probe = redis::cmd("EVAL");
         probe
             .arg(script::ACL_PROBE)
@@ -115,45 +125,6 @@ impl ConnectConfig {
             .arg(keys::some_channel(&self.prefix, self.in_cluster, &self.session))
             .arg(if self.in_cluster { "S" } else { "" });
         probe
-    }
-
-    /// A connection that is subscribed to `channels`.
-    pub(super) async fn subscriber(
-        &self,
-        channels: &BTreeSet<String>,
-    ) -> Result<(Subscriber, Messages), StoreError> {
-        let server = self.with_timeout(self.endpoint.server(CONNECT_TIMEOUT)).await?;
-        let connecting = async {
-            let connecting = Subscriber::connect(&server, self.in_cluster).await;
-            connecting.map_err(|failed| error::of_connecting(&failed))
-        };
-        let (mut subscriber, messages) = self.with_timeout(connecting).await?;
-        self.subscribe(&mut subscriber, channels).await?;
-        Ok((subscriber, messages))
-    }
-
-    /// Subscribes to more channels. A channel that has moved to another node is left out: the cluster subscribes to it
-    /// there.
-    pub(super) async fn subscribe(
-        &self,
-        subscriber: &mut Subscriber,
-        channels: &BTreeSet<String>,
-    ) -> Result<(), StoreError> {
-        for channel in channels {
-            let subscribing = async {
-                match subscriber.subscribe(channel).await {
-                    Err(error) if error.redirect_node().is_some() => Ok(()),
-                    result => result.map_err(|failed| error::of_connecting(&failed)),
-                }
-            };
-            self.with_timeout(subscribing).await.map_err(|error| match error {
-                StoreError::Denied { reason } => {
-                    StoreError::Denied { reason: format!("SUBSCRIBE to {channel}: {reason}") }
-                }
-                other => other,
-            })?;
-        }
-        Ok(())
     }
 
     async fn with_timeout<T>(
@@ -169,30 +140,54 @@ impl ConnectConfig {
     }
 }
 
-async fn info(section: &str, connection: &mut MultiplexedConnection) -> redis::RedisResult<String> {
-    redis::cmd("INFO").arg(section).query_async(connection).await
+fn info(section: &str) -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg(section);
+    info
 }
 
-async fn denied(
-    probe: &redis::Cmd,
-    connection: &mut MultiplexedConnection,
-) -> redis::RedisResult<Vec<String>> {
-    probe.query_async(connection).await
+/// The value of a reply.
+fn read<T: FromRedisValue>(reply: Option<RedisResult<Value>>) -> Result<T, StoreError> {
+    let value = reply.unwrap_or(Ok(Value::Nil));
+    let value = value.and_then(|value| Ok(redis::from_redis_value(value)?));
+    value.map_err(|failed| error::of_connecting(&failed))
 }
 
-/// Delays between attempts: doubling up to a bound, each drawn from the upper half.
-pub(super) struct Backoff {
-    next: Duration,
-    max: Duration,
-}
-
-impl Backoff {
-    pub(super) fn new(config: &ConnectConfig) -> Self {
-        Self { next: timing::BACKOFF.first, max: config.backoff_max }
+/// Loads the scripts that the server lacks, by the replies to their checks.
+async fn load(
+    connection: &Connection,
+    wire: &Wire,
+    checks: Vec<RedisResult<Value>>,
+) -> Result<(), StoreError> {
+    let is_missing = |check: &RedisResult<Value>| check.as_ref().is_err_and(error::is_no_script);
+    if checks.iter().any(is_missing) {
+        for loaded in connection.query_all(&wire.checks(true)).await {
+            read::<Value>(Some(loaded))?;
+        }
+        return Ok(());
     }
+    checks.into_iter().try_for_each(|check| read::<Value>(Some(check)).map(drop))
+}
 
-    pub(super) async fn wait(&mut self) {
-        sleep(self.next.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        self.next = (self.next * 2).min(self.max);
+/// Checks the replies to subscriptions. Returns the channels that have moved to another node.
+fn subscribed(
+    channels: &BTreeSet<String>,
+    replies: impl Iterator<Item = RedisResult<Value>>,
+) -> Result<Vec<String>, StoreError> {
+    let mut moved = Vec::new();
+    for (channel, reply) in channels.iter().zip(replies) {
+        match reply {
+            Ok(_) => {}
+            Err(error) if error.redirect_node().is_some() => moved.push(channel.clone()),
+            Err(failed) => {
+                return Err(match error::of_connecting(&failed) {
+                    StoreError::Denied { reason } => {
+                        StoreError::Denied { reason: format!("SUBSCRIBE to {channel}: {reason}") }
+                    }
+                    other => other,
+                });
+            }
+        }
     }
+    Ok(moved)
 }

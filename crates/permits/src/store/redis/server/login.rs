@@ -1,20 +1,24 @@
-//! One connection: opened, logged in, and pinged, before any other command is sent on it.
+//! One connection: opened and logged in, with the first commands sent along.
 //!
-//! The `redis` crate could log in by itself, but its error then has neither a code nor a kind by which too many clients
-//! and a wrong password differ. Here each reply keeps its code.
+//! The login is sent together with the commands that follow it, in one round trip. If the server refuses the login, their
+//! replies do not count.
 //!
 //! A client that speaks TLS and a server that does not (or the other way round) cannot read each other's bytes, or wait
 //! for each other. Then the other protocol is tried, to find the cause: with a PING, or with the first message of a
 //! handshake, never with a password.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
+use super::connection::Connection;
+use super::info::check_version;
+use super::state::{NoReceiver, Receiver, Times};
+use super::stream;
 use crate::store::StoreError;
 use crate::store::redis::address::Server;
 use crate::store::redis::error;
@@ -43,22 +47,24 @@ const CLIENT_HELLO: [u8; 50] = {
     hello
 };
 
-/// A connection on which the server has replied. Commands on it have no timeout of their own: callers set one.
-pub(crate) async fn connect(server: &Server) -> Result<MultiplexedConnection, StoreError> {
-    connect_with(server, None).await
+/// A connection without subscriptions, that the server has let in.
+pub(crate) async fn connect(server: &Server, times: Times) -> Result<Connection, StoreError> {
+    let (connection, _) = connect_with(server, times, Arc::new(NoReceiver), Vec::new()).await?;
+    Ok(connection)
 }
 
-/// The same, with a timeout for each reply.
+/// A connection that the server has let in, and the replies to `commands`, which are sent along with the login.
 pub(crate) async fn connect_with(
     server: &Server,
-    response_timeout: Option<Duration>,
-) -> Result<MultiplexedConnection, StoreError> {
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(response_timeout);
+    times: Times,
+    receiver: Arc<dyn Receiver>,
+    commands: Vec<Cmd>,
+) -> Result<(Connection, Vec<RedisResult<Value>>), StoreError> {
+    let secured = server.secured()?;
     let opening = async {
-        let mut connection = server.client().get_multiplexed_async_connection_with_config(&config).await?;
-        let refused = log_in(server, &mut connection).await?;
-        Ok(refused.map_or(Ok(connection), Err))
+        let connection = Connection::start(stream::open(server, secured).await?, times, receiver);
+        let refused_or_replies = log_in(server, &connection, commands).await?;
+        Ok(refused_or_replies.map(|replies| (connection, replies)))
     };
     let doubting = async {
         sleep(DOUBT).await;
@@ -93,13 +99,13 @@ async fn answers_the_other_way(server: &Server) -> bool {
     if server.has_tls() { answers_without_tls(server).await } else { answers_tls(server).await }
 }
 
-/// Logs in, selects the database, and pings, all sent together. Returns the server's refusal, if it refuses.
-///
-/// Not as a pipeline: the `redis` crate does not report the cause when TLS ends a pipeline.
+/// Logs in, changes to RESP3, selects the database, and sends `commands`, all together. Returns the replies to the commands,
+/// or the server's refusal. Fails if the connection does.
 async fn log_in(
     server: &Server,
-    connection: &mut MultiplexedConnection,
-) -> Result<Option<StoreError>, RedisError> {
+    connection: &Connection,
+    commands: Vec<Cmd>,
+) -> RedisResult<Result<Vec<RedisResult<Value>>, StoreError>> {
     let login = server.login();
     let authenticate = login.credentials().map(|(user, password)| {
         let mut auth = redis::cmd("AUTH");
@@ -111,32 +117,49 @@ async fn log_in(
         select.arg(login.database);
         select
     });
-    let ask = |command: Option<Cmd>| {
-        let mut connection = connection.clone();
-        async move {
-            let Some(command) = command else { return Ok(None) };
-            match command.query_async::<Value>(&mut connection).await {
-                Ok(_) => Ok(None),
-                Err(error) if error.code().is_some() => Ok(Some(error)),
-                Err(broken) => Err(broken),
+    let mut hello = redis::cmd("HELLO");
+    hello.arg(3);
+    let steps = [(authenticate, Step::Authenticate), (Some(hello), Step::Hello), (select, Step::Select)];
+    let steps: Vec<(Cmd, Step)> =
+        steps.into_iter().filter_map(|(command, step)| Some((command?, step))).collect();
+    let all: Vec<Cmd> = steps.iter().map(|(command, _)| command.clone()).chain(commands).collect();
+    let mut replies = connection.query_all(&all).await.into_iter();
+    for (_, step) in steps {
+        match replies.next().unwrap_or(Ok(Value::Nil)) {
+            Ok(_) => {}
+            Err(refusal) if refusal.code().is_some() => {
+                return Ok(Err(match step {
+                    Step::Authenticate => of_login(&refusal),
+                    Step::Hello => of_hello(&refusal, connection).await,
+                    Step::Select => of_database(&refusal, login.database),
+                }));
             }
+            Err(broken) => return Err(broken),
         }
-    };
-    let (authenticated, selected, answered) =
-        tokio::join!(ask(authenticate), ask(select), ask(Some(redis::cmd("PING"))));
-    if let Some(error) = authenticated? {
-        return Ok(Some(of_login(&error)));
     }
-    if let Some(error) = selected? {
-        return Ok(Some(of_database(&error, login.database)));
+    Ok(Ok(replies.collect()))
+}
+
+/// The commands of a login.
+enum Step {
+    Authenticate,
+    Hello,
+    Select,
+}
+
+/// The meaning of a refused HELLO. It is the first command that a server with a password refuses.
+async fn of_hello(refusal: &RedisError, connection: &Connection) -> StoreError {
+    let is_unknown = || refusal.detail().is_some_and(|text| text.contains("unknown command"));
+    if refusal.code() != Some("NOPROTO") && !is_unknown() {
+        return error::of_connecting(refusal);
     }
-    // A server that needs a password, or has too many clients, refuses the first command. The diagnosis and the checks
-    // of a session report all other error.
-    Ok(answered?.and_then(|refusal| match error::of_connecting(&refusal) {
-        denied @ StoreError::Denied { .. } if refusal.code() == Some("NOAUTH") => Some(denied),
-        full @ StoreError::Unreachable { .. } if refusal.code() == Some("ERR") => Some(full),
-        _ => None,
-    }))
+    // A server that is too old to know it has a clearer error.
+    if let Ok(info) = connection.query::<String>(redis::cmd("INFO").arg("server")).await
+        && let Err(too_old) = check_version(&info, false)
+    {
+        return too_old;
+    }
+    StoreError::Unsupported { reason: "it does not speak RESP3: is a proxy before it?".into() }
 }
 
 /// The meaning of a refused login.

@@ -1,13 +1,18 @@
-//! One server: connections to it, checked, kept up, and subscribed to a session's channels.
+//! One server: a connection to it, checked, kept up, and subscribed to a session's channels.
 //!
-//! - `login`: one connection, opened and logged in.
-//! - `info`: the checks of a server by its INFO.
-//! - `handshake`: connections as a session needs them, and the checks before the first use.
-//! - `subscriber`: a connection that receives messages.
-//! - `connection`: two connections to a server, one for commands and one for messages, replaced when they break.
+//! From the bytes up:
+//! - `stream`: the bytes, over TCP, a Unix socket or TLS.
+//! - `connection`: commands, replies and messages over a stream. Its parts: `state`, which callers and the task share, and
+//!   `reader`, the task.
+//! - `login`: a connection that the server has let in. `info`: the checks of a server by its INFO.
+//! - `handshake`: a connection that is checked and subscribed, as a session needs it.
+//! - `managed`: such a connection, replaced when it breaks.
 
 pub(crate) mod connection;
 pub(crate) mod handshake;
 pub(crate) mod info;
 pub(crate) mod login;
-pub(crate) mod subscriber;
+pub(crate) mod managed;
+mod reader;
+pub(crate) mod state;
+mod stream;

@@ -1,14 +1,16 @@
 //! A Redis store whose scripts read the time and the server's identity from a key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::mpsc::Receiver;
 
 use crate::protocol::{Command, Reply, SessionId};
+use crate::store::direct::Direct;
 use crate::store::redis::RedisStore;
 use crate::store::redis::address::Address;
 use crate::store::redis::script::Scripts;
-use crate::store::{EVENT_BUFFER, Store as _, StoreError, StoreEvent, StoreOptions};
+use crate::store::{Report, StoreError, StoreOptions};
 
 /// The hash from which the scripts read `now_us`, `run_id` and `uptime_ms`.
 pub const SERVER_KEY: &str = "permits-test:server";
@@ -22,7 +24,8 @@ local function server_identity() return fixed[2], tonumber(fixed[3]) end
 /// A Redis store with a fixed clock.
 pub struct FixedClockStore {
     store: RedisStore,
-    events: Receiver<StoreEvent>,
+    direct: Arc<Direct>,
+    reports: Receiver<Report>,
 }
 
 impl FixedClockStore {
@@ -32,12 +35,12 @@ impl FixedClockStore {
     /// [`StoreError`] if there is no such server.
     pub async fn connect(url: &str, prefix: &str, session: SessionId) -> Result<Self, StoreError> {
         let (address, _) = Address::parse(url).map_err(|reason| StoreError::Unsupported { reason })?;
-        let (sender, events) = channel(EVENT_BUFFER);
+        let (direct, reports) = Direct::new();
         let lease = Duration::from_secs(15);
-        let options = StoreOptions { session, prefix: prefix.to_owned(), lease, events: sender };
+        let options = StoreOptions { session, prefix: prefix.to_owned(), lease, sink: direct.clone() };
         let scripts = Scripts::build(CLOCK, false, |_, code| code);
         let store = RedisStore::connect_with(&address, options, scripts).await?;
-        Ok(Self { store, events })
+        Ok(Self { store, direct, reports })
     }
 
     /// Executes a command at the time stored in [`SERVER_KEY`].
@@ -45,11 +48,11 @@ impl FixedClockStore {
     /// # Errors
     /// As any store.
     pub async fn execute(&self, command: &Command) -> Result<Reply, StoreError> {
-        self.store.execute(command, Duration::from_secs(10)).await
+        self.direct.execute(&self.store, command, Duration::from_secs(10)).await
     }
 
-    /// Waits for the next event of the store.
-    pub async fn event(&mut self) -> Option<StoreEvent> {
-        self.events.recv().await
+    /// Waits for the next report of the store, other than an outcome.
+    pub async fn report(&mut self) -> Option<Report> {
+        self.reports.recv().await
     }
 }

@@ -1,22 +1,18 @@
-//! The callers' side of a session: the messages that they send to the engine, the inbox that the messages go into, and
-//! the values that wait for the replies.
+//! The callers' side of a session: the messages that they send to the engine, and the permits that they get.
 //!
 //! Each message but the withdrawing ones brings the channel for its reply. A receiver may be dropped at any time:
 //! sending then fails, and a permit that was on its way is dropped, which releases it.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::config::Config;
-use super::permit_state::PermitState;
+use super::permit_state::{Check, PermitState};
 use super::reply::{Answer, PendingReply, reply};
-use super::spec::{AcquireSpec, Position};
+use super::spec::AcquireSpec;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::process::Process;
@@ -62,14 +58,14 @@ pub(crate) enum Message {
     List {
         answer: Answer<Vec<Name>, AdminError>,
     },
-    /// Release everything, and end.
+    /// Release everything, and end. Without a caller: the last client and the last permit were dropped.
     Close {
-        answer: Answer<(), CloseError>,
+        answer: Option<Answer<(), CloseError>>,
     },
 }
 
 impl Message {
-    /// Replies in place of the engine, which has ended or is another process's.
+    /// Replies in place of the engine, which has ended or is another process's. To be called under no lock.
     pub(super) fn refuse(self, ended: Ended) {
         match self {
             Self::Acquire(_, answer) => reply(answer, Err(ended.into())),
@@ -79,7 +75,7 @@ impl Message {
             Self::Renew { answer, .. } if ended != Ended::Closed => {
                 reply(answer, Err(RenewError::Lost(ended.into())));
             }
-            Self::Close { answer } => reply(
+            Self::Close { answer: Some(answer) } => reply(
                 answer,
                 match ended {
                     Ended::Closed => Ok(()),
@@ -88,7 +84,11 @@ impl Message {
                 },
             ),
             // A permit that was lost by the closing has the reason.
-            Self::Renew { .. } | Self::Cancel { .. } | Self::Release { .. } | Self::HandOver { .. } => {}
+            Self::Renew { .. }
+            | Self::Cancel { .. }
+            | Self::Release { .. }
+            | Self::HandOver { .. }
+            | Self::Close { answer: None } => {}
         }
     }
 }
@@ -104,6 +104,22 @@ pub(crate) struct PendingRelease {
     pub(crate) answer: Option<Answer<(), ReleaseError>>,
 }
 
+/// The way to the engine: the [driver](super::driver) of the session, or a test.
+pub(super) trait Port: Send + Sync {
+    /// Sends a message. If the engine has ended, the message is refused.
+    fn send(&self, message: Message);
+
+    /// The same, but the requests that follow from it may be kept for a moment, to travel with others. Returns true if
+    /// they are: then [`Port::flush`] is due when the tasks that are ready have run.
+    fn gather(&self, message: Message) -> bool;
+
+    /// Sends what was gathered.
+    fn flush(&self);
+
+    /// The reason why a reply does not come.
+    fn ended(&self) -> Ended;
+}
+
 /// The callers' side of a session. The session ends when its last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
@@ -111,30 +127,28 @@ pub(crate) struct Session {
 }
 
 /// The state that all clones share.
-#[derive(Debug)]
 pub(crate) struct Shared {
-    /// `Some` until the drop.
-    inbox: Option<mpsc::UnboundedSender<Message>>,
+    port: Arc<dyn Port>,
     requests: AtomicU64,
     config: Config,
     /// The process that connected.
     process: Process,
-    /// The session's thread has panicked.
-    failed: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.process.is_forked() {
-            // To close the inbox is to wake the session's thread, by locks and a descriptor of the parent's.
-            std::mem::forget(self.inbox.take());
+            // Never dropped: its locks and its descriptors are the parent's.
+            std::mem::forget(self.port.clone());
+        } else {
+            self.port.send(Message::Close { answer: None });
         }
-    }
-}
-
-impl Shared {
-    pub(super) fn note_failure(&self) {
-        self.failed.store(true, Ordering::Release);
     }
 }
 
@@ -145,20 +159,17 @@ impl From<Arc<Shared>> for Session {
 }
 
 impl Session {
-    pub(super) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<Message>) {
-        let (inbox, messages) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared {
-            inbox: Some(inbox),
-            requests: AtomicU64::new(0),
-            config,
-            process: Process::current(),
-            failed: AtomicBool::new(false),
-        });
-        (Self { shared }, messages)
+    /// A session whose messages go to the port that is made of a reference to it.
+    pub(super) fn new(config: Config, port: impl FnOnce(&Weak<Shared>) -> Arc<dyn Port>) -> Self {
+        let requests = AtomicU64::new(0);
+        let process = Process::current();
+        let shared = Arc::new_cyclic(|weak| Shared { port: port(weak), requests, config, process });
+        Self { shared }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// The process that connected.
+    pub(super) fn process(&self) -> Process {
+        self.shared.process
     }
 
     /// The usual lease.
@@ -166,30 +177,38 @@ impl Session {
         self.shared.config.lease
     }
 
-    /// Sends to the engine. If it has ended, or belongs to the parent process, the message is refused here.
+    /// Sends to the engine. If it has ended, or belongs to the parent process, the message is refused.
     pub(crate) fn send(&self, message: Message) {
         if self.is_forked() {
             return message.refuse(Ended::Forked);
         }
-        let Some(inbox) = &self.shared.inbox else { return };
-        if let Err(mpsc::error::SendError(message)) = inbox.send(message) {
-            message.refuse(self.ended());
-        }
+        self.shared.port.send(message);
     }
 
-    fn is_forked(&self) -> bool {
+    pub(super) fn is_forked(&self) -> bool {
         self.shared.process.is_forked()
+    }
+
+    /// The same, together with the requests of other tasks that are ready. Returns true if [`Session::flush`] is due when
+    /// they have run.
+    pub(super) fn gather(&self, message: Message) -> bool {
+        if self.is_forked() {
+            message.refuse(Ended::Forked);
+            return false;
+        }
+        self.shared.port.gather(message)
+    }
+
+    /// Sends what was gathered.
+    pub(super) fn flush(&self) {
+        if !self.is_forked() {
+            self.shared.port.flush();
+        }
     }
 
     /// The reason why a reply does not come.
     pub(crate) fn ended(&self) -> Ended {
-        if self.is_forked() {
-            Ended::Forked
-        } else if self.shared.failed.load(Ordering::Acquire) {
-            Ended::SessionFailed
-        } else {
-            Ended::Closed
-        }
+        if self.is_forked() { Ended::Forked } else { self.shared.port.ended() }
     }
 
     /// The id of another request.
@@ -202,18 +221,6 @@ impl Session {
     pub(crate) fn default_holder(&self, request: &RequestId) -> Holder {
         let label = &self.shared.config.label;
         Holder::new(&format!("{label}/{request}")).expect("labels are checked")
-    }
-
-    /// An acquisition that is not sent yet.
-    pub(crate) fn acquire(&self, spec: AcquireSpec) -> PendingAcquire {
-        PendingAcquire {
-            session: self.clone(),
-            semaphore: spec.semaphore.clone(),
-            holder: spec.holder.clone(),
-            request: spec.request.clone(),
-            position: spec.position.clone(),
-            progress: Progress::Unsent(Box::new(spec)),
-        }
     }
 
     /// Sends a message, and returns the value that waits for its reply.
@@ -237,96 +244,7 @@ impl Session {
 
     /// Releases everything, and ends the session.
     pub(crate) fn close(&self) -> PendingReply<(), CloseError> {
-        self.call_or(|answer| Message::Close { answer }, || Err(CloseError::SessionFailed))
-    }
-}
-
-/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
-/// because the permit in the channel releases itself.
-#[derive(Debug)]
-pub(crate) struct PendingAcquire {
-    session: Session,
-    semaphore: Name,
-    holder: Holder,
-    request: RequestId,
-    position: Arc<Position>,
-    progress: Progress,
-}
-
-enum Progress {
-    Unsent(Box<AcquireSpec>),
-    Sent(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
-    Done,
-}
-
-impl std::fmt::Debug for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Unsent(_) => "Unsent",
-            Self::Sent(_) => "Sent",
-            Self::Done => "Done",
-        })
-    }
-}
-
-impl PendingAcquire {
-    pub(crate) fn holder(&self) -> &Holder {
-        &self.holder
-    }
-
-    pub(crate) fn position(&self) -> Option<u64> {
-        self.position.get()
-    }
-
-    /// Sends the request, if it has not been sent.
-    pub(crate) fn send(&mut self) {
-        if matches!(self.progress, Progress::Unsent(_)) {
-            let (answer, receiver) = oneshot::channel();
-            let sent = Progress::Sent(receiver);
-            if let Progress::Unsent(spec) = std::mem::replace(&mut self.progress, sent) {
-                self.session.send(Message::Acquire(spec, answer));
-            }
-        }
-    }
-
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitGuard, AcquireError>> {
-        self.send();
-        let Progress::Sent(receiver) = &mut self.progress else { panic!("polled after completion") };
-        let result = if self.session.is_forked() {
-            // The call was begun before the fork. Its reply goes to the parent.
-            Err(self.session.ended().into())
-        } else {
-            let reply = std::task::ready!(Pin::new(receiver).poll(context));
-            reply.unwrap_or_else(|_| Err(self.session.ended().into()))
-        };
-        self.progress = Progress::Done;
-        Poll::Ready(result)
-    }
-
-    pub(crate) fn wait(mut self) -> Result<PermitGuard, AcquireError> {
-        self.send();
-        let Progress::Sent(receiver) = std::mem::replace(&mut self.progress, Progress::Done) else {
-            panic!("waited for after completion")
-        };
-        receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()))
-    }
-
-    /// The result, if the reply has arrived.
-    #[cfg(test)]
-    pub(super) fn try_take(&mut self) -> Option<Result<PermitGuard, AcquireError>> {
-        let Progress::Sent(receiver) = &mut self.progress else { return None };
-        let result = receiver.try_recv().ok()?;
-        self.progress = Progress::Done;
-        Some(result)
-    }
-}
-
-impl Drop for PendingAcquire {
-    fn drop(&mut self) {
-        if matches!(self.progress, Progress::Sent(_)) {
-            let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
-            self.session.send(Message::Cancel { semaphore, request });
-        }
+        self.call_or(|answer| Message::Close { answer: Some(answer) }, || Err(CloseError::SessionFailed))
     }
 }
 
@@ -347,16 +265,19 @@ impl PermitGuard {
     /// Releases it.
     pub(crate) fn release(mut self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {
         let (answer, receiver) = oneshot::channel();
-        if let Some(lost) = self.release_once(Some(answer)) {
+        let (lost, gathered) = self.release_once(Some(answer));
+        if let Some(lost) = lost {
             return Err(ReleaseError::Lost(lost));
         }
         let session = self.session.clone();
         let if_ended = move || match session.ended() {
             // A session that was closed has released everything.
             Ended::Closed => Ok(()),
-            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(thread_panicked())),
+            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(session_failed())),
         };
-        Ok(PendingReply::<(), ReleaseError>::new(receiver, if_ended))
+        let reply = PendingReply::<(), ReleaseError>::new(receiver, if_ended);
+        let session = self.session.clone();
+        Ok(if gathered { reply.flushed_by(move || session.flush()) } else { reply })
     }
 
     /// Renews it.
@@ -378,28 +299,39 @@ impl PermitGuard {
         self.session.send(Message::HandOver { semaphore, request });
     }
 
-    /// Queues the release, also of a permit that was lost: only now has the caller's work surely stopped, and the store
-    /// may still count it. Returns why it was lost, if it was.
-    fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> Option<Lost> {
+    /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and the store
+    /// may still count it. Returns why it was lost, if it was; and whether [`Session::flush`] is due, which it never is
+    /// without a caller that waits for the answer.
+    fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> (Option<Lost>, bool) {
         if std::mem::replace(&mut self.released, true) {
-            return None;
+            return (None, false);
         }
-        if self.state.is_forked() {
+        let state = &self.state;
+        if state.is_forked() {
             // The parent holds it.
-            return Some(Lost::Forked);
+            return (Some(Lost::Forked), false);
         }
         // Whether it is lost is decided now, at the latest.
-        self.state.deadline(Moment::now());
-        self.state.end();
-        let state = &self.state;
+        if let Check::Expired = state.check(Moment::now()) {
+            state.signal_loss();
+        }
+        state.end();
         let release = PendingRelease {
             request: ReleaseRequest { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease,
             sent_before: false,
             answer,
         };
-        self.session.send(Message::Release { semaphore: state.semaphore.clone(), release });
-        state.reason()
+        let is_awaited = release.answer.is_some();
+        let message = Message::Release { semaphore: state.semaphore.clone(), release };
+        let port = &self.session.shared.port;
+        let gathered = if is_awaited {
+            port.gather(message)
+        } else {
+            port.send(message);
+            false
+        };
+        (state.loss(), gathered)
     }
 }
 
@@ -409,7 +341,7 @@ impl Drop for PermitGuard {
     }
 }
 
-/// The outcome of calls that were in flight when the session's thread panicked.
-fn thread_panicked() -> StoreError {
+/// The outcome of calls that were in flight when the engine panicked.
+fn session_failed() -> StoreError {
     StoreError::NoAnswer { reason: AcquireError::SessionFailed.to_string() }
 }

@@ -1,0 +1,151 @@
+//! An acquisition in progress, as its caller waits for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+use super::callers::{Message, PermitGuard, Session};
+use super::spec::{AcquireSpec, Position};
+use crate::error::AcquireError;
+use crate::protocol::{Holder, Name, RequestId};
+
+/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
+/// because the permit in the channel releases itself.
+#[derive(Debug)]
+pub(crate) struct PendingAcquire {
+    session: Session,
+    semaphore: Name,
+    holder: Holder,
+    request: RequestId,
+    position: Arc<Position>,
+    progress: Progress,
+}
+
+enum Progress {
+    Unsent(Box<AcquireSpec>),
+    /// Kept to travel with the requests of other tasks that are ready.
+    Gathered(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
+    Sent(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
+    Done,
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unsent(_) => "Unsent",
+            Self::Gathered(_) => "Gathered",
+            Self::Sent(_) => "Sent",
+            Self::Done => "Done",
+        })
+    }
+}
+
+impl PendingAcquire {
+    /// One that is not sent yet.
+    pub(crate) fn new(session: &Session, spec: AcquireSpec) -> Self {
+        Self {
+            session: session.clone(),
+            semaphore: spec.semaphore.clone(),
+            holder: spec.holder.clone(),
+            request: spec.request.clone(),
+            position: spec.position.clone(),
+            progress: Progress::Unsent(Box::new(spec)),
+        }
+    }
+
+    pub(crate) fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    pub(crate) fn position(&self) -> Option<u64> {
+        self.position.get()
+    }
+
+    /// Sends the request, if it has not been sent.
+    pub(crate) fn send(&mut self) {
+        match std::mem::replace(&mut self.progress, Progress::Done) {
+            Progress::Unsent(spec) => {
+                let (answer, receiver) = oneshot::channel();
+                self.progress = Progress::Sent(receiver);
+                self.session.send(Message::Acquire(spec, answer));
+            }
+            Progress::Gathered(receiver) => {
+                self.progress = Progress::Sent(receiver);
+                self.session.flush();
+            }
+            progress => self.progress = progress,
+        }
+    }
+
+    /// Begins, together with other tasks that are ready. Returns true if it is sent by [`PendingAcquire::send`], when they
+    /// have run.
+    fn gather(&mut self) -> bool {
+        match std::mem::replace(&mut self.progress, Progress::Done) {
+            Progress::Unsent(spec) => {
+                let (answer, receiver) = oneshot::channel();
+                let gathered = self.session.gather(Message::Acquire(spec, answer));
+                self.progress =
+                    if gathered { Progress::Gathered(receiver) } else { Progress::Sent(receiver) };
+                gathered
+            }
+            progress => {
+                self.progress = progress;
+                false
+            }
+        }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitGuard, AcquireError>> {
+        if self.gather() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.send();
+        let Progress::Sent(receiver) = &mut self.progress else { panic!("polled after completion") };
+        let result = if self.session.is_forked() {
+            // The call was begun before the fork. Its reply goes to the parent.
+            Err(self.session.ended().into())
+        } else {
+            let reply = std::task::ready!(Pin::new(receiver).poll(context));
+            reply.unwrap_or_else(|_| Err(self.session.ended().into()))
+        };
+        self.progress = Progress::Done;
+        Poll::Ready(result)
+    }
+
+    pub(crate) fn wait(mut self) -> Result<PermitGuard, AcquireError> {
+        self.send();
+        let Progress::Sent(receiver) = std::mem::replace(&mut self.progress, Progress::Done) else {
+            panic!("waited for after completion")
+        };
+        receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()))
+    }
+
+    /// Sends it to a store that replies at once.
+    #[cfg(test)]
+    pub(super) fn wait_here(mut self) -> Result<PermitGuard, AcquireError> {
+        self.send();
+        self.try_take().expect("it is answered at once")
+    }
+
+    /// The result, if the reply has arrived.
+    #[cfg(test)]
+    pub(super) fn try_take(&mut self) -> Option<Result<PermitGuard, AcquireError>> {
+        let Progress::Sent(receiver) = &mut self.progress else { return None };
+        let result = receiver.try_recv().ok()?;
+        self.progress = Progress::Done;
+        Some(result)
+    }
+}
+
+impl Drop for PendingAcquire {
+    fn drop(&mut self) {
+        if matches!(self.progress, Progress::Gathered(_) | Progress::Sent(_)) {
+            let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
+            self.session.send(Message::Cancel { semaphore, request });
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The TLS settings of a URL: the authorities to trust, and the client's certificate.
+
+use crate::store::StoreError;
+use crate::store::options::Options;
+
+/// The TLS settings of a server.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    #[cfg(feature = "tls")]
+    config: Result<std::sync::Arc<rustls::ClientConfig>, StoreError>,
+}
+
+/// The parameters of a TLS handshake with one host.
+#[cfg(feature = "tls")]
+pub(crate) struct Secured {
+    pub(crate) config: std::sync::Arc<rustls::ClientConfig>,
+    pub(crate) name: rustls::pki_types::ServerName<'static>,
+}
+
+/// Does not exist without TLS.
+#[cfg(not(feature = "tls"))]
+pub(crate) enum Secured {}
+
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    pub(super) fn new(_: &Options) -> Result<Self, String> {
+        Err("TLS needs the feature `tls` of the crate".into())
+    }
+
+    pub(super) fn with(&self, _: &str) -> Result<Secured, StoreError> {
+        Err(StoreError::Unsupported { reason: "TLS needs the feature `tls` of the crate".into() })
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// Reads the certificates that the URL names. The files are read once, so every connection of a session has the same.
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
+        use rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+        let read = |name: &str| {
+            let Some(path) = options.value(name) else { return Ok(None) };
+            let bytes = std::fs::read(path).map_err(|error| format!("{name}: {path}: {error}"))?;
+            Ok::<_, String>(Some((bytes, format!("{name}: {path} holds no"))))
+        };
+        let certificates = |name: &str| {
+            let Some((bytes, lack)) = read(name)? else { return Ok(None) };
+            let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+            match all {
+                Ok(all) if !all.is_empty() => Ok(Some(all)),
+                _ => Err(format!("{lack} certificate in PEM form")),
+            }
+        };
+        let authorities = certificates("tls_ca")?;
+        let client = certificates("tls_cert")?;
+        let key = match read("tls_key")? {
+            Some((bytes, lack)) => Some(
+                PrivateKeyDer::from_pem_slice(&bytes)
+                    .map_err(|_| format!("{lack} private key in PEM form"))?,
+            ),
+            None => None,
+        };
+        let own = match (client, key) {
+            (Some(client), Some(key)) => Some((client, key)),
+            (None, None) => None,
+            _ => return Err("tls_cert and tls_key belong together".into()),
+        };
+        let mut trusted = rustls::RootCertStore::empty();
+        for authority in authorities.iter().flatten() {
+            let damaged = |_| "a certificate in tls_ca is damaged".to_owned();
+            trusted.add(authority.clone()).map_err(damaged)?;
+        }
+        if authorities.is_none() {
+            trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        Ok(Self { config: config(trusted, own) })
+    }
+
+    /// The parameters of a handshake with `host`.
+    pub(super) fn with(&self, host: &str) -> Result<Secured, StoreError> {
+        let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|_| {
+            let reason = "no certificate can have the host's name: name the host, or its address in full";
+            StoreError::Mismatch { reason: reason.into() }
+        })?;
+        Ok(Secured { config: self.config.clone()?, name })
+    }
+}
+
+/// A configuration with this crate's provider of cryptography, or with the one that the program has installed.
+#[cfg(feature = "tls")]
+fn config(
+    trusted: rustls::RootCertStore,
+    own: Option<(Vec<rustls::pki_types::CertificateDer<'static>>, rustls::pki_types::PrivateKeyDer<'static>)>,
+) -> Result<std::sync::Arc<rustls::ClientConfig>, StoreError> {
+    use std::sync::Arc;
+
+    let failed = |reason: &str| StoreError::Tls { reason: reason.into() };
+    if trusted.is_empty() {
+        return Err(failed(
+            "the system's certificates cannot be read: name an authority with ?tls_ca=/path/ca.pem",
+        ));
+    }
+    let provider = rustls::crypto::CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|_| failed("the program's provider of cryptography supports neither TLS 1.2 nor 1.3"))?
+        .with_root_certificates(trusted);
+    let config = match own {
+        Some((client, key)) => builder
+            .with_client_auth_cert(client, key)
+            .map_err(|_| failed("tls_cert and tls_key do not belong together"))?,
+        None => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}

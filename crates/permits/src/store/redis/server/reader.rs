@@ -1,0 +1,284 @@
+//! The task of a connection: reads replies and messages, writes what the socket did not take at first, and keeps time.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redis::{Parser, PushKind, RedisError, RedisResult, Value};
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::state::{Arrival, Expected, Purpose, Receiver, Shared, State, closed};
+use super::stream::Readable;
+
+/// The most bytes of one read.
+const READ: usize = 64 << 10;
+
+/// The longest sleep of a task that has no deadline to meet.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// The state of the task.
+pub(super) struct Reader {
+    readable: Readable,
+    shared: Arc<Shared>,
+    receiver: Arc<dyn Receiver>,
+    buffer: Vec<u8>,
+    parser: Parser,
+    /// Collected during a turn.
+    values: Vec<Value>,
+    arrivals: Vec<Arrival>,
+    answers: Vec<(oneshot::Sender<RedisResult<Value>>, RedisResult<Value>)>,
+}
+
+/// The cause of a turn of the task.
+enum Turn {
+    /// This number of bytes was read.
+    Read(usize),
+    /// The connection was full and has room again.
+    Room,
+    /// It is time to check the deadlines.
+    Due,
+    /// The connection has ended.
+    End(RedisError),
+}
+
+impl Reader {
+    pub(super) fn new(readable: Readable, shared: Arc<Shared>, receiver: Arc<dyn Receiver>) -> Self {
+        Self {
+            readable,
+            shared,
+            receiver,
+            buffer: vec![0; READ],
+            parser: Parser::new(),
+            values: Vec::new(),
+            arrivals: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Reads until the connection ends.
+    pub(super) async fn run(mut self) {
+        let mut timer = std::pin::pin!(sleep_until(Instant::now()));
+        let reason = loop {
+            let turn = std::future::poll_fn(|cx| self.poll_turn(cx, timer.as_mut())).await;
+            let end = match turn {
+                Turn::Read(count) => self.on_read(count),
+                Turn::Room => {
+                    self.arrivals.push(Arrival::Room);
+                    None
+                }
+                Turn::Due => self.on_due(),
+                Turn::End(reason) => Some(reason),
+            };
+            if let Some(reason) = end {
+                break reason;
+            }
+            self.hand_over();
+        };
+        self.finish(reason);
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>, mut timer: Pin<&mut Sleep>) -> Poll<Turn> {
+        let (wake_at, write_error) = {
+            let mut state = self.shared.lock();
+            if !state.waker.will_wake(cx.waker()) {
+                state.waker = cx.waker().clone();
+            }
+            if let Some(reason) = &state.end {
+                return Poll::Ready(Turn::End(reason.clone()));
+            }
+            self.shared.write(&mut state);
+            if self.shared.make_room(&state) {
+                return Poll::Ready(Turn::Room);
+            }
+            (state.wake_at, state.write_error)
+        };
+        let mut buffer = ReadBuf::new(&mut self.buffer);
+        match Pin::new(&mut self.readable).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                return Poll::Ready(Turn::End(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
+            }
+            Poll::Ready(Ok(())) => return Poll::Ready(Turn::Read(buffer.filled().len())),
+            Poll::Ready(Err(error)) => return Poll::Ready(Turn::End(error.into())),
+            Poll::Pending => {}
+        }
+        if let Some(kind) = write_error {
+            return Poll::Ready(Turn::End(io::Error::from(kind).into()));
+        }
+        if timer.deadline() != wake_at {
+            timer.as_mut().reset(wake_at);
+        }
+        timer.poll(cx).map(|()| Turn::Due)
+    }
+
+    /// Takes the replies and messages in the buffer. Returns the reason, if they end the connection.
+    fn on_read(&mut self, count: usize) -> Option<RedisError> {
+        let mut input = Input { left: &self.buffer[..count], is_used_up: false };
+        let fault = loop {
+            match self.parser.parse_value(&mut input) {
+                Ok(value) => self.values.push(value),
+                Err(_) if input.is_used_up => break None,
+                Err(fault) => break Some(fault),
+            }
+        };
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        state.last_read = Instant::now();
+        let mut unexpected = None;
+        let mut values = std::mem::take(&mut self.values);
+        for value in values.drain(..) {
+            match value {
+                Value::Push { kind, data } => self.on_push(&mut state, kind, data),
+                reply => match state.expected.pop_front() {
+                    Some(expected) => self.on_reply(expected.purpose, result_of(reply)),
+                    // All later replies would be taken for those of other commands.
+                    None => unexpected = Some(io::Error::other("a reply without a command").into()),
+                },
+            }
+        }
+        self.values = values;
+        fault.or(unexpected)
+    }
+
+    fn on_push(&mut self, state: &mut State, kind: PushKind, data: Vec<Value>) {
+        let mut data = data.into_iter();
+        let text = |value: Option<Value>| match value {
+            Some(Value::BulkString(bytes)) => Some(bytes),
+            Some(Value::SimpleString(text)) => Some(text.into_bytes()),
+            _ => None,
+        };
+        if matches!(kind, PushKind::Message | PushKind::SMessage) {
+            if let Some(payload) = text(data.nth(1)) {
+                self.arrivals.push(Arrival::Message(payload));
+            }
+            return;
+        }
+        let Some(channel) = text(data.next()) else { return };
+        let channel = String::from_utf8_lossy(&channel).into_owned();
+        let is_first = |first: &Expected| {
+            first.push.as_ref().is_some_and(|(expected, about)| *expected == kind && *about == channel)
+        };
+        if state.expected.front().is_some_and(is_first) {
+            if let Some(expected) = state.expected.pop_front() {
+                self.on_reply(expected.purpose, Ok(Value::Okay));
+            }
+        } else if matches!(kind, PushKind::Unsubscribe | PushKind::SUnsubscribe) {
+            self.arrivals.push(Arrival::Unsubscribed(channel));
+        }
+    }
+
+    fn on_reply(&mut self, purpose: Purpose, result: RedisResult<Value>) {
+        match purpose {
+            Purpose::Call(call) => self.arrivals.push(Arrival::Outcome(call, result)),
+            Purpose::Query(answer) => self.answers.push((answer, result)),
+            Purpose::Subscription(channel) => {
+                if let Err(refusal) = result {
+                    self.arrivals.push(Arrival::NotSubscribed(channel, refusal));
+                }
+            }
+            Purpose::Ping | Purpose::Nothing => {}
+        }
+    }
+
+    /// Checks the deadlines, pings, and plans the next check. Returns the reason, if a reply is overdue.
+    fn on_due(&mut self) -> Option<RedisError> {
+        let mut state = self.shared.lock();
+        let now = Instant::now();
+        let mut next = now + LONGEST_SLEEP;
+        let mut pinged = false;
+        for expected in &state.expected {
+            match expected.deadline {
+                Some(deadline) if deadline <= now => return Some(overdue(&expected.purpose)),
+                Some(deadline) => next = next.min(deadline),
+                None => {}
+            }
+            pinged |= matches!(expected.purpose, Purpose::Ping);
+        }
+        if let (Some((every, timeout)), false) = (self.shared.times.ping, pinged) {
+            if state.last_read + every <= now {
+                state.push(&redis::cmd("PING"), Purpose::Ping, Some(now + timeout));
+                self.shared.write(&mut state);
+                next = next.min(now + timeout);
+            } else {
+                next = next.min(state.last_read + every);
+            }
+        }
+        state.wake_at = next;
+        None
+    }
+
+    /// Hands over what a turn has collected. No lock is held.
+    fn hand_over(&mut self) {
+        for (answer, result) in self.answers.drain(..) {
+            // The caller may have given up.
+            let _ = answer.send(result);
+        }
+        if !self.arrivals.is_empty() {
+            self.receiver.receive(&mut self.arrivals);
+            self.arrivals.clear();
+        }
+    }
+
+    /// Ends the connection: everything that waits for a reply gets its outcome.
+    fn finish(mut self, reason: RedisError) {
+        let shared = self.shared.clone();
+        let (expected, was_full) = {
+            let mut state = shared.lock();
+            state.end = Some(reason.clone());
+            (std::mem::take(&mut state.expected), shared.make_room(&state))
+        };
+        let now = Instant::now();
+        let is_overdue = |expected: &Expected| expected.deadline.is_some_and(|deadline| deadline <= now);
+        // A reply that is overdue is the cause for itself alone.
+        let others = if expected.iter().any(is_overdue) { closed() } else { reason.clone() };
+        for expected in expected {
+            let error = if is_overdue(&expected) { overdue(&expected.purpose) } else { others.clone() };
+            match expected.purpose {
+                Purpose::Subscription(_) => {}
+                purpose => self.on_reply(purpose, Err(error)),
+            }
+        }
+        if was_full {
+            self.arrivals.push(Arrival::Room);
+        }
+        self.arrivals.push(Arrival::Ended(reason.clone()));
+        self.hand_over();
+        shared.announce_end(reason);
+    }
+}
+
+/// The error of a reply that has not come in time.
+fn overdue(purpose: &Purpose) -> RedisError {
+    let text = match purpose {
+        Purpose::Call(call) => format!("no answer within {:?}", call.request.timeout),
+        Purpose::Ping => "the server does not answer a ping".to_owned(),
+        _ => return io::Error::from(io::ErrorKind::TimedOut).into(),
+    };
+    io::Error::new(io::ErrorKind::TimedOut, text).into()
+}
+
+fn result_of(reply: Value) -> RedisResult<Value> {
+    match reply {
+        Value::ServerError(error) => Err(error.into()),
+        reply => Ok(reply),
+    }
+}
+
+/// The bytes of one read. At their end the parser stops, and continues with those of the next read.
+struct Input<'a> {
+    left: &'a [u8],
+    is_used_up: bool,
+}
+
+impl io::Read for &mut Input<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.left.is_empty() {
+            self.is_used_up = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        io::Read::read(&mut self.left, bytes)
+    }
+}

@@ -1,0 +1,85 @@
+//! Programs that end without closing their client: what they have dropped is released.
+//!
+//! When the drop of a permit returns, its release is with the operating system. So it is executed, however the program ends
+//! next. A test starts its own executable again and again as such a program: each run finds all units free.
+
+use std::env;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use permits::blocking::Client;
+use permits::{AcquireError, AcquireOptions, Recovery};
+use permits_testkit::{ChildGuard, Server};
+
+const WAY: &str = "PERMITS_ENDS_WAY";
+const URL: &str = "PERMITS_ENDS_URL";
+
+/// A timeout that no step reaches on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+const RUNS: usize = 50;
+const UNITS: u32 = 10;
+
+/// The ways to end, and the codes by which a test's executable reports them.
+///
+/// A run that finds a unit taken panics: the way before it must not end with that code, so "exit" and "return" follow the
+/// others.
+const WAYS: [(&str, i32); 4] = [("exit", 7), ("error", 101), ("return", 0), ("panic", 101)];
+
+/// Not a test: the test starts this executable again with this name.
+#[test]
+#[ignore = "the other test starts it, as a process of its own"]
+fn program() -> Result<(), AcquireError> {
+    let Ok(way) = env::var(WAY) else { return Ok(()) };
+    let url = env::var(URL).expect("the test sets both");
+    let connect = || {
+        // A leak would last for longer than the test.
+        let lease = Duration::from_secs(600);
+        permits::Client::builder(&url).lease(lease).recovery(Recovery::Off).connect_blocking()
+    };
+    if way == "exit" {
+        // No destructor of a static runs.
+        static CLIENT: OnceLock<Client> = OnceLock::new();
+        use_all(CLIENT.get_or_init(|| connect().expect("the server is there")));
+        std::process::exit(7);
+    }
+    let client = connect().expect("the server is there");
+    use_all(&client);
+    match way.as_str() {
+        "return" => Ok(()),
+        "error" => {
+            let too_heavy = AcquireOptions::new().weight(UNITS + 1);
+            client.semaphore("ends", UNITS).expect("valid").acquire_with(too_heavy).map(drop)
+        }
+        _ => panic!("as the test asks"),
+    }
+}
+
+/// Acquires all units, one by one, and drops the permits.
+fn use_all(client: &Client) {
+    let semaphore = client.semaphore("ends", UNITS).expect("valid");
+    let permits: Vec<_> = (0..UNITS).map(|_| semaphore.try_acquire().expect("it is free")).collect();
+    drop(permits);
+}
+
+#[test]
+fn what_a_program_has_dropped_is_released_however_it_ends() {
+    let server = Server::start();
+    for run in 0..RUNS {
+        for (way, code) in WAYS {
+            let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
+            command
+                .args(["program", "--exact", "--ignored", "--test-threads=1"])
+                .env(WAY, way)
+                .env(URL, server.url())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            let status = ChildGuard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends");
+            assert_eq!(status.code(), Some(code), "run {run}, by {way}: {status}");
+        }
+    }
+    let client = Client::connect(&server.url()).expect("the server is there");
+    let seen = client.semaphore("ends", UNITS).expect("valid").inspect().expect("the server is there");
+    assert_eq!((seen.held, seen.waiting), (0, 0));
+}
