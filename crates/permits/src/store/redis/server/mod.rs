@@ -9,6 +9,8 @@
 //! - `managed`: such a connection, replaced when it breaks.
 
 pub(crate) mod connection;
+#[cfg(test)]
+mod exchanges;
 pub(crate) mod handshake;
 pub(crate) mod info;
 pub(crate) mod login;
