@@ -15,28 +15,29 @@ use redis::Cmd;
 #[cfg(feature = "testing")]
 use super::arguments::Arguments;
 use super::values::{Decoded, Fields};
-use crate::protocol::{Answers, Operation, OperationKind};
+use crate::protocol::{Answers, Operation, OperationKind, SessionId};
 
-/// The operation's own Lua, in order.
-pub(super) fn lua(kind: OperationKind) -> &'static [&'static str] {
+/// The operation's own Lua, in order; and the number of the first argument that is a holder, if the operation takes a
+/// batch: two arguments a request, of which the first is the holder.
+pub(super) fn lua(kind: OperationKind) -> (Option<u32>, &'static [&'static str]) {
     match kind {
-        OperationKind::Acquire => acquire::LUA,
-        OperationKind::Release => release::LUA,
-        OperationKind::Renew => renew::LUA,
-        OperationKind::Adopt => adopt::LUA,
-        OperationKind::SetLimit => set_limit::LUA,
-        OperationKind::Pause => pause::LUA,
-        OperationKind::Revoke => revoke::LUA,
-        OperationKind::Inspect => inspect::LUA,
+        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), acquire::LUA),
+        OperationKind::Release => (Some(release::HOLDERS_AT), release::LUA),
+        OperationKind::Renew => (Some(renew::HOLDERS_AT), renew::LUA),
+        OperationKind::Adopt => (None, adopt::LUA),
+        OperationKind::SetLimit => (None, set_limit::LUA),
+        OperationKind::Pause => (None, pause::LUA),
+        OperationKind::Revoke => (None, revoke::LUA),
+        OperationKind::Inspect => (None, inspect::LUA),
     }
 }
 
-/// Appends the operation's arguments to `cmd`.
-pub(super) fn encode(cmd: &mut Cmd, operation: &Operation) {
+/// Appends the operation's arguments to `cmd`, for `session`.
+pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) {
     match operation {
-        Operation::Acquire { queue_max, requests } => acquire::encode(cmd, *queue_max, requests),
+        Operation::Acquire { queue_max, requests } => acquire::encode(cmd, session, *queue_max, requests),
         Operation::Release(requests) => release::encode(cmd, requests),
-        Operation::Renew(requests) => renew::encode(cmd, requests),
+        Operation::Renew(requests) => renew::encode(cmd, session, requests),
         Operation::Adopt(adopt) => adopt::encode(cmd, adopt),
         Operation::SetLimit { request, change, expected_version } => {
             set_limit::encode(cmd, request, *change, *expected_version);
