@@ -5,7 +5,8 @@
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
 //!
-//! A script is `clock`, `read`, the files in [`SHARED`], the operation's own, and `finish`, in this order. The headers of the Lua files describe the arguments that Rust encodes and
+//! A script is `clock`, `read`, the operation's ordinary course if it has one, the files in [`SHARED`], the operation's
+//! general course, and `finish`, in this order. The headers of the Lua files describe the arguments that Rust encodes and
 //! the answers that Rust decodes; a test compares them.
 
 #[cfg(feature = "testing")]
@@ -15,6 +16,7 @@ mod entry;
 pub(super) mod ops;
 pub(super) mod values;
 
+use self::ops::Lua;
 use crate::protocol::{Operation, OperationKind};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
@@ -64,10 +66,11 @@ impl Scripts {
     ) -> Self {
         let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
         let script = |kind: OperationKind| {
-            let (holders_at, own) = ops::lua(kind);
+            let Lua { holders_at, ordinary, general } = ops::lua(kind);
             let first = holders_at.map_or("math.huge".to_owned(), |at| at.to_string());
             let head = format!("local PUBLISH, FIRST = '{publish}', {first}");
-            let parts: Vec<&str> = [&[&head, clock, READ][..], &SHARED, own, &[FINISH]].concat();
+            let parts: Vec<&str> =
+                [&[&head, clock, READ][..], ordinary, &SHARED, general, &[FINISH]].concat();
             let code = finish(kind, parts.join("\n"));
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }

@@ -5,7 +5,7 @@
 --           holder, entry of a waiter as in entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
--- Cost      about 9 calls a batch; O(log n) a request
+-- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
 local limit, refusal = declare()
 promote()

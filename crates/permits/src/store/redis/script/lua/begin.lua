@@ -1,5 +1,6 @@
--- begin: makes a table of the state, and notices keys that have vanished.
--- A script is clock · read · begin · era · slots · entries · forget · reap · promote · the command's own files · finish.
+-- begin: the general course begins. The state becomes a table; keys that have vanished are noticed.
+-- A script is clock · read · [ordinary · the command's ordinary course] · begin · era · slots · entries · forget · reap ·
+-- promote · the command's own files · finish.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys are as
 --   written.

@@ -5,7 +5,7 @@
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
 --           'again' 0 0 (forgotten, does not fit yet) | 'exceeds_limit' 0 0
 -- Idempotent. Never puts back a reaped holder: see reclaim.
--- Cost      about 7 calls a batch, and 1 a waiter for its position
+-- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its position
 
 allow_at_maxmemory()
 local limit = declared()

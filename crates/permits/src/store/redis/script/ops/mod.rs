@@ -17,19 +17,32 @@ use super::arguments::Arguments;
 use super::values::{Decoded, Fields};
 use crate::protocol::{Answers, Operation, OperationKind, SessionId};
 
-/// The operation's own Lua, in order; and the number of the first argument that is a holder, if the operation takes a
-/// batch: two arguments a request, of which the first is the holder.
-pub(super) fn lua(kind: OperationKind) -> (Option<u32>, &'static [&'static str]) {
-    match kind {
-        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), acquire::LUA),
-        OperationKind::Release => (Some(release::HOLDERS_AT), release::LUA),
-        OperationKind::Renew => (Some(renew::HOLDERS_AT), renew::LUA),
-        OperationKind::Adopt => (None, adopt::LUA),
-        OperationKind::SetLimit => (None, set_limit::LUA),
-        OperationKind::Pause => (None, pause::LUA),
-        OperationKind::Revoke => (None, revoke::LUA),
-        OperationKind::Inspect => (None, inspect::LUA),
-    }
+/// The Lua of one operation.
+pub(super) struct Lua {
+    /// The number of the first argument that is a holder, if the operation takes a batch: two arguments a request, of
+    /// which the first is the holder.
+    pub(super) holders_at: Option<u32>,
+    /// The ordinary course, which ends the script or leaves all to the general course.
+    pub(super) ordinary: &'static [&'static str],
+    /// The operation's own part of the general course.
+    pub(super) general: &'static [&'static str],
+}
+
+const ORDINARY: &str = include_str!("../lua/ordinary.lua");
+
+/// The operation's own Lua.
+pub(super) fn lua(kind: OperationKind) -> Lua {
+    let (holders_at, ordinary, general): (_, &[&str], &[&str]) = match kind {
+        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), acquire::ORDINARY, acquire::LUA),
+        OperationKind::Release => (Some(release::HOLDERS_AT), release::ORDINARY, release::LUA),
+        OperationKind::Renew => (Some(renew::HOLDERS_AT), renew::ORDINARY, renew::LUA),
+        OperationKind::Adopt => (None, &[], adopt::LUA),
+        OperationKind::SetLimit => (None, &[], set_limit::LUA),
+        OperationKind::Pause => (None, &[], pause::LUA),
+        OperationKind::Revoke => (None, &[], revoke::LUA),
+        OperationKind::Inspect => (None, &[], inspect::LUA),
+    };
+    Lua { holders_at, ordinary, general }
 }
 
 /// Appends the operation's arguments to `cmd`, for `session`.
