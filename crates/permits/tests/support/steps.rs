@@ -156,16 +156,14 @@ pub(crate) enum Action {
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
     New {
+        /// The index in [`HOLDERS`], or its length for the name that a holder has by default.
         holder: usize,
         weight: usize,
         lease_ms: u64,
         wait: bool,
     },
     /// A request already made, by any session.
-    Again {
-        pick: usize,
-        wait: bool,
-    },
+    Again { pick: usize, wait: bool },
 }
 
 /// A choice of an entry.
@@ -349,7 +347,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     let weight = prop_oneof![1 => Just(0_usize), 1 => 0_usize..8];
     let wait = prop::bool::weighted(0.75);
     prop_oneof![
-        4 => (0..HOLDERS.len(), weight, leases(), wait)
+        4 => (0..=HOLDERS.len(), weight, leases(), wait)
             .prop_map(|(holder, weight, lease_ms, wait)| Ask::New { holder, weight, lease_ms, wait }),
         1 => (any::<u16>(), wait).prop_map(|(pick, wait)| Ask::Again { pick: pick.into(), wait }),
     ]
