@@ -174,7 +174,7 @@ fn headers_count_the_arguments_as_the_code_does() {
             assert!(named, "{name} begins at {first}: {argv}");
         }
     }
-    let (header, _) = split(&text("begin"));
+    let (header, _) = split(&text("read"));
     let shared = of_scripts().filter(|name| !commands().any(|command| command == name));
     let shared: String = shared.map(|name| text(&name)).collect();
     for index in 1..8 {
