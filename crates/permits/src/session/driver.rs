@@ -45,10 +45,8 @@ struct State {
     overdue_at: Option<Moment>,
     /// When the session's thread checks the time; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
-    /// Several callers are being answered. Their next requests are gathered until all are answered.
-    delivering: bool,
-    /// Requests are to be sent then.
-    due_when_delivered: bool,
+    /// Several callers are being answered. The step that answers them then sends their next requests.
+    answering: bool,
     /// A caller has sent something since the thread last looked.
     active: bool,
     ended: Option<Ended>,
@@ -72,8 +70,7 @@ impl Driver {
                 requests: 0,
                 overdue_at: None,
                 wakes_at: None,
-                delivering: false,
-                due_when_delivered: false,
+                answering: false,
                 active: false,
                 ended: None,
             };
@@ -124,7 +121,7 @@ impl Driver {
             state.engine.answer_closed();
             state.engine.take_outbox()
         };
-        outbox.deliver();
+        outbox.deliver(None);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,21 +147,18 @@ impl Driver {
         }
         let gathered = sending == Sending::Gathering && state.engine.has_gathered();
         let outbox = state.engine.take_outbox();
-        let begins = outbox.len() > 1 && !std::mem::replace(&mut state.delivering, true);
+        let answers = sending == Sending::AfterAnswers && outbox.len() > 1 && !state.answering;
+        state.answering |= answers;
+        let runtime = state.open.as_ref().map(|open| open.runtime.clone());
         let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
         drop(state);
         if wake {
             self.wake.notify_one();
         }
-        outbox.deliver();
-        if begins {
-            let mut state = self.lock();
-            state.delivering = false;
-            let due = std::mem::take(&mut state.due_when_delivered);
-            drop(state);
-            if due {
-                self.step(Sending::AtOnce, no_input);
-            }
+        outbox.deliver(runtime.as_ref());
+        if answers {
+            self.lock().answering = false;
+            self.step(Sending::AtOnce, no_input);
         }
         gathered
     }
@@ -214,8 +208,7 @@ impl State {
         for (semaphore, request) in self.engine.take_handed_over() {
             store.forget(&semaphore, &request);
         }
-        if sending != Sending::AtOnce && (self.delivering || self.engine.answers() > 1) {
-            self.due_when_delivered |= sending == Sending::WhenDelivered;
+        if sending != Sending::AtOnce && (self.answering || self.engine.answers() > 1) {
             return;
         }
         while !store.is_full() {
@@ -272,7 +265,7 @@ impl Port for Driver {
     }
 
     fn flush(&self) {
-        self.step(Sending::WhenDelivered, no_input);
+        self.step(Sending::AfterAnswers, no_input);
     }
 
     fn ended(&self) -> Ended {
@@ -282,7 +275,7 @@ impl Port for Driver {
 
 impl Sink for Driver {
     fn report(&self, reports: &mut Vec<Report>) {
-        self.step(Sending::WhenDelivered, |state, now| {
+        self.step(Sending::AfterAnswers, |state, now| {
             for report in reports.drain(..) {
                 match report {
                     Report::Outcome { id, result } => {
