@@ -96,15 +96,21 @@ fn run(deliver: Deliver) {
 
 /// Makes deliveries on `runtime`, or on the session's runtime if that one does not run tasks.
 fn deliver_on(runtime: &Handle, deliveries: Vec<Deliver>, session: &Handle) {
-    let deliveries = Arc::new(Mutex::new(deliveries));
-    let run_all = |deliveries: Arc<Mutex<Vec<Deliver>>>| {
-        let taken = std::mem::take(&mut *deliveries.lock().unwrap_or_else(PoisonError::into_inner));
-        taken.into_iter().for_each(run);
-    };
-    let late = deliveries.clone();
-    drop(runtime.spawn(async move { run_all(deliveries) }));
+    let batch = Batch(Arc::new(Mutex::new(deliveries)));
+    let late = Batch(batch.0.clone());
+    drop(runtime.spawn(async move { drop(batch) }));
     drop(session.spawn(async move {
         tokio::time::sleep(TASK_TIMEOUT).await;
-        run_all(late);
+        drop(late);
     }));
+}
+
+/// Deliveries that two tasks share. The first one that ends makes them, also if it ends because its runtime shuts down.
+struct Batch(Arc<Mutex<Vec<Deliver>>>);
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let deliveries = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        deliveries.into_iter().for_each(run);
+    }
 }
