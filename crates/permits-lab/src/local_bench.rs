@@ -1,9 +1,8 @@
 //! `permits-lab local`: the cost of a semaphore in a file. The time until a waiter wakes, the processor time of
-//! waiters and holders, the time of commands when many processes write at once, and the time that `permits run` takes
-//! to start.
+//! waiters and holders, and the time of commands when many processes write at once. `startup` has the time that
+//! `permits run` takes.
 
 use std::io::BufRead as _;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,18 +20,13 @@ const SETTLING: Duration = Duration::from_secs(3);
 const BUSY: usize = 40;
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
-/// The programs started in a round, and the rounds.
-const STARTS: u32 = 100;
-const ROUNDS: usize = 5;
-
 pub(crate) fn run() -> Result<(), Failure> {
     let directory = TempDir::new()?;
     let url = |name: &str| format!("local:{}", directory.path().join(name).display());
     println!("what                                                     measured     ratio   aim");
     wake_up(&url("wake-up.db"))?;
     idle(&url("idle.db"))?;
-    busy(&url("busy.db"))?;
-    start_up(directory.path(), &url("start-up.db"))
+    busy(&url("busy.db"))
 }
 
 fn line(what: &str, measured: &str, ratio: Option<f64>, aim: &str) {
@@ -193,44 +187,4 @@ pub(crate) fn peer_busy(url: &str, number: &str) -> Result<(), Failure> {
 fn peer(kind: &str, url: &str, argument: &str) -> Result<Child, Failure> {
     let program = std::env::current_exe()?;
     Ok(Command::new(program).args(["peer", kind, url, argument]).stdout(Stdio::piped()).spawn()?)
-}
-
-/// (d) A program started under a permit, against one started under `flock`.
-fn start_up(directory: &Path, url: &str) -> Result<(), Failure> {
-    const TRUE: &str = "/bin/true";
-    let what = "(d) permits run / flock, start to end of a program";
-    let permits = std::env::current_exe()?.with_file_name("permits");
-    let is_there =
-        |program: &Path| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !is_there(&permits) || !is_there(Path::new("flock")) {
-        line(what, "not measured", None, "build permits-cli, and install flock");
-        return Ok(());
-    }
-    let lock = directory.join("lock");
-    let time = |command: &mut dyn FnMut() -> Command| -> Result<f64, Failure> {
-        let began = Instant::now();
-        for _ in 0..STARTS {
-            let status = command().status()?;
-            if !status.success() {
-                return Err(format!("it ended with {status}").into());
-            }
-        }
-        Ok(micros(began.elapsed()) / f64::from(STARTS))
-    };
-    let (mut ours, mut floor) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        ours.push(time(&mut || {
-            let mut command = Command::new(&permits);
-            command.args(["--url", url, "run", "start", "--limit", "1", "--", TRUE]);
-            command
-        })?);
-        floor.push(time(&mut || {
-            let mut command = Command::new("flock");
-            command.arg(&lock).arg(TRUE);
-            command
-        })?);
-    }
-    let (ours, floor) = (median(ours), median(floor));
-    line(what, &format!("{ours:.0}/{floor:.0} µs"), Some(ours / floor), "<= 3");
-    Ok(())
 }

@@ -4,12 +4,11 @@
 //! server that the lab starts. Absolute times are printed for orientation.
 
 mod compare;
-mod core_bench;
 mod faults;
 mod local_bench;
 mod meter;
-mod raw;
 mod regression;
+mod scale;
 mod soak;
 mod startup;
 
@@ -21,11 +20,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["core"] => core_bench::run(),
+        ["core"] => compare::core(),
         ["recipes"] => permits_lab::recipes::report::run(),
         ["compare", options @ ..] => compare::run(options),
         ["regression"] => regression::run(false),
         ["regression", "--store"] => regression::run(true),
+        ["scale", options @ ..] => scale::run(options),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
             eprintln!(
-                "usage: permits-lab compare | core | faults | local | recipes | regression | soak | startup"
+                "usage: permits-lab compare | core | faults | local | recipes | regression | scale | soak | startup"
             );
             return ExitCode::from(64);
         }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::compare::{Bench, Results, Scale, measure, own};
+use permits_lab::modes::Mode;
+use permits_testkit::Server;
 
 /// The file with the stored figures.
 const STORED: &str = "crates/permits-lab/regression.json";
@@ -20,9 +22,8 @@ const WORK: f64 = 2.0;
 const WAIT: f64 = 3.0;
 
 pub(crate) fn run(store: bool) -> Result<(), Failure> {
-    // More rounds than in the comparison's quick form, because the medians are compared.
-    let mut bench = Bench::new(Scale { rounds: 3, seconds: 1.0, idle: 6.0, ..Scale::QUICK })?;
-    measure(&mut bench, &own())?;
+    let mut bench = Bench::new(Scale::CORE, Server::start())?;
+    measure(&mut bench, &own(), &[Mode::Quiet])?;
     let figures = figures(&bench.results)?;
     if store {
         let stored: Map<String, Value> =
@@ -52,7 +53,9 @@ struct Figure {
 
 fn figures(results: &Results) -> Result<Vec<Figure>, Failure> {
     let get = |system: &str, figure: &str| {
-        results.median(system, figure).ok_or_else(|| format!("{figure} of {system} was not measured"))
+        results
+            .median(Mode::Quiet, system, figure)
+            .ok_or_else(|| format!("{figure} of {system} was not measured"))
     };
     let ours = |figure: &str| get("permits", figure);
     let over = |figure: &str, floor: &str| Ok::<_, Failure>(ours(figure)? / get(floor, figure)?);

@@ -1,61 +1,117 @@
-//! The comparison measures every figure that its page and the regression check show, for `permits` and for the floors.
-//! The comparison itself is run by hand and rarely, and would rot unnoticed.
+//! The comparison measures every figure that its page and the regression check show, for `permits` and for the floors, in
+//! each mode that this machine has; so does the program for many processes. They are run by hand and rarely, and would
+//! rot unnoticed.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
 
+use permits_lab::modes::{Mode, available};
 use serde_json::Value;
+
+/// The figures of `permits` in the modes quiet and awake.
+const BOTH: [&str; 13] = [
+    "A.p50_us",
+    "A.p99_us",
+    "B64.per_s",
+    "B64.client_us",
+    "B64.server_us",
+    "B512.per_s",
+    "B512.server_us",
+    "C.of_ideal",
+    "C.inversions",
+    "C.calls",
+    "D.p50_us",
+    "F10.server_us",
+    "F1000.calls",
+];
+
+/// The figures that are taken once, in the mode quiet.
+const ONCE: [&str; 8] = [
+    "E.calls_per_min",
+    "E.client_ms_per_min",
+    "G.holder_bytes",
+    "G.waiter_bytes",
+    "H.cycle_us",
+    "I.after_ms",
+    "I.beyond_lease_ms",
+    "J.ms",
+];
+
+/// The figures over a link with a delay.
+const DELAYED: [&str; 5] = ["A.p50_us", "B64.per_s", "D.p50_us", "E.calls_per_min", "E.server_ms_per_min"];
+
+/// The figures of other systems in the modes quiet and awake.
+const OTHERS: [(&str, &str); 5] = [
+    ("permits-dropped", "A.p50_us"),
+    ("permits-dropped", "B64.per_s"),
+    ("noop", "A.p50_us"),
+    ("noop", "D.p50_us"),
+    ("incr", "B64.per_s"),
+];
+
+fn lab(directory: &Path, arguments: &[&str]) -> ExitStatus {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_permits-lab"));
+    command.args(arguments).current_dir(directory).status().expect("it starts")
+}
+
+fn modes() -> Vec<Mode> {
+    available(Mode::ALL.to_vec()).0
+}
 
 #[test]
 fn the_quick_comparison_measures_every_figure() {
     let directory = tempfile::tempdir().expect("a directory");
-    let into = directory.path().join("comparison");
-    let status = Command::new(env!("CARGO_BIN_EXE_permits-lab"))
-        .args(["compare", "--quick", "--only", "permits,permits-dropped,noop,noop-worker,incr", "--into"])
-        .arg(&into)
-        .status()
-        .expect("it starts");
+    let status = lab(
+        directory.path(),
+        &["compare", "--quick", "--only", "permits,permits-dropped,noop,incr", "--into", "comparison"],
+    );
     assert!(status.success(), "{status}");
 
+    let into = directory.path().join("comparison");
     let text = std::fs::read_to_string(into.join("results.json")).expect("the record was written");
     let record: Value = serde_json::from_str(&text).expect("it is JSON");
-    let permits = &record["systems"]["permits"];
-    assert!(permits["cannot"].is_null(), "permits can do all of it: {}", permits["cannot"]);
-    for figure in [
-        "A.p50_us",
-        "A.p99_us",
-        "B64.per_s",
-        "B64.client_us",
-        "B512.server_us",
-        "C.of_ideal",
-        "C.inversions",
-        "C.calls",
-        "D.p50_us",
-        "E.calls_per_min",
-        "F10.server_us",
-        "F1000.calls",
-        "G.holder_bytes",
-        "G.waiter_bytes",
-        "H.cycle_us",
-        "I.after_ms",
-        "J.ms",
-    ] {
-        assert!(permits[figure][0].is_f64(), "{figure} of permits was not measured");
+    let measured = |mode: Mode, system: &str, figure: &str| {
+        let value = &record["modes"][mode.name()][system][figure][0];
+        assert!(value.is_f64(), "{figure} of {system}, {}, was not measured", mode.name());
+    };
+    for mode in modes() {
+        let cannot = &record["modes"][mode.name()]["permits"]["cannot"];
+        assert!(cannot.is_null(), "permits can do all of it: {cannot}");
+        let figures: &[&str] = if mode == Mode::Delayed { &DELAYED } else { &BOTH };
+        figures.iter().for_each(|figure| measured(mode, "permits", figure));
+        if mode == Mode::Delayed {
+            measured(mode, "noop", "D.p50_us");
+            measured(mode, "permits-dropped", "A.p50_us");
+        } else {
+            OTHERS.iter().for_each(|(system, figure)| measured(mode, system, figure));
+        }
     }
-    for (floor, figure) in [
-        ("permits-dropped", "A.p50_us"),
-        ("noop", "A.p50_us"),
-        ("noop-worker", "A.p50_us"),
-        ("noop", "D.p50_us"),
-        ("incr", "B64.per_s"),
-    ] {
-        assert!(record["systems"][floor][figure][0].is_f64(), "{figure} of {floor} was not measured");
-    }
+    ONCE.iter().for_each(|figure| measured(Mode::Quiet, "permits", figure));
+
     let page = std::fs::read_to_string(into.join("README.md")).expect("the page was written");
     assert!(page.contains("### A. One task"), "{page}");
+    for mode in modes() {
+        assert!(page.contains(&format!("| {} | ", mode.name())), "{page}");
+    }
     let aims =
         std::fs::read_to_string(directory.path().join("performance.md")).expect("the aims were written");
-    assert!(aims.contains("| A | cycle / two no-op EVALSHA, p50 |"), "{aims}");
+    assert!(aims.contains("| A | cycle awaited / two no-op scripts, p50 | ≤ 1.3; ≤ 1.45 |"), "{aims}");
     for plot in ["a.svg", "b.svg", "c.svg", "d.svg", "f.svg"] {
         assert!(into.join(plot).exists(), "{plot} was not drawn");
     }
+}
+
+#[test]
+fn the_quick_run_at_scale_measures_every_figure() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(directory.path().join("target")).expect("it can be written");
+    let status = lab(directory.path(), &["scale", "--quick"]);
+    assert!(status.success(), "{status}");
+    let page = directory.path().join("target/scale.md");
+    let table = std::fs::read_to_string(page).expect("the table was written");
+    for row in ["| 10 processes, one waiter each: server µs a grant | ", "| TLS, one task: cycle p50, µs | "]
+    {
+        assert!(table.contains(row), "no {row} in:\n{table}");
+    }
+    assert!(!table.contains('–'), "a figure is missing:\n{table}");
 }

@@ -228,7 +228,7 @@ impl Shared {
                 format!("*6\r\n{}", fields.concat())
             }
             "EVAL" | "EVALSHA" if arguments[1] == "0" => "*0\r\n".into(),
-            "EVAL" | "EVALSHA" => execute(&arguments[14..]),
+            "EVAL" | "EVALSHA" => execute(&arguments[13..]),
             _ => "+OK\r\n".into(),
         }
     }
@@ -237,11 +237,12 @@ impl Shared {
 /// The reply to an operation, which is recognised by its arguments: all is granted, held, and released.
 fn execute(arguments: &[String]) -> String {
     let answers: Vec<String> = match arguments {
-        [first, rest @ ..] if first.parse::<u32>().is_ok() && rest.len().is_multiple_of(6) => {
-            vec![format!("{}:7\r\n:0\r\n", bulk("granted")); rest.len() / 6]
+        [most, waits, rest @ ..] if most.parse::<u32>().is_ok() && 2 * waits.len() == rest.len() => {
+            vec![format!("{}:7\r\n:0\r\n", bulk("granted")); rest.len() / 2]
         }
-        all if all.len().is_multiple_of(7) && !all.is_empty() => {
-            vec![format!("{}:0\r\n:0\r\n", bulk("held")); all.len() / 7]
+        // Behind each holder an entry, which begins with 0 or 1.
+        [_, entry, ..] if entry.starts_with(['\0', '\u{1}']) => {
+            vec![format!("{}:0\r\n:0\r\n", bulk("held")); arguments.len() / 2]
         }
         all => vec![bulk("held"); all.len() / 2],
     };

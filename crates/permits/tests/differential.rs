@@ -295,3 +295,9 @@ fn slots_far_above_those_made_are_reclaimed() {
         ["renew: reclaimed far above the slots made", "range of slots split", "slot taken from a range"];
     written(steps, &met);
 }
+
+#[test]
+fn slots_released_in_any_order_are_handed_over_from_the_lowest() {
+    let release = Step::plain(Action::Release(vec![Naming::Known(2), Naming::Known(0), Naming::Known(1)]));
+    written(vec![limit(3), crowd(7), release.clone(), release], &["release: held", "event: granted"]);
+}

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use permits::{AcquireError, Client, Lost, Permit, PermitStatus, Recovery};
+use permits::{AcquireError, AcquireOptions, Client, Lost, Permit, PermitStatus, Recovery};
 use permits_testkit::{Server, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -304,4 +304,23 @@ fn a_waker_can_use_permits_itself() {
     assert!(wait::until(LIMIT, || USED.load(Ordering::SeqCst) == 1));
     let semaphore = client.semaphore("in a waker", 1).expect("valid");
     assert!(block_on(semaphore.acquire()).expect("in time").is_ok(), "nothing was left behind");
+}
+
+/// Several answers to callers of one runtime are delivered by a task of it. A runtime that runs no task delays them only for
+/// a moment, because their callers may wait on another executor.
+#[test]
+fn answers_do_not_wait_for_a_runtime_that_runs_no_task() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("the system has room");
+    let _entered = runtime.enter();
+    let client = block_on(connect("memory:no-tasks", LEASE)).expect("the store is there");
+    let semaphore = client.semaphore("no tasks", 2).expect("valid");
+    let both = AcquireOptions::new().weight(2);
+    let held = block_on(semaphore.acquire_with(both)).expect("in time").expect("it is free");
+    let (mut first, mut second) = (Box::pin(semaphore.acquire()), Box::pin(semaphore.acquire()));
+    for waiter in [&mut first, &mut second] {
+        assert!(waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    drop(held);
+    assert!(block_on(first).expect("in time").is_ok());
+    assert!(block_on(second).expect("in time").is_ok());
 }

@@ -1,93 +1,132 @@
-//! The aims of the project for the comparison's figures, and whether they are met.
+//! The aims of the project for the comparison's figures.
 
-use serde_json::{Value, json};
+use permits_lab::aims::Aim;
+use permits_lab::aims::Bound::{self, AtLeast, AtMost};
+use permits_lab::modes::Mode;
 
 use crate::compare::results::Results;
+use crate::compare::system::{Kind, SYSTEMS};
 
-/// A figure, or the ratio of two of one run, and its bound.
-pub(crate) struct Aim {
-    pub(crate) workload: &'static str,
-    pub(crate) what: String,
-    /// `None` if it was not measured.
-    pub(crate) value: Option<f64>,
-    pub(crate) bound: Bound,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-impl Aim {
-    /// Returns whether it is met; `None` if it was not measured.
-    pub(crate) fn is_met(&self) -> Option<bool> {
-        self.value.map(|value| match self.bound {
-            Bound::AtMost(bound) => value <= bound,
-            Bound::AtLeast(bound) => value >= bound,
-        })
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        let (kind, bound) = match self.bound {
-            Bound::AtMost(bound) => ("at most", bound),
-            Bound::AtLeast(bound) => ("at least", bound),
-        };
-        json!({
-            "workload": self.workload,
-            "what": self.what,
-            "value": self.value,
-            kind: bound,
-            "met": self.is_met(),
-        })
-    }
-}
-
-/// All aims.
+/// All aims, each with its figure in each mode in which it is taken.
 pub(crate) fn aims(results: &Results) -> Vec<Aim> {
-    use Bound::{AtLeast, AtMost};
-    let ours = |figure: &str| results.median("permits", figure);
-    let most = |figure: &str| results.get("permits", figure).map(|spread| spread.high);
-    let over = |figure: &str, other: &str| Some(ours(figure)? / results.median(other, figure)?);
-    let under = |figure: &str, other: &str| over(figure, other).map(|ratio| 1.0 / ratio);
-    let mut aims = Vec::new();
-    let mut aim = |workload, what: &str, value, bound| {
-        aims.push(Aim { workload, what: what.to_owned(), value, bound });
-    };
-    aim("A", "cycle / two no-op EVALSHA, p50", over("A.p50_us", "noop"), AtMost(1.25));
-    let beside = "cycle / two no-op EVALSHA in a task beside the connection's, p50";
-    aim("A", beside, over("A.p50_us", "noop-worker"), AtMost(1.25));
-    let dropped = results.median("permits-dropped", "A.p50_us").zip(results.median("noop", "A.p50_us"));
-    let ratio = dropped.map(|(ours, floor)| ours / floor);
-    aim("A", "cycle that drops the permit / two no-op EVALSHA, p50", ratio, AtMost(1.25));
-    let rate = "B64.per_s";
-    aim("B", "rate, 64 tasks / Redisson permit-expirable", over(rate, "redisson-permits"), AtLeast(5.0));
-    aim("B", "rate, 64 tasks / redis-semaphore", over(rate, "redis-semaphore"), AtLeast(8.0));
-    aim("B", "rate, 64 tasks / half the no-op EVALSHA rate", over(rate, "noop"), AtLeast(1.5));
-    aim("B", "rate, 64 tasks / half the INCR EVALSHA rate", over(rate, "incr"), AtLeast(1.5));
-    aim("C", "throughput / the ideal", ours("C.of_ideal"), AtLeast(0.9));
-    aim("C", "wait p99 / p50", ours("C.wait_p99_p50"), AtMost(2.0));
-    aim("C", "order inversions, most of all rounds", most("C.inversions"), AtMost(0.0));
-    aim("C", "server calls a grant, 64 tasks", ours("C.calls"), AtMost(2.2));
-    for length in [10, 1000, 100_000] {
-        let what = format!("server calls a grant, {length} waiters");
-        aim("C", &what, ours(&format!("F{length}.calls")), AtMost(2.2));
+    let mut all = Aims { results, aims: Vec::new() };
+    all.cycles();
+    all.crowds();
+    all.queues();
+    all.aims
+}
+
+/// The aims so far.
+struct Aims<'a> {
+    results: &'a Results,
+    aims: Vec<Aim>,
+}
+
+/// A figure in the modes quiet and awake.
+const BOTH: [Mode; 2] = [Mode::Quiet, Mode::Awake];
+
+impl Aims<'_> {
+    fn ours(&self, mode: Mode, figure: &str) -> Option<f64> {
+        self.results.median(mode, "permits", figure)
     }
-    aim("D", "hand-off / PUBLISH to receive, p50", over("D.p50_us", "noop"), AtMost(1.3));
-    let times = "times as fast as Redisson";
-    let (permits, semaphore) = ("redisson-permits", "redisson-semaphore");
-    aim("D", &format!("{times}'s permit-expirable, p50"), under("D.p50_us", permits), AtLeast(2.0));
-    aim("D", &format!("{times}'s RSemaphore, p50"), under("D.p50_us", semaphore), AtLeast(2.0));
-    aim("E", "calls for 500 permits and a renewal interval", ours("E.calls_of_aim"), AtMost(1.0));
-    let ratio = ours("F100000.server_us").zip(ours("F10.server_us")).map(|(many, few)| many / few);
-    aim("F", "server time a grant, 100,000 / 10 waiters", ratio, AtMost(1.5));
-    aim("G", "bytes a waiter", ours("G.waiter_bytes"), AtMost(300.0));
-    aim("G", "bytes a holder", ours("G.holder_bytes"), AtMost(300.0));
-    aim(
-        "I",
-        "grant after the lease's end, ms, latest of all rounds",
-        most("I.beyond_lease_ms"),
-        AtMost(100.0),
-    );
-    aims
+
+    /// The highest value of all rounds.
+    fn most(&self, mode: Mode, figure: &str) -> Option<f64> {
+        self.results.get(mode, "permits", figure).map(|spread| spread.high)
+    }
+
+    fn over(&self, mode: Mode, figure: &str, other: &str) -> Option<f64> {
+        Some(self.ours(mode, figure)? / self.results.median(mode, other, figure)?)
+    }
+
+    /// The figure of the peer that has the best one.
+    fn best_peer(&self, mode: Mode, figure: &str, best: fn(f64, f64) -> f64) -> Option<f64> {
+        let peers = SYSTEMS.iter().filter(|system| system.kind == Kind::Peer);
+        peers.filter_map(|peer| self.results.median(mode, peer.name, figure)).reduce(best)
+    }
+
+    fn add(&mut self, workload: &'static str, what: &str, mode: Mode, value: Option<f64>, bound: Bound) {
+        self.aims.push(Aim { workload, what: what.to_owned(), mode, value, bound });
+    }
+
+    /// An aim with one bound for both modes.
+    fn both(
+        &mut self,
+        workload: &'static str,
+        what: &str,
+        bound: Bound,
+        value: impl Fn(&Self, Mode) -> Option<f64>,
+    ) {
+        for mode in BOTH {
+            self.add(workload, what, mode, value(self, mode), bound);
+        }
+    }
+
+    /// A and B: cycles within the limit.
+    fn cycles(&mut self) {
+        let what = "cycle awaited / two no-op scripts, p50";
+        for (mode, bound) in BOTH.into_iter().zip([1.3, 1.45]) {
+            self.add("A", what, mode, self.over(mode, "A.p50_us", "noop"), AtMost(bound));
+        }
+        for (system, kind, bound) in [("permits", "awaited", 1.1), ("permits-dropped", "dropped", 0.8)] {
+            let what = format!("cycle {kind} / the fastest peer's, p50");
+            self.both("A", &what, AtMost(bound), |all, mode| {
+                let ours = all.results.median(mode, system, "A.p50_us")?;
+                Some(ours / all.best_peer(mode, "A.p50_us", f64::min)?)
+            });
+        }
+        for (tasks, bound) in [(64, 1.6), (512, 1.8)] {
+            let figure = format!("B{tasks}.per_s");
+            let what = format!("rate, {tasks} tasks / the fastest peer's");
+            self.both("B", &what, AtLeast(bound), |all, mode| {
+                Some(all.ours(mode, &figure)? / all.best_peer(mode, &figure, f64::max)?)
+            });
+        }
+        for (side, bound) in [("server", 7.0), ("client", 5.5)] {
+            let figure = format!("B64.{side}_us");
+            let what = format!("{side} µs a cycle, 64 tasks");
+            self.both("B", &what, AtMost(bound), |all, mode| all.ours(mode, &figure));
+        }
+    }
+
+    /// C and D: several processes.
+    fn crowds(&mut self) {
+        for (mode, bound) in BOTH.into_iter().zip([0.88, 0.9]) {
+            self.add("C", "throughput / the ideal", mode, self.ours(mode, "C.of_ideal"), AtLeast(bound));
+        }
+        let what = "order inversions, most of all rounds";
+        self.both("C", what, AtMost(0.0), |all, mode| all.most(mode, "C.inversions"));
+        let what = "server calls a grant";
+        self.both("C", what, AtMost(2.2), |all, mode| all.ours(mode, "C.calls"));
+        let what = "hand-off / PUBLISH to receive, p50";
+        self.both("D", what, AtMost(1.4), |all, mode| all.over(mode, "D.p50_us", "noop"));
+        self.both("D", "rueidislock's hand-off / ours, p50", AtLeast(1.8), |all, mode| {
+            all.over(mode, "D.p50_us", "rueidislock").map(|ratio| 1.0 / ratio)
+        });
+    }
+
+    /// E to I: idle permits, queues, memory, a crash.
+    fn queues(&mut self) {
+        let quiet = Mode::Quiet;
+        let what = "calls for 500 permits and a renewal interval";
+        self.add("E", what, quiet, self.ours(quiet, "E.calls_of_aim"), AtMost(1.0));
+        for (length, name, bound) in [(10, "10", 70.0), (100_000, "100,000", 95.0)] {
+            let figure = format!("F{length}.server_us");
+            let what = format!("server µs a grant out of {name}");
+            self.both("F", &what, AtMost(bound), |all, mode| all.ours(mode, &figure));
+        }
+        let what = "server µs a grant, out of 100,000 / out of 10";
+        self.both("F", what, AtMost(1.5), |all, mode| {
+            Some(all.ours(mode, "F100000.server_us")? / all.ours(mode, "F10.server_us")?)
+        });
+        for (length, name) in [(10, "10"), (1000, "1,000"), (100_000, "100,000")] {
+            let figure = format!("F{length}.calls");
+            let what = format!("server calls a grant out of {name}");
+            self.both("F", &what, AtMost(2.2), |all, mode| all.ours(mode, &figure));
+        }
+        self.add("G", "bytes a waiter", quiet, self.ours(quiet, "G.waiter_bytes"), AtMost(350.0));
+        self.add("G", "bytes a holder", quiet, self.ours(quiet, "G.holder_bytes"), AtMost(300.0));
+        let what = "grant after the lease's end, ms, latest of all rounds";
+        self.add("I", what, quiet, self.most(quiet, "I.beyond_lease_ms"), AtMost(100.0));
+    }
 }

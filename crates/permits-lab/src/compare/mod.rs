@@ -2,14 +2,16 @@
 //!
 //! - **Measures**: ten workloads, A to J ([`workloads`]): latency, throughput, hand-off, idle cost, long queues,
 //!   memory, crashes, start. Also the lower bounds that the same server and client allow.
-//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes half an hour; `--quick` for a
+//! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and some over a
+//!   link with a delay ([`permits_lab::modes`]). A ratio compares two figures of one mode.
+//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes; `--quick` for a
 //!   little of everything. `cargo test -p permits-lab --test compare` checks that no figure is missing.
 //! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value; the table
 //!   of aims in `docs/performance.md`.
 //!
-//! In each round every system goes through everything once, so that other load on the machine meets all of them. The
-//! page shows the median of the rounds, with the least and the most. Each system is a process with a line protocol
-//! ([`driver`]), so that this runner treats all alike.
+//! In each round every system goes through everything once in each mode, so that other load on the machine meets all of
+//! them. The page shows the median of the rounds, with the least and the most. Each system is a process with a line
+//! protocol ([`driver`]), so that this runner treats all alike.
 
 mod aims;
 pub(crate) mod driver;
@@ -21,21 +23,24 @@ mod system;
 mod workloads;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use permits_lab::aims::{Aim, part, table};
+use permits_lab::modes::{Mode, available};
+use permits_testkit::Server;
 use serde_json::{Value, json};
 
 use crate::Failure;
-pub(crate) use aims::{Aim, aims};
 pub(crate) use results::Results;
-pub(crate) use system::find;
 use system::{Kind, SYSTEMS, System};
-pub(crate) use workloads::{Bench, Scale, hand_offs};
+pub(crate) use workloads::{Bench, Scale};
 
 /// The options of the command line.
 struct Plan {
     scale: Scale,
+    modes: Vec<Mode>,
+    /// The reason if the machine lacks the mode awake.
+    not_awake: Option<String>,
     systems: Vec<System>,
     into: PathBuf,
 }
@@ -43,30 +48,51 @@ struct Plan {
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let plan = plan(arguments)?;
     let began = Instant::now();
-    let mut bench = Bench::new(plan.scale)?;
+    let mut bench = Bench::new(plan.scale, Server::start())?;
     let about = about(&plan, &bench);
-    measure(&mut bench, &plan.systems)?;
-    let aims = aims(&bench.results);
+    measure(&mut bench, &plan.systems, &plan.modes)?;
+    let aims = aims::aims(&bench.results);
     std::fs::create_dir_all(&plan.into)?;
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     let verdicts: Vec<Value> = aims.iter().map(Aim::json).collect();
-    let record =
-        json!({ "about": about, "minutes": minutes, "aims": verdicts, "systems": bench.results.json() });
+    let record = json!({
+        "about": about,
+        "minutes": minutes,
+        "aims": verdicts,
+        "modes": bench.results.json(),
+    });
     std::fs::write(plan.into.join("results.json"), serde_json::to_string_pretty(&record)? + "\n")?;
     plots::draw(&bench.results, &plan.systems, plan.scale.lines, &plan.into)?;
     let page = page::page(&about, &plan.systems, &bench.results, plan.scale);
     page::FIGURES.put(&page, &plan.into.join("README.md"))?;
-    let table = page::table_of_aims(&aims);
+    let table = table(&aims);
     // The page on performance lies beside the folder of the comparison.
     let directory = plan.into.parent().unwrap_or(Path::new("."));
-    page::AIMS.put(&table, &directory.join("performance.md"))?;
+    part("<!-- aims: figures of scripts/bench compare -->").put(&table, &directory.join("performance.md"))?;
     println!("{page}\n{table}\nin {}, after {minutes:.0} minutes", plan.into.display());
     Ok(())
 }
 
-/// `[--quick] [--rounds N] [--only NAME,NAME] [--into DIRECTORY]`
+/// `permits-lab core`: `permits` and the lower bounds alone, with the aims that need no other system.
+pub(crate) fn core() -> Result<(), Failure> {
+    let mut bench = Bench::new(Scale::CORE, Server::start())?;
+    let (modes, _) = available(vec![Mode::Quiet, Mode::Awake]);
+    measure(&mut bench, &own(), &modes)?;
+    let mut aims = aims::aims(&bench.results);
+    aims.retain(|aim| aim.value.is_some());
+    println!("{}", table(&aims));
+    Ok(())
+}
+
+/// `[--quick] [--rounds N] [--only NAME,NAME] [--modes NAME,NAME] [--into DIRECTORY]`
 fn plan(arguments: &[&str]) -> Result<Plan, Failure> {
-    let mut plan = Plan { scale: Scale::FULL, systems: SYSTEMS.to_vec(), into: "docs/comparison".into() };
+    let mut plan = Plan {
+        scale: Scale::FULL,
+        modes: Mode::ALL.to_vec(),
+        not_awake: None,
+        systems: SYSTEMS.to_vec(),
+        into: "docs/comparison".into(),
+    };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -77,27 +103,30 @@ fn plan(arguments: &[&str]) -> Result<Plan, Failure> {
                 let names: Vec<&str> = value()?.split(',').collect();
                 plan.systems.retain(|system| names.contains(&system.name));
             }
+            "--modes" => {
+                let names: Vec<&str> = value()?.split(',').collect();
+                plan.modes.retain(|mode| names.contains(&mode.name()));
+            }
             "--into" => plan.into = value()?.into(),
             _ => return Err(format!("no such option: {word}").into()),
         }
     }
+    (plan.modes, plan.not_awake) = available(plan.modes);
     Ok(plan)
 }
 
-/// Runs all rounds.
-pub(crate) fn measure(bench: &mut Bench, systems: &[System]) -> Result<(), Failure> {
-    for round in 0..bench.scale.rounds {
-        for system in systems {
-            if system.absent().is_none() {
-                eprintln!("round {}: {}", round + 1, system.name);
-                bench.run(system)?;
+/// Runs all rounds, each in all modes.
+pub(crate) fn measure(bench: &mut Bench, systems: &[System], modes: &[Mode]) -> Result<(), Failure> {
+    for round in 1..=bench.scale.rounds {
+        for &mode in modes {
+            bench.enter(mode)?;
+            for system in systems.iter().filter(|system| system.absent().is_none()) {
+                eprintln!("round {round}, {}: {}", mode.name(), system.name);
+                bench.run(system, round)?;
             }
         }
-        if systems.iter().any(|system| system.kind == Kind::Floor) {
-            server_alone(bench)?;
-        }
     }
-    Ok(())
+    bench.enter(Mode::Quiet)
 }
 
 /// `permits` and the floors.
@@ -105,33 +134,12 @@ pub(crate) fn own() -> Vec<System> {
     SYSTEMS.iter().filter(|system| system.kind != Kind::Peer).cloned().collect()
 }
 
-/// The rate of redis-benchmark, which is written in C, with a script that does nothing.
-fn server_alone(bench: &mut Bench) -> Result<(), Failure> {
-    let hash = bench.server.command(&["SCRIPT", "LOAD", crate::raw::NO_OP]).text().to_owned();
-    for (clients, requests) in [(1, 5_000.0), (64, 50_000.0)] {
-        // For about as long as the others.
-        let requests = (requests * bench.scale.seconds) as usize;
-        let output = Command::new("redis-benchmark")
-            .args(["-p", &bench.server.port().to_string(), "--csv", "-c", &clients.to_string()])
-            .args(["-n", &requests.to_string(), "EVALSHA", &hash, "1", "permits-lab:raw"])
-            .output();
-        let Ok(output) = output else { return Ok(()) };
-        let text = String::from_utf8(output.stdout)?;
-        let rate = text
-            .lines()
-            .last()
-            .and_then(|line| line.split(',').nth(1)?.trim_matches('"').parse::<f64>().ok());
-        let rate = rate.ok_or_else(|| format!("no rate in {text:?}"))?;
-        if clients == 1 {
-            bench.results.note("redis-benchmark", "A.cycle_us", 2e6 / rate);
-        } else {
-            bench.results.note("redis-benchmark", "B64.per_s", rate / 2.0);
-        }
-    }
-    Ok(())
+/// `permits` alone.
+pub(crate) fn permits() -> &'static System {
+    &SYSTEMS[0]
 }
 
-/// The machine and the versions.
+/// The machine, the modes and the versions.
 fn about(plan: &Plan, bench: &Bench) -> Value {
     let field = |text: String, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
@@ -149,6 +157,8 @@ fn about(plan: &Plan, bench: &Bench) -> Value {
         "kernel": kernel.trim().split('-').next(),
         "server": bench.server.info("redis_version"),
         "rounds": plan.scale.rounds,
+        "modes": plan.modes.iter().map(|mode| mode.name()).collect::<Vec<_>>(),
+        "not awake": plan.not_awake,
         "versions": versions,
     })
 }

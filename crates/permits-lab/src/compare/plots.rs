@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use permits_lab::modes::Mode;
 use plotters::prelude::*;
 
 use crate::Failure;
@@ -13,10 +14,17 @@ const OURS: RGBColor = RGBColor(31, 119, 180);
 const PEER: RGBColor = RGBColor(158, 158, 158);
 const FLOOR: RGBColor = RGBColor(210, 210, 210);
 
-/// Width of a picture, of the names on its left, and the height of a bar with its share of space.
+/// Width of a picture, of the names on its left, and the height of a system's bars with their share of space.
 const WIDTH: i32 = 820;
-const NAMES: i32 = 290;
-const BAR: i32 = 28;
+const NAMES: i32 = 310;
+const ROW: i32 = 40;
+const BAR: i32 = 15;
+
+/// The modes with a bar, and the opacity of the bar.
+const MODES: [(Mode, f64); 2] = [(Mode::Quiet, 1.0), (Mode::Awake, 0.6)];
+
+/// The bars of a system, by mode.
+type Bars<'a> = (&'a System, [Option<Spread>; 2]);
 
 /// Draws a picture for each workload that reads better so.
 pub(crate) fn draw(
@@ -36,8 +44,10 @@ pub(crate) fn draw(
         ),
         ("d.svg", "D. Median time of a hand-off, µs (less is better)", "D.p50_us", 1.0),
     ] {
+        let of = |system: &System| MODES.map(|(mode, _)| results.get(mode, system.name, figure));
+        let bars: Vec<Bars<'_>> = systems.iter().map(|system| (system, of(system))).collect();
         let bars: Vec<_> =
-            systems.iter().filter_map(|system| Some((system, results.get(system.name, figure)?))).collect();
+            bars.into_iter().filter(|(_, spreads)| spreads.iter().any(Option::is_some)).collect();
         if !bars.is_empty() {
             draw_bars(&into.join(file), title, &bars, by)?;
         }
@@ -45,39 +55,48 @@ pub(crate) fn draw(
     draw_lines(&into.join("f.svg"), results, systems, lines)
 }
 
-/// Draws a bar each, from the left, with its value, and its spread as a line.
-fn draw_bars(path: &Path, title: &str, bars: &[(&System, Spread)], by: f64) -> Result<(), Failure> {
-    let height = 50 + BAR * bars.len() as i32;
+/// Draws for each system a bar for each mode, from the left, with its value, and its spread as a line.
+fn draw_bars(path: &Path, title: &str, bars: &[Bars<'_>], by: f64) -> Result<(), Failure> {
+    let height = 62 + ROW * bars.len() as i32;
     let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
     area.fill(&WHITE)?;
     area.draw(&Text::new(title.to_owned(), (10, 12), ("sans-serif", 17)))?;
-    let longest = bars.iter().map(|(_, spread)| spread.high).fold(0.0, f64::max);
+    let legend = "Upper bar: quiet; lower, lighter bar: awake";
+    area.draw(&Text::new(legend, (10, 34), ("sans-serif", 13)))?;
+    let spreads = bars.iter().flat_map(|(_, spreads)| spreads.iter().flatten());
+    let longest = spreads.map(|spread| spread.high).fold(0.0, f64::max);
     let x = |value: f64| NAMES + (f64::from(WIDTH - NAMES - 80) * value / longest) as i32;
-    for (row, (system, spread)) in bars.iter().enumerate() {
-        let top = 42 + BAR * row as i32;
-        let (left, middle) = (NAMES, top + BAR / 2 - 3);
+    for (row, (system, spreads)) in bars.iter().enumerate() {
+        let top = 56 + ROW * row as i32;
+        area.draw(&Text::new(system.title, (10, top + 9), ("sans-serif", 13)))?;
         let colour = match system.kind {
             Kind::Ours => OURS,
             Kind::Peer => PEER,
             Kind::Floor => FLOOR,
         };
-        area.draw(&Text::new(system.title, (10, top + 4), ("sans-serif", 13)))?;
-        area.draw(&Rectangle::new([(left, top), (x(spread.median), top + BAR - 6)], colour.filled()))?;
-        area.draw(&PathElement::new([(x(spread.low), middle), (x(spread.high), middle)], BLACK))?;
-        let value = spread.median / by;
-        let text = if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") };
-        area.draw(&Text::new(text, (x(spread.high) + 6, top + 4), ("sans-serif", 13)))?;
+        for (number, (spread, (_, opacity))) in spreads.iter().zip(MODES).enumerate() {
+            let Some(spread) = spread else { continue };
+            let top = top + BAR * number as i32;
+            let corners = [(NAMES, top), (x(spread.median), top + BAR - 1)];
+            area.draw(&Rectangle::new(corners, colour.mix(opacity).filled()))?;
+            let middle = top + BAR / 2;
+            area.draw(&PathElement::new([(x(spread.low), middle), (x(spread.high), middle)], BLACK))?;
+            let value = spread.median / by;
+            let text = if value < 10.0 { format!("{value:.2}") } else { format!("{value:.0}") };
+            area.draw(&Text::new(text, (x(spread.high) + 6, top + 1), ("sans-serif", 12)))?;
+        }
     }
     Ok(area.present()?)
 }
 
-/// Draws the server time of a grant over the length of the queue, both in powers of ten.
+/// Draws the server time of a grant over the length of the queue, both in powers of ten, with a quiet machine.
 fn draw_lines(path: &Path, results: &Results, systems: &[System], lines: &[usize]) -> Result<(), Failure> {
     let series: Vec<(&System, Vec<(f64, f64)>)> = systems
         .iter()
         .map(|system| {
             let point = |length: &usize| {
-                Some((*length as f64, results.median(system.name, &format!("F{length}.server_us"))?))
+                let figure = format!("F{length}.server_us");
+                Some((*length as f64, results.median(Mode::Quiet, system.name, &figure)?))
             };
             (system, lines.iter().filter_map(point).collect())
         })
@@ -91,7 +110,7 @@ fn draw_lines(path: &Path, results: &Results, systems: &[System], lines: &[usize
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .caption(
-            "F. Server time of a grant, µs, by the length of the line (less is better)",
+            "F. Server time of a grant, µs, by the length of the line, quiet (less is better)",
             ("sans-serif", 17),
         )
         .margin(12)

@@ -1,18 +1,28 @@
-//! The measurements: for each system and figure a value from each round, and the reasons for missing ones.
+//! The measurements: for each mode, system and figure a value from each round, and the reasons for missing ones.
 
 use std::collections::BTreeMap;
 
+use permits_lab::modes::Mode;
+use permits_lab::page::digits;
 use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::compare::system::Cannot;
 use crate::stats::median;
 
-/// All figures of a run.
+/// All figures of a run, each by its mode, its system and its name.
 #[derive(Default)]
 pub(crate) struct Results {
-    figures: BTreeMap<(String, String), Vec<f64>>,
-    cannot: BTreeMap<(String, String), String>,
+    figures: BTreeMap<(Mode, String, String), Vec<f64>>,
+    /// The reasons, by mode, system and workload.
+    cannot: BTreeMap<(Mode, String, String), Reason>,
+}
+
+/// The reason for a missing figure.
+struct Reason {
+    text: String,
+    /// The system is not made for the workload, which is not run again.
+    for_good: bool,
 }
 
 /// The median of a figure, and its least and most.
@@ -23,45 +33,71 @@ pub(crate) struct Spread {
     pub(crate) high: f64,
 }
 
+impl Spread {
+    /// The median, and if they differ the least and the most, each divided by `by`.
+    pub(crate) fn shown(self, by: f64) -> String {
+        let [median, low, high] = [self.median, self.low, self.high].map(|value| digits(value / by));
+        if low == high { median } else { format!("{median} ({low}–{high})") }
+    }
+}
+
+fn key(mode: Mode, system: &str, what: &str) -> (Mode, String, String) {
+    (mode, system.to_owned(), what.to_owned())
+}
+
 impl Results {
-    pub(crate) fn note(&mut self, system: &str, figure: &str, value: f64) {
-        self.figures.entry((system.to_owned(), figure.to_owned())).or_default().push(value);
+    pub(crate) fn note(&mut self, mode: Mode, system: &str, figure: &str, value: f64) {
+        self.figures.entry(key(mode, system, figure)).or_default().push(value);
     }
 
     /// Keeps the reason if a workload ended because the system cannot do it, or failed at it.
-    pub(crate) fn settle(&mut self, system: &str, workload: &str, ended: Result<(), Failure>) {
+    pub(crate) fn settle(&mut self, mode: Mode, system: &str, workload: &str, ended: Result<(), Failure>) {
         if let Err(error) = ended {
-            if error.downcast_ref::<Cannot>().is_none() {
-                eprintln!("{system}, {workload}: {error}");
+            let for_good = error.downcast_ref::<Cannot>().is_some();
+            if !for_good {
+                eprintln!("{system}, {workload}, {}: {error}", mode.name());
             }
-            self.cannot.insert((system.to_owned(), workload.to_owned()), error.to_string());
+            let reason = Reason { text: error.to_string(), for_good };
+            self.cannot.insert(key(mode, system, workload), reason);
         }
     }
 
-    pub(crate) fn get(&self, system: &str, figure: &str) -> Option<Spread> {
-        let values = self.figures.get(&(system.to_owned(), figure.to_owned()))?;
+    pub(crate) fn get(&self, mode: Mode, system: &str, figure: &str) -> Option<Spread> {
+        let values = self.figures.get(&key(mode, system, figure))?;
         let low = values.iter().copied().fold(f64::MAX, f64::min);
         let high = values.iter().copied().fold(f64::MIN, f64::max);
         Some(Spread { median: median(values.clone()), low, high })
     }
 
-    pub(crate) fn median(&self, system: &str, figure: &str) -> Option<f64> {
-        Some(self.get(system, figure)?.median)
+    pub(crate) fn median(&self, mode: Mode, system: &str, figure: &str) -> Option<f64> {
+        Some(self.get(mode, system, figure)?.median)
     }
 
-    pub(crate) fn why_not(&self, system: &str, workload: &str) -> Option<&str> {
-        Some(self.cannot.get(&(system.to_owned(), workload.to_owned()))?)
+    pub(crate) fn why_not(&self, mode: Mode, system: &str, workload: &str) -> Option<&str> {
+        let own = self.cannot.get(&key(mode, system, workload));
+        Some(&own.or_else(|| self.for_good(system, workload))?.text)
     }
 
-    /// All figures with all their values.
+    /// Returns whether the system is not made for the workload, by an earlier answer.
+    pub(crate) fn cannot(&self, system: &str, workload: &str) -> bool {
+        self.for_good(system, workload).is_some()
+    }
+
+    /// The reason that holds in every mode.
+    fn for_good(&self, system: &str, workload: &str) -> Option<&Reason> {
+        let mut reasons = Mode::ALL.iter().filter_map(|mode| self.cannot.get(&key(*mode, system, workload)));
+        reasons.find(|reason| reason.for_good)
+    }
+
+    /// All figures with all their values, by mode and system.
     pub(crate) fn json(&self) -> Value {
-        let mut systems = json!({});
-        for ((system, figure), values) in &self.figures {
-            systems[system][figure] = json!(values);
+        let mut modes = json!({});
+        for ((mode, system, figure), values) in &self.figures {
+            modes[mode.name()][system][figure] = json!(values);
         }
-        for ((system, workload), reason) in &self.cannot {
-            systems[system]["cannot"][workload] = json!(reason);
+        for ((mode, system, workload), reason) in &self.cannot {
+            modes[mode.name()][system]["cannot"][workload] = json!(reason.text);
         }
-        systems
+        modes
     }
 }

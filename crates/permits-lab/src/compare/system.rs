@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// The time that an answer may take, beyond the time of the command.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// The time that an answer may take: the longest commands run for some seconds.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// One of the systems.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ const fn system(name: &'static str, title: &'static str, kind: Kind) -> System {
 }
 
 /// All systems, in the order in which they are run and shown.
-pub(crate) static SYSTEMS: [System; 10] = [
+pub(crate) static SYSTEMS: [System; 9] = [
     system("permits", "permits (Rust)", Kind::Ours),
     system("permits-dropped", "permits, released by dropping them", Kind::Ours),
     system("redisson-permits", "Redisson RPermitExpirableSemaphore (Java)", Kind::Peer),
@@ -47,15 +47,9 @@ pub(crate) static SYSTEMS: [System; 10] = [
     system("redis-semaphore", "redis-semaphore (Node.js)", Kind::Peer),
     system("rueidislock", "rueidislock (Go)", Kind::Peer),
     system("distributed-lock-redis", "distributed-lock-redis (Rust)", Kind::Peer),
-    system("noop", "two no-op scripts, PUBLISH (crate redis)", Kind::Floor),
-    system("noop-worker", "the same, in a task beside its connection's", Kind::Floor),
+    system("noop", "two no-op scripts; PUBLISH to receive (crate redis)", Kind::Floor),
     system("incr", "two INCR scripts (crate redis)", Kind::Floor),
 ];
-
-/// The system of this name.
-pub(crate) fn find(name: &str) -> Result<&'static System, Failure> {
-    Ok(SYSTEMS.iter().find(|system| system.name == name).ok_or_else(|| format!("no system {name}"))?)
-}
 
 impl System {
     /// The command that starts one of its processes, or the reason why there is none.
@@ -82,9 +76,8 @@ impl System {
     /// Returns whether a workload applies to it: all do to a semaphore, few to a floor.
     pub(crate) fn takes_part(&self, workload: &str) -> bool {
         match self.name {
-            "noop" => matches!(workload, "A" | "D"),
-            // The alternative to a release matters in A and B alone.
-            "permits-dropped" | "noop-worker" | "incr" => workload == "A",
+            "noop" => matches!(workload, "A" | "B" | "D"),
+            "permits-dropped" | "incr" => matches!(workload, "A" | "B"),
             _ => true,
         }
     }
@@ -98,16 +91,6 @@ impl System {
         let mut guard = ChildGuard::new(child);
         let lines = guard.lines();
         Ok(Process { name: self.name, guard, stdin, lines, last_command: String::new() })
-    }
-
-    /// Starts several processes.
-    pub(crate) fn start_many(
-        &self,
-        count: usize,
-        url: &str,
-        lease: Duration,
-    ) -> Result<Vec<Process>, Failure> {
-        (0..count).map(|_| self.start(url, lease)).collect()
     }
 }
 
@@ -149,6 +132,10 @@ impl Process {
     pub(crate) fn ask(&mut self, command: &str) -> Result<Value, Failure> {
         self.send(command)?;
         self.answer()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.guard.pid()
     }
 
     /// Kills it, as a crash would.

@@ -19,9 +19,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::pace::Pace;
+use super::timer::Timer;
 
 /// The largest piece that is read at once.
 const CHUNK: usize = 16 * 1024;
@@ -271,6 +272,7 @@ async fn pump(
     let mut faults = shared.faults.subscribe();
     let mut held: VecDeque<Held> = VecDeque::new();
     let mut pace = Pace::default();
+    let timer = Timer::new()?;
     let mut previous = Vec::new();
     let mut open = true;
     let mut buffer = vec![0; CHUNK];
@@ -308,7 +310,7 @@ async fn pump(
         tokio::select! {
             biased;
             _ = faults.changed() => {}
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() && !stalled => {}
+            passed = timer.until(due.unwrap_or_else(Instant::now)), if due.is_some() && !stalled => passed?,
             read = from.read(&mut buffer), if open && !stalled && held.len() < HELD_BACK => {
                 let length = read?;
                 if length == 0 {

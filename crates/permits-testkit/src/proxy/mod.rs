@@ -9,6 +9,7 @@
 
 mod link;
 mod pace;
+mod timer;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -7,11 +7,11 @@ impl State {
     pub fn lose(mut self, parts: &[Part]) -> Option<Self> {
         let exists = |part: Part| match part {
             Part::State => self.damage != Some(Damage::StateLost),
-            Part::Entries | Part::Leases => !self.entries.is_empty(),
+            Part::Leases => !self.entries.is_empty(),
             Part::Queue => !self.queue.is_empty(),
             Part::Free => !self.free.is_empty(),
         };
-        let all = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+        let all = [Part::State, Part::Queue, Part::Leases, Part::Free];
         let (lost, left): (Vec<Part>, Vec<Part>) =
             all.into_iter().filter(|part| exists(*part)).partition(|part| parts.contains(part));
         if left.is_empty() {

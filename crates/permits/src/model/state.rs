@@ -98,10 +98,8 @@ pub enum ChangeAnswer {
 /// The parts in which a store may keep a state, each of which may vanish alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// All fields that are in no other part.
+    /// The entries, and all fields that are in no other part.
     State,
-    /// The entries.
-    Entries,
     /// The queue.
     Queue,
     /// The deadlines.

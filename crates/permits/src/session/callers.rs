@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use super::config::Config;
 use super::permit_state::{Check, PermitState};
-use super::reply::{Answer, PendingReply, reply};
+use super::reply::{Answer, PendingReply, channel, reply};
 use super::spec::AcquireSpec;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
@@ -237,7 +235,7 @@ impl Session {
         message: impl FnOnce(Answer<T, E>) -> Message,
         if_ended: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> PendingReply<T, E> {
-        let (answer, receiver) = oneshot::channel();
+        let (answer, receiver) = channel();
         self.send(message(answer));
         PendingReply::<T, E>::new(receiver, if_ended)
     }
@@ -264,7 +262,7 @@ impl PermitGuard {
 
     /// Releases it.
     pub(crate) fn release(mut self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {
-        let (answer, receiver) = oneshot::channel();
+        let (answer, receiver) = channel();
         let (lost, gathered) = self.release_once(Some(answer));
         if let Some(lost) = lost {
             return Err(ReleaseError::Lost(lost));

@@ -45,6 +45,8 @@ struct State {
     overdue_at: Option<Moment>,
     /// When the session's thread checks the time; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
+    /// Several callers are being answered. The step that answers them then sends their next requests.
+    answering: bool,
     /// A caller has sent something since the thread last looked.
     active: bool,
     ended: Option<Ended>,
@@ -68,6 +70,7 @@ impl Driver {
                 requests: 0,
                 overdue_at: None,
                 wakes_at: None,
+                answering: false,
                 active: false,
                 ended: None,
             };
@@ -81,7 +84,7 @@ impl Driver {
     /// Begins to use the store, once it is open. Must be called on the session's runtime.
     pub(super) fn open(&self, store: Arc<dyn Store>) {
         self.lock().open = Some(Open { store, runtime: Handle::current() });
-        self.step(Sending::AtOnce, |_, _| {});
+        self.step(Sending::AtOnce, no_input);
     }
 
     /// Checks the time until the engine has finished or failed, and closes the store. The session's thread runs this.
@@ -107,7 +110,7 @@ impl Driver {
                 Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
-            self.step(Sending::AtOnce, |_, _| {});
+            self.step(Sending::AtOnce, no_input);
         }
     }
 
@@ -118,7 +121,7 @@ impl Driver {
             state.engine.answer_closed();
             state.engine.take_outbox()
         };
-        outbox.deliver();
+        outbox.deliver(None);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -144,12 +147,19 @@ impl Driver {
         }
         let gathered = sending == Sending::Gathering && state.engine.has_gathered();
         let outbox = state.engine.take_outbox();
+        let answers = sending == Sending::AfterAnswers && outbox.len() > 1 && !state.answering;
+        state.answering |= answers;
+        let runtime = state.open.as_ref().map(|open| open.runtime.clone());
         let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
         drop(state);
         if wake {
             self.wake.notify_one();
         }
-        outbox.deliver();
+        outbox.deliver(runtime.as_ref());
+        if answers {
+            self.lock().answering = false;
+            self.step(Sending::AtOnce, no_input);
+        }
         gathered
     }
 
@@ -188,12 +198,18 @@ impl Driver {
     }
 }
 
+/// The input of a step that is due for another reason.
+fn no_input(_: &mut State, _: Moment) {}
+
 impl State {
     /// Sends the requests that the engine has now.
     fn send(&mut self, sending: Sending, now: Moment) {
         let Some(Open { store, .. }) = &self.open else { return };
         for (semaphore, request) in self.engine.take_handed_over() {
             store.forget(&semaphore, &request);
+        }
+        if sending != Sending::AtOnce && (self.answering || self.engine.answers() > 1) {
+            return;
         }
         while !store.is_full() {
             let calls = self.engine.calls(sending, now);
@@ -249,7 +265,7 @@ impl Port for Driver {
     }
 
     fn flush(&self) {
-        self.step(Sending::AtOnce, |_, _| {});
+        self.step(Sending::AfterAnswers, no_input);
     }
 
     fn ended(&self) -> Ended {
@@ -259,7 +275,7 @@ impl Port for Driver {
 
 impl Sink for Driver {
     fn report(&self, reports: &mut Vec<Report>) {
-        self.step(Sending::AtOnce, |state, now| {
+        self.step(Sending::AfterAnswers, |state, now| {
             for report in reports.drain(..) {
                 match report {
                     Report::Outcome { id, result } => {

@@ -102,6 +102,11 @@ impl Engine {
         }
     }
 
+    /// The number of deliveries since the outbox was taken.
+    pub(super) fn answers(&self) -> usize {
+        self.context.outbox.len()
+    }
+
     /// The deliveries since the last call.
     pub(super) fn take_outbox(&mut self) -> Outbox {
         std::mem::take(&mut self.context.outbox)

@@ -3,31 +3,50 @@
 //! A reply wakes a waker, and a loss cancels a token: both run code of the program, which may use permits of this session.
 //! So the engine, which works under the lock of the session, only collects them. The thread that held the lock delivers
 //! them once it is free.
+//!
+//! **Several replies to callers of one runtime** are delivered by a task of that runtime. To wake tasks of another thread
+//! one by one costs a system call and two switches of threads each; within a runtime it costs neither. A program may keep
+//! its runtime from running tasks, and wait with another executor meanwhile. So the replies do not wait for that task for
+//! longer than [`TASK_TIMEOUT`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 use super::permit_state::PermitState;
 use super::reply::{Answer, reply};
 use crate::error::Lost;
 
-/// The deliveries, in order.
+/// The longest time that replies wait for a task of the program's runtime.
+const TASK_TIMEOUT: Duration = Duration::from_millis(2);
+
+type Deliver = Box<dyn FnOnce() + Send>;
+
+/// The deliveries, in order, each with the runtime of its caller.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<Box<dyn FnOnce() + Send>>);
+pub(super) struct Outbox(Vec<(Option<Handle>, Deliver)>);
 
 impl Outbox {
+    /// The number of deliveries.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Replies to a caller.
     pub(super) fn reply<T: Send + 'static, E: Send + 'static>(
         &mut self,
-        answer: Answer<T, E>,
+        mut answer: Answer<T, E>,
         result: Result<T, E>,
     ) {
-        self.0.push(Box::new(move || reply(answer, result)));
+        let runtime = answer.take_runtime();
+        self.0.push((runtime, Box::new(move || reply(answer, result))));
     }
 
     /// Drops a value that a caller may be waiting for.
     pub(super) fn discard(&mut self, value: impl Send + 'static) {
-        self.0.push(Box::new(move || drop(value)));
+        self.0.push((None, Box::new(move || drop(value))));
     }
 
     /// Ends a permit as lost, if it has not ended. The loss is signalled later.
@@ -40,14 +59,58 @@ impl Outbox {
     /// Signals the loss of a permit.
     pub(super) fn signal_loss(&mut self, permit: &Arc<PermitState>) {
         let permit = permit.clone();
-        self.0.push(Box::new(move || permit.signal_loss()));
+        self.0.push((None, Box::new(move || permit.signal_loss())));
     }
 
-    /// Delivers everything. To be called under no lock. A waker that panics harms no other caller.
-    pub(super) fn deliver(self) {
-        for deliver in self.0 {
-            // The panic hook has reported it.
-            let _ = catch_unwind(AssertUnwindSafe(deliver));
+    /// Delivers everything. To be called under no lock. `session` is the session's own runtime.
+    pub(super) fn deliver(self, session: Option<&Handle>) {
+        let (Some(session), true) = (session, self.0.len() > 1) else {
+            return self.0.into_iter().for_each(|(_, deliver)| run(deliver));
+        };
+        let mut by_runtime: Vec<(Handle, Vec<Deliver>)> = Vec::new();
+        for (runtime, deliver) in self.0 {
+            let Some(runtime) = runtime else {
+                run(deliver);
+                continue;
+            };
+            match by_runtime.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
+                Some((_, deliveries)) => deliveries.push(deliver),
+                None => by_runtime.push((runtime, vec![deliver])),
+            }
         }
+        for (runtime, deliveries) in by_runtime {
+            if deliveries.len() == 1 {
+                deliveries.into_iter().for_each(run);
+            } else {
+                deliver_on(&runtime, deliveries, session);
+            }
+        }
+    }
+}
+
+/// Makes a delivery. A waker that panics harms no other caller.
+fn run(deliver: Deliver) {
+    // The panic hook has reported it.
+    let _ = catch_unwind(AssertUnwindSafe(deliver));
+}
+
+/// Makes deliveries on `runtime`, or on the session's runtime if that one does not run tasks.
+fn deliver_on(runtime: &Handle, deliveries: Vec<Deliver>, session: &Handle) {
+    let batch = Batch(Arc::new(Mutex::new(deliveries)));
+    let late = Batch(batch.0.clone());
+    drop(runtime.spawn(async move { drop(batch) }));
+    drop(session.spawn(async move {
+        tokio::time::sleep(TASK_TIMEOUT).await;
+        drop(late);
+    }));
+}
+
+/// Deliveries that two tasks share. The first one that ends makes them, also if it ends because its runtime shuts down.
+struct Batch(Arc<Mutex<Vec<Deliver>>>);
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let deliveries = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        deliveries.into_iter().for_each(run);
     }
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::callers::{Message, PermitGuard, Session};
+use super::reply::channel;
 use super::spec::{AcquireSpec, Position};
 use crate::error::AcquireError;
 use crate::protocol::{Holder, Name, RequestId};
@@ -68,7 +69,7 @@ impl PendingAcquire {
     pub(crate) fn send(&mut self) {
         match std::mem::replace(&mut self.progress, Progress::Done) {
             Progress::Unsent(spec) => {
-                let (answer, receiver) = oneshot::channel();
+                let (answer, receiver) = channel();
                 self.progress = Progress::Sent(receiver);
                 self.session.send(Message::Acquire(spec, answer));
             }
@@ -85,7 +86,7 @@ impl PendingAcquire {
     fn gather(&mut self) -> bool {
         match std::mem::replace(&mut self.progress, Progress::Done) {
             Progress::Unsent(spec) => {
-                let (answer, receiver) = oneshot::channel();
+                let (answer, receiver) = channel();
                 let gathered = self.session.gather(Message::Acquire(spec, answer));
                 self.progress =
                     if gathered { Progress::Gathered(receiver) } else { Progress::Sent(receiver) };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::call::{Call, Sending};
 use super::callers::{Message, PermitGuard, Session};
@@ -11,6 +11,7 @@ use super::config::Config;
 use super::engine::Engine;
 use super::pending_acquire::PendingAcquire;
 use super::queue;
+use super::reply::channel;
 use super::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost};
@@ -55,7 +56,7 @@ impl Bench {
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.engine.on_time(self.now);
-        self.engine.take_outbox().deliver();
+        self.engine.take_outbox().deliver(None);
     }
 
     fn acquire(&mut self, name: &str, lease: Duration) -> PendingAcquire {
@@ -88,7 +89,7 @@ impl Bench {
             self.engine.on_message(message, self.now);
         }
         let calls = self.engine.calls(Sending::AtOnce, self.now);
-        self.engine.take_outbox().deliver();
+        self.engine.take_outbox().deliver(None);
         calls
     }
 
@@ -117,12 +118,12 @@ impl Bench {
             answers,
         };
         self.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), self.now);
-        self.engine.take_outbox().deliver();
+        self.engine.take_outbox().deliver(None);
     }
 
     fn answer_closed(&mut self) {
         self.engine.answer_closed();
-        self.engine.take_outbox().deliver();
+        self.engine.take_outbox().deliver(None);
     }
 
     #[track_caller]
@@ -136,7 +137,7 @@ impl Bench {
         let (semaphore, holder, request) = (name.clone(), holder.clone(), request.clone());
         let session = self.engine.session_id().clone();
         self.engine.on_event(Event { session, semaphore, holder, request, kind: news }, self.now);
-        self.engine.take_outbox().deliver();
+        self.engine.take_outbox().deliver(None);
     }
 
     /// A permit.
@@ -436,7 +437,7 @@ fn an_acquisition_cancelled_while_its_call_is_in_flight_is_given_back() {
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
     let handle: PermitHandle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
-    let (answer, mut adopted) = oneshot::channel();
+    let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
     let PermitHandle { semaphore, holder, request: old, weight, lease_ms, grant } = handle.clone();
     let new_request = request.clone();
@@ -444,7 +445,7 @@ fn an_adoption_answered_while_closing_is_given_back() {
     bench.session.send(Message::Adopt { semaphore, adopt, answer });
     let call = bench.call();
 
-    let (answer, mut closed) = oneshot::channel();
+    let (answer, mut closed) = channel();
     bench.engine.on_message(Message::Close { answer: Some(answer) }, bench.now);
     bench.answer(call, Answers::Adopt(true));
     assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Closed))));

@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use super::callers::Session;
 use super::config::Config;
 use super::driver::Driver;
-use super::reply::reply;
 use crate::background::spawn_with_runtime;
 use crate::error::ConnectError;
 use crate::{events, store};
@@ -51,12 +50,13 @@ async fn run(
     match opening {
         Ok(store) => driver.open(store),
         Err(error) => {
-            reply(opened, Err(ConnectError::Store(error)));
+            // A caller that has given up is ignored.
+            let _ = opened.send(Err(ConnectError::Store(error)));
             return None;
         }
     }
-    // A caller that has given up drops the session, which closes it.
-    reply(opened, Ok(session));
+    // If the caller has given up, the session is dropped, which closes it.
+    drop(opened.send(Ok(session)));
     driver.keep_time().await;
     Some(driver)
 }

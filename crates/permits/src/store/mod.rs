@@ -5,6 +5,7 @@
 //! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in Cargo.toml.
 
 mod backend;
+#[cfg(any(feature = "local", feature = "redis"))]
 pub(crate) mod direct;
 mod error;
 #[cfg(feature = "local")]

@@ -24,7 +24,7 @@ async fn what_replicas_confirm_is_granted() {
     let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
     let semaphore = client.semaphore("exports", 1).expect("valid");
     let permit = semaphore.acquire().await.expect("it is confirmed");
-    assert_eq!(replica.command(&["HLEN", "permits:{exports}:entries"]).int(), 1, "it is there");
+    assert_eq!(replica.command(&["ZCARD", "permits:{exports}:leases"]).int(), 1, "it is there");
     // The next waiter is granted it by a message, and also requires the replica's confirmation.
     let next = in_line(&semaphore, "next").await;
     permit.release().await.expect("it is held");

@@ -17,7 +17,7 @@ async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> u
     let next = in_line(&semaphore, "next").await;
     let old = set.primary();
     // In the first second after a full copy a replica receives no new writes, and all of these would be lost.
-    let entries = |server: &Server| server.command(&["HLEN", "permits:{exports}:entries"]).int();
+    let entries = |server: &Server| server.command(&["ZCARD", "permits:{exports}:leases"]).int();
     assert!(wait::until(LIMIT, || set.servers().iter().all(|server| entries(server) == 2)));
     let new = change(old).await;
     assert_ne!(new, old);

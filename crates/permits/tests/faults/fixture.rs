@@ -78,7 +78,7 @@ impl Fixture {
 
     /// The holders and waiters, by the server.
     pub(crate) fn entries(&self) -> usize {
-        count(&self.server.command(&["HLEN", &key("entries")]))
+        count(&self.server.command(&["ZCARD", &key("leases")]))
     }
 
     /// The holders in the queue, in order.

@@ -12,13 +12,29 @@ use tokio::runtime::Runtime;
 
 use crate::dump;
 
+/// A semaphore's past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scene {
+    Unused,
+    /// A and B hold, a slot is free, and no request waits.
+    Used,
+    /// A and B hold, C and D wait, and the slot of a holder that has left is free.
+    Full,
+    /// A and B hold, C and D wait, and no slot is free.
+    Lined,
+}
+
+impl Scene {
+    pub(crate) const ALL: [Self; 4] = [Self::Unused, Self::Used, Self::Full, Self::Lined];
+}
+
 /// A semaphore on a real server and in the model, at one moment.
 pub(crate) struct Both {
     store: FixedClockStore,
     pub(crate) connection: Connection,
     pub(crate) state: Option<State>,
     pub(crate) now_us: u64,
-    pub(crate) keys: [String; 5],
+    pub(crate) keys: [String; 4],
     // Dropped after the store, which has tasks on it.
     runtime: Runtime,
     _server: Server,
@@ -81,19 +97,35 @@ impl Both {
         assert_eq!(dump.check_expiry(), Ok(()));
     }
 
-    /// A and B hold, C and D wait, and the slot of a holder that has left is free.
-    pub(crate) fn full() -> Self {
+    /// A semaphore in this scene.
+    pub(crate) fn in_scene(scene: Scene) -> Self {
         let mut both = Self::start();
-        both.fill();
+        both.play(scene);
         both
     }
 
-    pub(crate) fn fill(&mut self) {
-        self.same(&acquire(&["x", "a", "b"]));
-        self.same(&release("x"));
+    pub(crate) fn play(&mut self, scene: Scene) {
+        match scene {
+            Scene::Unused => {}
+            Scene::Used => {
+                self.same(&acquire(&["x", "a", "b"]));
+                self.same(&release("x"));
+            }
+            Scene::Full => {
+                self.play(Scene::Used);
+                self.limit_to_2();
+                self.same(&acquire(&["c", "d"]));
+            }
+            Scene::Lined => {
+                self.limit_to_2();
+                self.same(&acquire(&["a", "b", "c", "d"]));
+            }
+        }
+    }
+
+    fn limit_to_2(&mut self) {
         self.same(&change_limit("l1", LimitChange::Set(2)));
         self.same(&change_limit("l2", LimitChange::Unpin));
-        self.same(&acquire(&["c", "d"]));
     }
 
     pub(crate) fn fill_memory(&mut self) {
@@ -128,6 +160,10 @@ fn command(operation: &Operation) -> Command {
     }
 }
 
+fn label() -> Label {
+    Label::new("night %s").expect("it is valid")
+}
+
 pub(crate) fn acquire(holders: &[&str]) -> Operation {
     acquire_among(holders, 10)
 }
@@ -139,7 +175,7 @@ pub(crate) fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
         weight: 1,
         lease_ms: 3_000,
         wait: true,
-        label: Label::new("night %s").expect("it is valid"),
+        label: label(),
     });
     Operation::Acquire { queue_max, requests: requests.collect() }
 }
@@ -155,7 +191,7 @@ pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
         weight: 1,
         lease_ms: 3_000,
         grant,
-        label: Label::default(),
+        label: label(),
     }])
 }
 
@@ -168,7 +204,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
     let operations = vec![
         acquire(&["new"]),
         release("a"),
-        renew("b", None),
+        renew("c", None),
         Operation::Adopt(AdoptRequest {
             holder: holder("b"),
             request: id("b"),

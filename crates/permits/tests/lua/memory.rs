@@ -4,11 +4,16 @@ use permits::model;
 use permits::protocol::{Answers, LimitChange, Operation, ReleaseOutcome, RenewOutcome};
 use permits::store::StoreError;
 
-use crate::fixture::{Both, acquire, change_limit, holder, id, release, renew};
+use crate::fixture::{Both, Scene, acquire, change_limit, holder, id, release, renew};
 
 #[test]
 fn without_memory_nothing_is_acquired_and_nothing_half_done() {
-    let mut both = Both::full();
+    for scene in [Scene::Used, Scene::Full, Scene::Lined] {
+        nothing_is_acquired(&mut Both::in_scene(scene));
+    }
+}
+
+fn nothing_is_acquired(both: &mut Both) {
     both.fill_memory();
     for operation in [acquire(&["new"]), acquire(&["a"]), acquire(&["new", "a", "c"])] {
         let error = both.execute(&operation).expect_err("there is no memory");
@@ -32,7 +37,12 @@ fn without_memory_a_new_semaphore_is_not_begun() {
 
 #[test]
 fn without_memory_permits_are_kept_freed_and_handed_on() {
-    let mut both = Both::full();
+    for scene in [Scene::Full, Scene::Lined] {
+        permits_are_kept_freed_and_handed_on(&mut Both::in_scene(scene));
+    }
+}
+
+fn permits_are_kept_freed_and_handed_on(both: &mut Both) {
     both.fill_memory();
     both.same(&renew("b", None));
     both.same(&renew("c", None));
@@ -53,7 +63,7 @@ fn without_memory_permits_are_kept_freed_and_handed_on() {
 
 #[test]
 fn without_memory_a_forgotten_permit_is_put_back() {
-    let mut both = Both::full();
+    let mut both = Both::in_scene(Scene::Full);
     let entry = &both.state.as_ref().expect("there is one").entries[&holder("b")];
     let model::EntryState::Holding(grant) = entry.place else { panic!("b holds: {entry:?}") };
     let now_us = both.now_us + 1_000_000;

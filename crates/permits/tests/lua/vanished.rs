@@ -3,11 +3,11 @@
 use permits::model::Part;
 use permits::protocol::{Answers, LimitChange, Operation};
 
-use crate::fixture::{Both, acquire, acquire_among, change_limit, every_operation, release, renew};
+use crate::fixture::{Both, Scene, acquire, acquire_among, change_limit, every_operation, release, renew};
 
 /// Every subset of the parts of a semaphore, except the empty one.
 fn subsets() -> impl Iterator<Item = Vec<Part>> {
-    let parts = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+    let parts = [Part::State, Part::Queue, Part::Leases, Part::Free];
     (1..1 << parts.len()).map(move |bits: usize| {
         let chosen = parts.iter().enumerate().filter(|(number, _)| bits & (1 << number) != 0);
         chosen.map(|(_, part)| *part).collect()
@@ -30,11 +30,9 @@ fn any_subset_of_the_keys_may_vanish_before_any_command() {
     let mut both = Both::start();
     for parts in subsets() {
         for operation in every_operation() {
-            for is_full in [false, true] {
+            for scene in Scene::ALL {
                 both.again();
-                if is_full {
-                    both.fill();
-                }
+                both.play(scene);
                 both.lose(&parts);
                 both.same(&operation);
                 both.same(&renew("b", None));

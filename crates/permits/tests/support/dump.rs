@@ -1,4 +1,4 @@
-//! The contents of a semaphore's five keys, read back into the model's state: the inverse of the Lua's encoding, written
+//! The contents of a semaphore's four keys, read back into the model's state: the inverse of the Lua's encoding, written
 //! independently of it. All that does not parse exactly is an error, so that a number that went through a double's text
 //! form, or a key that is left over, is noticed.
 
@@ -31,10 +31,10 @@ impl Dump {
     }
 }
 
-/// Reads `keys` (state, entries, queue, leases, free). An error names the fault.
-pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Dump, String> {
-    let [state, entries, queue, leases, free] = keys;
-    let mut asked: Vec<Vec<&str>> = vec![packed::reading_state(state), packed::reading_entries(entries)];
+/// Reads `keys` (state, queue, leases, free). An error names the fault.
+pub(crate) fn read(connection: &mut Connection, keys: &[String; 4]) -> Result<Dump, String> {
+    let [state, queue, leases, free] = keys;
+    let mut asked: Vec<Vec<&str>> = vec![packed::reading_state(state), packed::reading_entries(state)];
     asked.extend([queue, leases, free].map(|key| vec!["ZRANGE", key, "0", "-1", "WITHSCORES"]));
     asked.extend(keys.iter().map(|key| vec!["PEXPIRETIME", key]));
     for command in &asked {
@@ -46,7 +46,8 @@ pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Du
     }
     let pairs: Vec<Vec<(&str, &str)>> = replies[..5].iter().map(pairs).collect();
     let mut expiry = Vec::new();
-    for ((key, reply), pairs) in keys.iter().zip(&replies[5..]).zip(&pairs) {
+    let without_entries = pairs.iter().take(1).chain(&pairs[2..]);
+    for ((key, reply), pairs) in keys.iter().zip(&replies[5..]).zip(without_entries) {
         if !pairs.is_empty() {
             expiry.push((key.clone(), if let Resp::Int(at) = reply { Some(*at) } else { None }));
         }

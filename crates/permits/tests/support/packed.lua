@@ -1,39 +1,59 @@
--- Reads the packed values of the scripts, and returns them as texts: KEYS[1] a state or entries key, ARGV[1] 'state' or
--- 'entries'.
--- Returns field, value, … as HGETALL does.
+-- Reads a state key, with the packed state and the packed entries, and returns both as texts: field, value, … as HGETALL
+-- does. KEYS[1] the key. ARGV[1] 'state' for the fields of the state, 'entries' for holders with their entries.
 local function text(number) return string.format('%.0f', number) end
 local read = {}
 
-if ARGV[1] == 'state' then
-  local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'limit', 'limit_version',
-    'pinned', 'paused', 'checked', 'era_known', 'era_began', 'recovering_until', 'lease_max', 'expires', 'server' }
-  local fields = redis.call('HGETALL', KEYS[1])
-  for f = 1, #fields, 2 do
-    if fields[f] ~= '1' and fields[f] ~= 'changes' then return redis.error_reply('a field ' .. fields[f]) end
+local function state(packed)
+  local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
+    'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'server' }
+  local values = { struct.unpack('<dddddddddddddddddds', packed) }
+  if values[#values] ~= #packed + 1 then return 'more than a state' end
+  for i, name in ipairs(names) do
+    read[#read + 1] = name
+    read[#read + 1] = type(values[i]) == 'number' and text(values[i]) or values[i]
   end
-  local packed = redis.call('HGET', KEYS[1], '1')
-  if packed then
-    local values = { struct.unpack('<dddddddddddddddddds', packed) }
-    if values[#values] ~= #packed + 1 then return redis.error_reply('more than a state') end
-    for i, name in ipairs(names) do
-      read[#read + 1] = name
-      read[#read + 1] = type(values[i]) == 'number' and text(values[i]) or values[i]
-    end
-    read[#read + 1] = 'changes'
-    read[#read + 1] = redis.call('HGET', KEYS[1], 'changes') or ''
-  elseif #fields > 0 then
-    return redis.error_reply('changes without a state')
+end
+
+local function entry(holder, packed)
+  local holds, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
+  local rest = string.sub(packed, 12)
+  local function known_or_next(known)
+    if known ~= '' then return known end
+    local first = string.match(rest, '^(%Z+)%z')
+    rest = string.sub(rest, #first + 2)
+    return first
   end
-else
-  local all = redis.call('HGETALL', KEYS[1])
-  for i = 1, #all, 2 do
-    local token, slot, weight, lease, request, session, label, behind = struct.unpack('<dI4I4I4sss', all[i + 1])
-    if behind ~= #all[i + 1] + 1 then return redis.error_reply('more than an entry') end
-    local words = { request, session, text(weight), text(lease) }
-    if token > 0 then words[5], words[6] = text(token), text(slot) end
-    words[#words + 1] = label
-    read[#read + 1] = all[i]
-    read[#read + 1] = table.concat(words, ' ')
+  local request = known_or_next(string.sub(holder, #holder + 1 - request_bytes))
+  local session = known_or_next(string.sub(request, 1, session_bytes))
+  local words = { request, session, text(weight), text(lease) }
+  if holds == 1 then
+    local token, slot = struct.unpack('<dI4', string.sub(rest, -12))
+    words[5], words[6], rest = text(token), text(slot), string.sub(rest, 1, -13)
   end
+  words[#words + 1] = rest
+  read[#read + 1] = holder
+  read[#read + 1] = table.concat(words, ' ')
+end
+
+local fields, seen, changes = redis.call('HGETALL', KEYS[1]), false, ''
+local fault
+for f = 1, #fields, 2 do
+  local name, value = fields[f], fields[f + 1]
+  if name == '\tstate' then
+    seen = true
+    if ARGV[1] == 'state' then fault = fault or state(value) end
+  elseif name == '\tchanges' then
+    changes = value
+  elseif string.find(name, '%c') then
+    fault = 'an unknown field'
+  elseif ARGV[1] == 'entries' then
+    entry(name, value)
+  end
+end
+if #fields > 0 and not seen then fault = 'no state, and other fields' end
+if fault then return redis.error_reply(fault) end
+if seen and ARGV[1] == 'state' then
+  read[#read + 1] = 'changes'
+  read[#read + 1] = changes
 end
 return read

@@ -4,12 +4,12 @@ use permits_testkit::Resp;
 
 const SCRIPT: &str = include_str!("packed.lua");
 
-/// The command that reads a `state` key. It returns field, value, … as HGETALL does.
+/// The command that reads the state in a `state` key. It returns field, value, … as HGETALL does.
 pub(crate) fn reading_state(key: &str) -> Vec<&str> {
     vec!["EVAL", SCRIPT, "1", key, "state"]
 }
 
-/// The command that reads an `entries` key: holder, entry, …
+/// The command that reads the entries in a `state` key: holder, entry, …
 #[allow(dead_code, reason = "not every suite reads entries")]
 pub(crate) fn reading_entries(key: &str) -> Vec<&str> {
     vec!["EVAL", SCRIPT, "1", key, "entries"]

@@ -10,7 +10,7 @@ use permits::protocol::{
 };
 
 use super::steps::{
-    Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, Step, Version, parts,
+    Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, SESSIONS, Step, Version, parts,
 };
 
 /// 2100-01-01: late enough that no real key expires by the real clock.
@@ -146,9 +146,10 @@ impl Simulation {
                 Operation::Acquire { queue_max: *queue_max, requests }
             }
             Action::Crowd { count, weight, wait } => {
-                let requests = (0..*count).map(|_| {
-                    let holder = format!("crowd-{}", self.made);
-                    self.acquire(step.session, &holder, *weight, step.lease_ms, *wait)
+                let requests = (0..*count).map(|number| {
+                    let named = format!("crowd-{}", self.made);
+                    let holder = (number % 2 == 0).then_some(named.as_str());
+                    self.acquire(step.session, holder, *weight, step.lease_ms, *wait)
                 });
                 Operation::Acquire { queue_max: 2_000, requests: requests.collect() }
             }
@@ -206,7 +207,7 @@ impl Simulation {
         match *ask {
             Ask::New { holder, weight, lease_ms, wait } => {
                 let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
-                self.acquire(session, HOLDERS[holder], weight, lease_ms, wait)
+                self.acquire(session, HOLDERS.get(holder).copied(), weight, lease_ms, wait)
             }
             Ask::Again { pick, wait } => {
                 let Known { holder, request, weight, lease_ms, .. } = self.named(&Naming::Known(pick));
@@ -215,17 +216,19 @@ impl Simulation {
         }
     }
 
-    /// A new request, remembered before it is sent, because its reply may be lost.
+    /// A new request, remembered before it is sent, because its reply may be lost. A holder without a name gets one that
+    /// ends in the request, as by default.
     fn acquire(
         &mut self,
         session: usize,
-        holder: &str,
+        holder: Option<&str>,
         weight: u32,
         lease_ms: u64,
         wait: bool,
     ) -> AcquireRequest {
-        let holder = Holder::new(holder).expect("holders are valid");
         let request = self.fresh();
+        let by_default = format!("\u{fc}:1/{request}");
+        let holder = Holder::new(holder.unwrap_or(&by_default)).expect("holders are valid");
         let label = label(self.made);
         if self.known.len() < REMEMBERED {
             let (holder, request) = (holder.clone(), request.clone());
@@ -236,7 +239,12 @@ impl Simulation {
 
     fn fresh(&mut self) -> RequestId {
         self.made += 1;
-        RequestId::new(&format!("r.{}_x-", self.made)).expect("it is plain")
+        // Some begin with the id of a session, which may be the one that sends it.
+        let id = match self.made as usize % (SESSIONS + 1) {
+            SESSIONS => format!("r.{}_x-", self.made),
+            session => format!("{}.{}", Self::session_id(session), self.made),
+        };
+        RequestId::new(&id).expect("it is plain")
     }
 
     /// The request of a change by an operator: a new one, or that of an earlier change.

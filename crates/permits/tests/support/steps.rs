@@ -17,7 +17,7 @@ pub(crate) const SESSIONS: usize = 3;
 pub(crate) const NAMES: [&str; 4] = ["exports", "a b\u{e9}", "{x}:%7B", "}{"];
 
 /// The parts of a semaphore that may vanish alone, in the order of its keys.
-pub(crate) const PARTS: [Part; 5] = [Part::State, Part::Entries, Part::Queue, Part::Leases, Part::Free];
+pub(crate) const PARTS: [Part; 4] = [Part::State, Part::Queue, Part::Leases, Part::Free];
 
 /// The members of [`PARTS`] at these bits.
 pub(crate) fn parts(bits: u8) -> Vec<Part> {
@@ -156,16 +156,14 @@ pub(crate) enum Action {
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
     New {
+        /// The index in [`HOLDERS`], or its length for the name that a holder has by default.
         holder: usize,
         weight: usize,
         lease_ms: u64,
         wait: bool,
     },
     /// A request already made, by any session.
-    Again {
-        pick: usize,
-        wait: bool,
-    },
+    Again { pick: usize, wait: bool },
 }
 
 /// A choice of an entry.
@@ -288,7 +286,7 @@ fn faults() -> impl Strategy<Value = Fault> {
         3 => Just(Fault::Restart),
         4 => uptimes().prop_map(|uptime_ms| Fault::RestartEmpty { uptime_ms }),
         3 => Just(Fault::Flush),
-        3 => (1_u8..32).prop_map(Fault::LoseKeys),
+        3 => (1_u8..16).prop_map(Fault::LoseKeys),
         1 => Just(Fault::ForgetScripts),
         1 => uptimes().prop_map(|uptime_ms| Fault::Uptime { uptime_ms }),
     ]
@@ -349,7 +347,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     let weight = prop_oneof![1 => Just(0_usize), 1 => 0_usize..8];
     let wait = prop::bool::weighted(0.75);
     prop_oneof![
-        4 => (0..HOLDERS.len(), weight, leases(), wait)
+        4 => (0..=HOLDERS.len(), weight, leases(), wait)
             .prop_map(|(holder, weight, lease_ms, wait)| Ask::New { holder, weight, lease_ms, wait }),
         1 => (any::<u16>(), wait).prop_map(|(pick, wait)| Ask::Again { pick: pick.into(), wait }),
     ]

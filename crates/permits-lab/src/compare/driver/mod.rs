@@ -8,46 +8,45 @@
 mod permits;
 mod raw;
 
-use std::io::{BufRead as _, Write as _};
+use std::io::{self, BufRead as _, Write as _};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::Failure;
-use crate::raw::{INCREMENT, NO_OP};
 use crate::stats::{micros, percentile};
 
 /// Serves one kind until standard input ends.
 pub(crate) fn run(kind: &str, url: &str, lease_ms: &str) -> Result<(), Failure> {
-    // A runtime as `#[tokio::main]` makes it on two processors.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let lease_ms: u64 = lease_ms.parse()?;
-    runtime.block_on(async {
-        match kind {
-            "permits" => permits::serve(url, Duration::from_millis(lease_ms), false).await,
-            "permits-dropped" => permits::serve(url, Duration::from_millis(lease_ms), true).await,
-            "noop" => raw::serve(url, NO_OP).await,
-            "incr" => raw::serve(url, INCREMENT).await,
-            // The main task hands every request to a thread of the runtime. A spawned task often shares a thread with
-            // the task of the connection, which saves the hand-over and gives a lower floor.
-            "noop-worker" => {
-                let url = url.to_owned();
-                tokio::spawn(async move { raw::serve(&url, NO_OP).await }).await?
-            }
-            _ => Err(format!("no such kind: {kind}").into()),
-        }
-    })
+    let lease = Duration::from_millis(lease_ms.parse()?);
+    match kind {
+        "permits" => default_runtime()?.block_on(permits::serve(url, lease, false)),
+        "permits-dropped" => default_runtime()?.block_on(permits::serve(url, lease, true)),
+        "noop" => one_thread()?.block_on(raw::serve(url, raw::NO_OP)),
+        "incr" => one_thread()?.block_on(raw::serve(url, raw::INCREMENT)),
+        _ => Err(format!("no such kind: {kind}").into()),
+    }
+}
+
+/// A runtime as `#[tokio::main]` makes it on two processors.
+fn default_runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+fn one_thread() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
 }
 
 /// The next command; `None` when there are no more.
 fn next_command() -> Result<Option<Vec<String>>, Failure> {
     let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line)?;
+    let read = io::stdin().lock().read_line(&mut line)?;
     Ok((read > 0).then(|| line.split_whitespace().map(str::to_owned).collect()))
 }
 
 fn answer(value: &Value) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     writeln!(stdout, "{value}")?;
     Ok(stdout.flush()?)
 }

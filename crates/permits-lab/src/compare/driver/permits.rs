@@ -60,6 +60,9 @@ impl Driver {
                 let one = move || cycle(semaphore.clone(), drops);
                 cycles(tasks.parse()?, seconds.parse()?, one).await
             }
+            ["spread", name, count, tasks, seconds] => {
+                self.spread(name, count.parse()?, tasks.parse()?, seconds.parse()?).await
+            }
             ["turn", name, count] => self.turn(name, count.parse()?).await,
             ["contend", name, limit, tasks, hold_us, pause_us, seconds] => {
                 let semaphore = self.client.semaphore(name, limit.parse::<u32>()?)?;
@@ -95,6 +98,22 @@ impl Driver {
         permit.release().await?;
         client.close().await?;
         Ok(json!({ "us": taken }))
+    }
+
+    /// Cycles of tasks that share several semaphores, each task with one of them.
+    async fn spread(&self, name: &str, count: usize, tasks: usize, seconds: f64) -> Result<Value, Failure> {
+        let (share, drops) = (tasks / count, self.drops);
+        let began = Instant::now();
+        let mut running = JoinSet::new();
+        for number in 0..count {
+            let semaphore = self.client.semaphore(format!("{name}:{number}"), share as u32)?;
+            running.spawn(cycles(share, seconds, move || cycle(semaphore.clone(), drops)));
+        }
+        let mut all = 0;
+        while let Some(finished) = running.join_next().await {
+            all += finished??["cycles"].as_u64().ok_or("no cycles")?;
+        }
+        Ok(json!({ "cycles": all, "seconds": began.elapsed().as_secs_f64() }))
     }
 
     /// A cycle with each of many semaphores, one after the other.

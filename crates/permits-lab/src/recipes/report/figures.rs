@@ -1,8 +1,10 @@
 //! The figures that are measured, recipe by recipe in turn, so that other load on the machine meets all of them.
 
+use std::process::id;
 use std::time::Duration;
 
 use crate::Failure;
+use crate::modes::{Awake, Mode};
 use crate::recipes::Kind;
 use crate::recipes::experiments::Fixture;
 use crate::recipes::experiments::cost::{self, Crowd, Cycle};
@@ -68,11 +70,15 @@ pub(super) const WORKLOADS: [Workload; 6] = [
     cycles(["64 tasks for 4, trying without a pause", "64 for 4, no pause"], [1, 64, 4], 0),
 ];
 
-/// The index of the workload that stands for speed in the summary.
+/// Indices of workloads: one task, many tasks, which stand for speed in the summary, and many processes.
+pub(super) const ONE: usize = 0;
 pub(super) const MANY: usize = 1;
+pub(super) const PROCESSES: usize = 2;
 
 /// Cost and speed, in the order of [`Kind::ALL`].
 pub(super) struct Cost {
+    /// The mode in which it was measured.
+    pub(super) mode: Mode,
     pub(super) cycles: Vec<Cycle>,
     /// Against `permits`: above 1 the recipe is faster.
     pub(super) ratios: Vec<Vec<f64>>,
@@ -80,12 +86,30 @@ pub(super) struct Cost {
     pub(super) ours: Vec<f64>,
 }
 
-pub(super) async fn cost() -> Result<Cost, Failure> {
-    eprintln!("cycles");
+pub(super) async fn cost(mode: Mode) -> Result<Cost, Failure> {
+    let awake = if mode == Mode::Awake { Some(Awake::start()?) } else { None };
+    if let Some(awake) = &awake {
+        // The recipes are tasks of this process.
+        awake.pin_client(id())?;
+    }
+    let cost = cost_in(mode, awake.as_ref()).await;
+    if let Some(awake) = &awake {
+        awake.free(id())?;
+    }
+    cost
+}
+
+async fn cost_in(mode: Mode, awake: Option<&Awake>) -> Result<Cost, Failure> {
+    let fixture = || {
+        let fixture = Fixture::start();
+        awake.map_or(Ok(()), |awake| awake.pin_server(fixture.server.pid()))?;
+        Ok::<_, Failure>(fixture)
+    };
+    eprintln!("cycles, {}", mode.name());
     let mut cycles = Vec::new();
     for round in 0..ROUNDS {
         for (row, kind) in Kind::ALL.into_iter().enumerate() {
-            let cycle = cost::alone(&Fixture::start(), kind, 2000).await?;
+            let cycle = cost::alone(&fixture()?, kind, 2000).await?;
             if round == 0 {
                 cycles.push(cycle);
             }
@@ -96,11 +120,11 @@ pub(super) async fn cost() -> Result<Cost, Failure> {
     }
     let (mut ratios, mut ours) = (vec![Vec::new(); Kind::ALL.len()], Vec::new());
     for workload in WORKLOADS {
-        eprintln!("speed: {}", workload.name);
+        eprintln!("speed, {}: {}", mode.name(), workload.name);
         let mut best = [0.0_f64; Kind::ALL.len()];
         for _ in 0..ROUNDS {
             for (best, kind) in best.iter_mut().zip(Kind::ALL) {
-                let fixture = Fixture::start();
+                let fixture = fixture()?;
                 let rate = match workload.work {
                     Work::Cycles(crowd) => cost::throughput(&fixture, kind, crowd, DURING).await?,
                     Work::Refusals => cost::refusals(&fixture, kind, DURING).await?,
@@ -114,5 +138,5 @@ pub(super) async fn cost() -> Result<Cost, Failure> {
         }
         ours.push(reference);
     }
-    Ok(Cost { cycles, ratios, ours })
+    Ok(Cost { mode, cycles, ratios, ours })
 }

@@ -1,5 +1,5 @@
 //! `permits-lab recipes`: runs every experiment on every recipe, prints the outcomes, and writes them into
-//! docs/recipes.md, with plots.
+//! docs/recipes.md, with plots, and the aims into docs/performance.md.
 //!
 //! The document is written by hand, except the parts between `<!-- measured: NAME -->` and `<!-- end -->`, which are
 //! replaced. Forced outcomes are the same each time; measured figures are for comparing within the run.
@@ -8,11 +8,13 @@ mod figures;
 mod plots;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Failure;
+use crate::aims::{self, Aim, Bound};
+use crate::modes::{Mode, available};
+use crate::page::Part;
 use crate::recipes::Kind;
 use crate::recipes::experiments::clocks::{mixed_leases, over_admission};
 use crate::recipes::experiments::crash::{self, Fate};
@@ -34,14 +36,20 @@ const SKEWS: [(i64, &str); 3] = [(10, "10 ms"), (1000, "1 s"), (60_000, "1 min")
 pub fn run() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let (outcomes, skews, herds, cost) = runtime.block_on(async {
+    let (modes, not_awake) = available(vec![Mode::Quiet, Mode::Awake]);
+    let (outcomes, skews, herds, costs) = runtime.block_on(async {
         eprintln!("experiments");
         let outcomes = Outcomes::collect().await?;
         let skews = skew_curve().await?;
-        Ok::<_, Failure>((outcomes, skews, figures::herds().await?, figures::cost().await?))
+        let herds = figures::herds().await?;
+        let mut costs = Vec::new();
+        for mode in modes {
+            costs.push(figures::cost(mode).await?);
+        }
+        Ok::<_, Failure>((outcomes, skews, herds, costs))
     })?;
     let sections = [
-        ("claims", claims(&outcomes, &cost)),
+        ("claims", claims(&outcomes, &costs[0])),
         ("initialisation", initialisation(&outcomes)),
         ("clocks", clocks(&outcomes)),
         ("race", race(&outcomes)),
@@ -49,31 +57,50 @@ pub fn run() -> Result<(), Failure> {
         ("lost", lost_replies(&outcomes)),
         ("order", orders(&outcomes)),
         ("herd", herd(&herds)),
-        ("cycle", cycle(&cost)),
-        ("speed", speed(&cost)),
+        ("cycle", each_mode(&costs, not_awake.as_deref(), cycle)),
+        ("speed", each_mode(&costs, not_awake.as_deref(), speed)),
     ];
-    let mut document = fs::read_to_string(docs.join("recipes.md"))?;
+    let page = docs.join("recipes.md");
     for (name, text) in &sections {
         println!("{name}\n\n{text}");
-        document = filled(&document, name, text)?;
+        let begin = format!("<!-- measured: {name} -->");
+        Part { begin: &begin, end: "<!-- end -->" }.put(text, &page)?;
     }
-    fs::write(docs.join("recipes.md"), document)?;
+    let aims = aims::table(&aims(&costs));
+    println!("{aims}");
+    aims::part("<!-- aims: figures of scripts/bench recipes -->").put(&aims, &docs.join("performance.md"))?;
     let plots: PathBuf = docs.join("recipes");
-    fs::create_dir_all(&plots)?;
+    std::fs::create_dir_all(&plots)?;
     plots::skews(&plots.join("clocks.svg"), &skews)?;
     plots::herds(&plots.join("herd-requests.svg"), &herds, plots::Herding::Requests)?;
     plots::herds(&plots.join("herd-grants.svg"), &herds, plots::Herding::Grants)?;
-    plots::speed(&plots.join("speed.svg"), &cost)
+    plots::speed(&plots.join("speed.svg"), &costs[0])
 }
 
-/// The document with this part replaced.
-fn filled(document: &str, name: &str, text: &str) -> Result<String, Failure> {
-    let begin = format!("<!-- measured: {name} -->\n");
-    let (before, rest) =
-        document.split_once(&begin).ok_or_else(|| format!("docs/recipes.md lacks {begin}"))?;
-    let (_, after) =
-        rest.split_once("<!-- end -->").ok_or_else(|| format!("docs/recipes.md lacks the end of {begin}"))?;
-    Ok(format!("{before}{begin}\n{text}\n<!-- end -->{after}"))
+/// The aims for the rates of the recipes against those of `permits`: of the fastest recipe.
+fn aims(costs: &[Cost]) -> Vec<Aim> {
+    let mut aims = Vec::new();
+    for (workload, bound) in [(figures::ONE, 1.5), (figures::PROCESSES, 2.5), (figures::MANY, 1.2)] {
+        for cost in costs {
+            let recipes = cost.ratios.iter().zip(Kind::ALL).filter(|(_, kind)| *kind != Kind::Permits);
+            let fastest = recipes.map(|(ratios, _)| ratios[workload]).reduce(f64::max);
+            aims.push(Aim {
+                workload: "recipes",
+                what: format!("rate of the fastest recipe / ours, {}", figures::WORKLOADS[workload].name),
+                mode: cost.mode,
+                value: fastest,
+                bound: Bound::AtMost(bound),
+            });
+        }
+    }
+    aims
+}
+
+/// A table for each mode, under its name.
+fn each_mode(costs: &[Cost], not_awake: Option<&str>, one: impl Fn(&Cost) -> String) -> String {
+    let tables = costs.iter().map(|cost| format!("In the mode {}:\n\n{}", cost.mode.name(), one(cost)));
+    let lacking = not_awake.map(|reason| format!("The mode awake is missing: {reason}.\n"));
+    tables.chain(lacking).collect::<Vec<_>>().join("\n")
 }
 
 /// The outcomes of the experiments, in the order of [`Kind::ALL`].

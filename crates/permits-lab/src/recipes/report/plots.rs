@@ -142,7 +142,7 @@ pub(super) fn speed(path: &Path, cost: &Cost) -> Result<(), Failure> {
     let area = area(path)?;
     let highest = cost.ratios.iter().flatten().fold(1.5_f64, |high, ratio| high.max(*ratio));
     let mut builder = ChartBuilder::on(&area);
-    builder.caption("Speed against permits (1), by workload", (FONT, 18));
+    builder.caption("Speed against permits (1), by workload, quiet", (FONT, 18));
     builder.margin(12).margin_right(150).x_label_area_size(40).y_label_area_size(55);
     let columns = WORKLOADS.len();
     let mut chart: ChartContext<'_, _, Cartesian2d<RangedCoordf64, RangedCoordf64>> =

@@ -1,7 +1,8 @@
 //! The calls to make about a semaphore.
 //!
-//! **Natural batching.** At most two calls to acquire are in flight, and while a session acquires, two to release.
-//! Requests that arrive meanwhile go out together in the next call; nothing is delayed to make a batch.
+//! **Natural batching.** At most two calls to acquire are in flight, and while a session acquires, two to release; the
+//! second only for at least half as many requests as the first. Requests that arrive meanwhile go out together in the
+//! next call, with the next reply at the latest; no clock delays them to make a batch.
 //!
 //! **Order.** Acquisitions go out in the order in which they were asked for, and not before a release that was asked for
 //! earlier.
@@ -9,6 +10,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, millis};
+use super::schedule::InFlight;
 use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage, Terms};
 use crate::clock::Moment;
@@ -25,6 +27,12 @@ use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 /// the requests that follow from them are gathered. A third gains nothing (docs/performance.md).
 const CALLS_AT_ONCE: usize = 2;
 
+/// Returns true if so many requests are worth a call, while `calls` of the kind are in flight with `in_flight` requests. A
+/// second call for a few requests would keep many that follow waiting.
+fn is_worth_a_call(requests: usize, calls: usize, in_flight: usize) -> bool {
+    calls == 0 || (calls < CALLS_AT_ONCE && 2 * requests >= in_flight)
+}
+
 impl SemaphoreSession {
     /// The calls to make now.
     pub(in crate::session) fn calls(
@@ -36,7 +44,7 @@ impl SemaphoreSession {
         self.dirty = false;
         let mut calls = Vec::new();
         if connected && self.schedule.retry_at.is_none() {
-            let acquires = self.in_flight.acquiring < CALLS_AT_ONCE && !self.unsent.is_empty();
+            let acquires = self.may_acquire();
             if acquires || self.may_release() {
                 self.release_calls(&mut calls);
             }
@@ -51,10 +59,11 @@ impl SemaphoreSession {
                     calls.push((self.fallback(), Operation::Renew(items), CallKind::Confirm(requests)));
                 }
             }
-            while self.in_flight.acquiring < CALLS_AT_ONCE
+            while self.may_acquire()
                 && let Some((declaration, batch)) = self.next_acquisitions(now)
             {
                 self.in_flight.acquiring += 1;
+                self.in_flight.acquisitions += batch.len();
                 let request = |request: &AcquireRequest| ReleaseRequest {
                     holder: request.holder.clone(),
                     request: request.request.clone(),
@@ -84,11 +93,19 @@ impl SemaphoreSession {
             .collect()
     }
 
+    /// Returns true if acquisitions go out now.
+    fn may_acquire(&self) -> bool {
+        let InFlight { acquiring, acquisitions, .. } = self.in_flight;
+        !self.unsent.is_empty() && is_worth_a_call(self.unsent.len(), acquiring, acquisitions)
+    }
+
     /// Returns true if releases go out now. They wait for a call that is in flight only while the session acquires here,
     /// too: then they travel in batches. Otherwise, as when a program drops its permits and ends, nothing would follow
     /// that sends them.
     fn may_release(&self) -> bool {
-        self.in_flight.releasing < CALLS_AT_ONCE || (self.in_flight.acquiring == 0 && self.unsent.is_empty())
+        let InFlight { acquiring, releasing, releases, .. } = self.in_flight;
+        is_worth_a_call(self.releases.len(), releasing, releases)
+            || (acquiring == 0 && self.unsent.is_empty())
     }
 
     /// Makes calls for all releases. They go before the acquisitions: a holder that returns at once finds its units free.

@@ -44,7 +44,10 @@ impl SemaphoreSession {
         context: &mut Context,
     ) {
         match &kind {
-            CallKind::Acquire(_) => self.in_flight.acquiring -= 1,
+            CallKind::Acquire(requests) => {
+                self.in_flight.acquiring -= 1;
+                self.in_flight.acquisitions -= requests.len();
+            }
             CallKind::Release(releases) => {
                 self.in_flight.releasing -= 1;
                 self.in_flight.releases -= releases.len();

@@ -6,6 +6,8 @@ use crate::clock::Moment;
 #[derive(Default)]
 pub(super) struct InFlight {
     pub(super) acquiring: usize,
+    /// The acquisitions in those calls.
+    pub(super) acquisitions: usize,
     pub(super) releasing: usize,
     /// The releases in those calls.
     pub(super) releases: usize,

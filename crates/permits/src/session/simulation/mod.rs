@@ -8,10 +8,9 @@
 mod bounds;
 mod world;
 
-use tokio::sync::oneshot;
-
 use self::world::{CLIENTS, Seen, World};
 use super::callers::Message;
+use super::reply::channel;
 use crate::protocol::Recovery;
 
 const STEPS: usize = 1500;
@@ -129,14 +128,14 @@ fn a_closing_engine_answers_everybody_and_ends() {
         world.advance();
     }
     for number in 0..CLIENTS {
-        let (answer, mut closed) = oneshot::channel();
+        let (answer, mut closed) = channel();
         world.clients[number].session.send(Message::Close { answer: Some(answer) });
         world.turn(number);
         let mut result = None;
         for _ in 0..10_000 {
             world.advance();
             world.clients[number].engine.answer_closed();
-            world.clients[number].engine.take_outbox().deliver();
+            world.clients[number].engine.take_outbox().deliver(None);
             if let Ok(arrived) = closed.try_recv() {
                 result = Some(arrived);
                 break;

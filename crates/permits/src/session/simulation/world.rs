@@ -387,7 +387,7 @@ impl World {
             client.engine.on_message(message, now);
         }
         let calls = client.engine.calls(Sending::AtOnce, now);
-        client.engine.take_outbox().deliver();
+        client.engine.take_outbox().deliver(None);
         for mut pending in std::mem::take(&mut client.pending) {
             match pending.try_take() {
                 Some(Ok(held)) => {

@@ -8,7 +8,7 @@ use crate::percent;
 use crate::protocol::{Name, SessionId};
 
 /// The last parts of the keys, in the order in which the scripts take them.
-pub(crate) const PARTS: [&str; 5] = ["state", "entries", "queue", "leases", "free"];
+pub(crate) const PARTS: [&str; 4] = ["state", "queue", "leases", "free"];
 
 /// The keys of one semaphore, in the order in which the scripts take them.
 pub(crate) fn keys(prefix: &str, name: &Name) -> [String; PARTS.len()] {

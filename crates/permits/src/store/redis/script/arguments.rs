@@ -1,20 +1,21 @@
 //! The arguments of a recorded command, read in the order in which they were encoded.
 
+use super::entry;
 use super::values::{Decoded, Malformed};
-use crate::protocol::{Grant, Holder, Label, RequestId, SessionId};
+use crate::protocol::{Grant, Holder, RenewRequest, RequestId, SessionId};
 
 /// The arguments, and the number of the next one.
 pub(crate) struct Arguments {
-    all: Vec<String>,
+    all: Vec<Vec<u8>>,
     next: usize,
 }
 
 impl Arguments {
-    pub(crate) fn new(all: Vec<String>) -> Self {
+    pub(crate) fn new(all: Vec<Vec<u8>>) -> Self {
         Self { all, next: 0 }
     }
 
-    pub(crate) fn all(&self) -> &[String] {
+    pub(crate) fn all(&self) -> &[Vec<u8>] {
         &self.all
     }
 
@@ -31,10 +32,20 @@ impl Arguments {
         Ok(all)
     }
 
-    pub(crate) fn text(&mut self) -> Decoded<String> {
-        let text = self.all.get(self.next).cloned();
+    fn bytes(&mut self) -> Decoded<Vec<u8>> {
+        let bytes = self.all.get(self.next).cloned();
         self.next += 1;
-        text.ok_or_else(|| Malformed(format!("too few arguments: {:?}", self.all)))
+        bytes.ok_or_else(|| Malformed(format!("too few arguments: {:?}", self.all)))
+    }
+
+    pub(crate) fn text(&mut self) -> Decoded<String> {
+        String::from_utf8(self.bytes()?).map_err(|_| Malformed("an argument that is not UTF-8".into()))
+    }
+
+    /// A holder and its entry, as the request that renews it.
+    pub(super) fn entry(&mut self) -> Decoded<RenewRequest> {
+        let holder = self.holder()?;
+        Ok(entry::unpack(&holder, &self.bytes()?)?.0)
     }
 
     pub(crate) fn parsed<T>(&mut self, parse: impl FnOnce(&str) -> Option<T>) -> Decoded<T> {
@@ -56,10 +67,6 @@ impl Arguments {
 
     pub(crate) fn holder(&mut self) -> Decoded<Holder> {
         self.parsed(|text| Holder::new(text).ok())
-    }
-
-    pub(crate) fn label(&mut self) -> Decoded<Label> {
-        self.parsed(|text| Label::new(text).ok())
     }
 
     pub(crate) fn grant(&mut self) -> Decoded<Grant> {

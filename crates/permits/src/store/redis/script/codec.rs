@@ -36,7 +36,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
         .arg(format!("{divisor}:{least_ms}:{most_ms}"))
         .arg(declaration)
         .arg(limit);
-    ops::encode(&mut cmd, &command.operation);
+    ops::encode(&mut cmd, &command.session, &command.operation);
     cmd
 }
 

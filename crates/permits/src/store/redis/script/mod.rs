@@ -2,25 +2,31 @@
 //!
 //! - `ops`: one file an operation, with its Lua files and the encoding of its arguments and answers.
 //! - `codec`: the encoding of commands, replies and events, as far as the operations share it.
+//! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
 //!
-//! A script is [`NO_KEYS`], `clock`, the files in [`SHARED`], the operation's own, and `finish`, in this order. The headers of the
-//! Lua files describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
+//! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in [`SHARED`], the
+//! operation's general course, and `finish`, in this order. The headers of the Lua files describe the arguments that Rust
+//! encodes and the answers that Rust decodes; a test compares them.
 
 #[cfg(feature = "testing")]
 pub(super) mod arguments;
 pub(super) mod codec;
+mod entry;
 pub(super) mod ops;
 pub(super) mod values;
 
+use self::ops::Lua;
 use crate::protocol::OperationKind;
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
-const SHARED: [&str; 6] = [
+const READ: &str = include_str!("lua/read.lua");
+const SHARED: [&str; 7] = [
     include_str!("lua/begin.lua"),
     include_str!("lua/era.lua"),
     include_str!("lua/slots.lua"),
     include_str!("lua/entries.lua"),
+    include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),
     include_str!("lua/promote.lua"),
 ];
@@ -62,9 +68,12 @@ impl Scripts {
         finish: impl Fn(OperationKind, String) -> String,
     ) -> Self {
         let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
-        let head = [&format!("local PUBLISH = '{publish}'"), clock];
         let script = |kind: OperationKind| {
-            let parts: Vec<&str> = [&head[..], &SHARED, ops::lua(kind), &[FINISH]].concat();
+            let Lua { holders_at, ordinary, general } = ops::lua(kind);
+            let first = holders_at.map_or("math.huge".to_owned(), |at| at.to_string());
+            let head = format!("local PUBLISH, FIRST = '{publish}', {first}");
+            let parts: Vec<&str> =
+                [&[&head, clock, READ][..], ordinary, &SHARED, general, &[FINISH]].concat();
             let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }

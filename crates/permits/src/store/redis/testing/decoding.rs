@@ -8,8 +8,8 @@ use crate::store::redis::keys;
 use crate::store::redis::script::codec;
 use crate::store::redis::script::values::Malformed;
 
-/// The keys of a semaphore: state, entries, queue, leases, free.
-pub fn keys_of(prefix: &str, name: &Name) -> [String; 5] {
+/// The keys of a semaphore: state, queue, leases, free.
+pub fn keys_of(prefix: &str, name: &Name) -> [String; 4] {
     keys::keys(prefix, name)
 }
 

@@ -1,6 +1,7 @@
 -- The recording build of a command: executes the command, then publishes a record of it.
 --
--- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its bytes.
+-- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its bytes; of packed
+-- entries in hexadecimal.
 --   operation, state key, now, run id, uptime ms; the number of ARGV, ARGV; the number of answers, the reply;
 --   then channel and text of each message that the command published
 -- A command that fails has written nothing, and is not recorded.
@@ -32,8 +33,13 @@ local fields = {}
 local function add(value)
   local number = type(value) == 'number'
   local text = number and string.format('%.0f', value) or value or ''
+  -- A packed entry, which begins with 0 or 1, goes through listeners that expect text.
+  local packed = string.find(text, '^[%z\1]')
+  if packed then
+    text = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+  end
   fields[#fields + 1] = string.format('%.0f', #text)
-  fields[#fields + 1] = number and ':' or value and '$' or '_'
+  fields[#fields + 1] = number and ':' or packed and '#' or value and '$' or '_'
   fields[#fields + 1] = text
 end
 local function add_all(values)

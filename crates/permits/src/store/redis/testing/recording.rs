@@ -93,9 +93,10 @@ impl RecordFields<'_> {
     fn record(&mut self) -> Decoded<Record> {
         let (operation, semaphore) = (self.text()?, self.text()?);
         let (now_us, run_id, uptime_ms) = (self.number()?, self.text()?, self.number()?);
-        let arguments = (0..self.number()?).map(|_| self.text()).collect::<Decoded<_>>()?;
+        let arguments = (0..self.number()?).map(|_| self.bytes()).collect::<Decoded<_>>()?;
         let arguments = Arguments::new(arguments);
         let channel_prefix = arguments.all().get(1).cloned().unwrap_or_default();
+        let channel_prefix = String::from_utf8(channel_prefix).unwrap_or_default();
         let command = command(arguments, &operation)?;
         let reply = (0..self.number()?).map(|_| self.value()).collect::<Decoded<_>>()?;
         let reply = decode(Value::Array(reply), &command.operation)?;
@@ -122,19 +123,22 @@ impl RecordFields<'_> {
         match kind {
             b':' => text.and_then(|text| text.parse().ok()).map(Value::Int),
             b'$' => Some(Value::BulkString(bytes.to_vec())),
+            b'#' => text.and_then(from_hex).map(Value::BulkString),
             b'_' => Some(Value::Nil),
             _ => None,
         }
         .ok_or_else(|| Malformed(format!("the field {:?}", String::from_utf8_lossy(bytes))))
     }
 
-    fn text(&mut self) -> Decoded<String> {
+    fn bytes(&mut self) -> Decoded<Vec<u8>> {
         match self.value()? {
-            Value::BulkString(bytes) => {
-                String::from_utf8(bytes).map_err(|_| Malformed("text that is not UTF-8".into()))
-            }
+            Value::BulkString(bytes) => Ok(bytes),
             other => Err(Malformed(format!("no text: {other:?}"))),
         }
+    }
+
+    fn text(&mut self) -> Decoded<String> {
+        String::from_utf8(self.bytes()?).map_err(|_| Malformed("text that is not UTF-8".into()))
     }
 
     fn number(&mut self) -> Decoded<u64> {
@@ -145,6 +149,11 @@ impl RecordFields<'_> {
             other => Err(Malformed(format!("no number: {other:?}"))),
         }
     }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..text.len()).step_by(2).map(byte).collect()
 }
 
 /// The command with these arguments: the inverse of [`encode`](crate::store::redis::script::codec::encode).
@@ -184,9 +193,10 @@ mod tests {
 
     use super::*;
     use crate::protocol::{
-        AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Operation, ReleaseRequest,
-        RenewRequest, RequestId,
+        AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, MAX_LEASE_MS, Operation,
+        ReleaseRequest, RenewRequest, RequestId,
     };
+    use crate::store::redis::keys::PARTS;
     use crate::store::redis::script::codec::encode;
 
     const MOST: u64 = (1 << 53) - 1;
@@ -212,7 +222,7 @@ mod tests {
     }
 
     fn operations() -> impl Strategy<Value = Operation> {
-        let acquire = (holders(), ids(), any::<u32>(), 0..MOST, any::<bool>(), labels()).prop_map(
+        let acquire = (holders(), ids(), any::<u32>(), 0..=MAX_LEASE_MS, any::<bool>(), labels()).prop_map(
             |(holder, request, weight, lease_ms, wait, label)| AcquireRequest {
                 holder,
                 request,
@@ -223,16 +233,15 @@ mod tests {
             },
         );
         let release = (holders(), ids()).prop_map(|(holder, request)| ReleaseRequest { holder, request });
-        let renew = (holders(), ids(), any::<u32>(), 0..MOST, prop::option::of(grants()), labels()).prop_map(
-            |(holder, request, weight, lease_ms, grant, label)| RenewRequest {
+        let renew = (holders(), ids(), any::<u32>(), 0..=MAX_LEASE_MS, prop::option::of(grants()), labels())
+            .prop_map(|(holder, request, weight, lease_ms, grant, label)| RenewRequest {
                 holder,
                 request,
                 weight,
                 lease_ms,
                 grant,
                 label,
-            },
-        );
+            });
         let adopt = (holders(), ids(), any::<u32>(), 0..MOST, grants(), ids()).prop_map(
             |(holder, request, weight, lease_ms, grant, new_request)| {
                 Operation::Adopt(AdoptRequest { holder, request, weight, lease_ms, grant, new_request })
@@ -290,8 +299,8 @@ mod tests {
         fn what_is_written_is_read_back(command in commands(), sharded in any::<bool>()) {
             let written = encode("EVALSHA", "hash", "permits", sharded, &command);
             // Behind the verb, the hash, the number of keys and the keys.
-            let arguments = written.args_iter().skip(8).map(|argument| match argument {
-                Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).expect("it is text"),
+            let arguments = written.args_iter().skip(3 + PARTS.len()).map(|argument| match argument {
+                Arg::Simple(bytes) => bytes.to_vec(),
                 _ => panic!("no plain argument"),
             });
             let arguments = Arguments::new(arguments.collect());

@@ -1,31 +1,29 @@
 -- acquire: grants, queues or refuses each request, in order. A newcomer never overtakes. A declared limit counts if it
 -- lets one of the requests in, since a refused request changes nothing.
--- KEYS      as in begin.lua
--- ARGV      8 the most waiters; then 6 a request: holder, request, weight, lease ms, 1 to wait or 0, label
+-- KEYS      as in read.lua
+-- ARGV      8 the most waiters; 9 the 1 of each request that may wait, 0 of one that may not; then 10… 2 a request:
+--           holder, entry of a waiter as in entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
--- Cost      about 8 calls a batch; O(log n) a request
+-- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
-local holders = {}
-for i = 9, #ARGV, 6 do holders[#holders + 1] = ARGV[i] end
-
-local limit, refusal = declare(holders)
+local limit, refusal = declare()
 promote()
 if limit then
   -- The promotion may have emptied the queue.
-  limit = declare(holders)
+  limit = declare()
   promote()
 end
 
--- Entries found or added so far in this batch, by holder, and the queue positions assigned to new waiters.
-local known, positions, tickets, n = find(holders), {}, {}, #reply
+-- Queue positions assigned to new waiters.
+local positions, tickets, n = {}, {}, #reply
 
-for i = 9, #ARGV, 6 do
-  local holder, request, weight, lease = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+for i = 10, #ARGV, 2 do
+  local holder, entry = ARGV[i], ARGV[i + 1]
   local tag, a, b = refusal, 0, 0
-  local value = known[holder]
-  if value then
-    local token, slot, _, since_lease, since = struct.unpack(ENTRY, value)
+  if known[holder] then
+    local token, slot, _, since_lease, since = parts(holder, known[holder])
+    local _, _, _, _, request = parts(holder, entry)
     if since ~= request then
       tag = 'already_held'
     else
@@ -37,23 +35,22 @@ for i = 9, #ARGV, 6 do
       end
     end
   elseif not refusal then
-    local fits, reason = judge(limit or s.limit, weight, ARGV[i + 4] == '1')
+    local weight, lease = struct.unpack('<I4I4', entry, 2)
+    local fits, reason = judge(limit or s.limit, weight, would_wait(i))
     if limit or reason then
       tag = reason or 'no_permits'
     else
-      if s.holders == 0 and s.waiting == 0 then
-        s.created[entries_key], s.created[leases_key] = true, true
-      end
+      if s.holders == 0 and s.waiting == 0 then s.created[leases_key] = true end
       if fits then
-        tag, a, b = 'granted', take_units(weight)
+        tag, a, b = 'granted', grant(holder, entry, weight, lease)
       else
         if s.waiting == 0 then s.created[queue_key] = true end
         tag, a, positions[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
         s.last_ticket = math.max(now_us, s.last_ticket + 1)
         tickets[#tickets + 1], tickets[#tickets + 2] = string.format('%.0f', s.last_ticket), holder
+        put(holder, entry)
+        extend(holder, lease, false)
       end
-      known[holder] = put(holder, fits and a or 0, b, weight, lease, request, session, ARGV[i + 5])
-      extend(holder, lease, fits)
     end
   end
   s.recheck = s.recheck or tag == 'waiting'

@@ -14,22 +14,27 @@ local function judge(limit, weight, waits)
   return false, s.waiting >= queue_max and 'queue_full' or nil
 end
 
+-- Whether the request whose holder is ARGV[i] would wait.
+local function would_wait(i)
+  local at = i / 2 - 4
+  return string.sub(ARGV[9], at, at) == '1'
+end
+
 -- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing. Returns the
 -- limit under which all are refused, if it lets none in; or the reason for which all are refused under any limit.
-local function declare(holders)
+local function declare()
   local limit, refusal = declared()
   if not limit then return nil, refusal end
-  local known = find(holders)
-  for i, holder in ipairs(holders) do
-    local at = 3 + 6 * i
-    local value, reason = known[holder]
-    if value then
+  for i = 10, #ARGV, 2 do
+    local holder, entry, reason = ARGV[i], ARGV[i + 1], nil
+    if known[holder] then
       -- The promotion refuses a waiter that is too heavy.
-      local token, _, weight, _, since = struct.unpack(ENTRY, value)
-      reason = since ~= ARGV[at + 1] or token == 0 and weight > limit
+      local token, _, weight, _, since = parts(holder, known[holder])
+      local _, _, _, _, request = parts(holder, entry)
+      reason = since ~= request or token == 0 and weight > limit
     else
       local _
-      _, reason = judge(limit, tonumber(ARGV[at + 2]), ARGV[at + 4] == '1')
+      _, reason = judge(limit, struct.unpack('<I4', entry, 2), would_wait(i))
     end
     if not reason then return replace_limit(limit) end
   end

@@ -1,18 +1,35 @@
--- Entries and leases. An entry is packed: token (0 while it waits), slot, weight, lease ms, request, session, label.
--- Its score in leases is its deadline, negative while it waits: so one range holds everything expired, and
+-- Entries and leases. An entry is packed: 1 if it holds, else 0; weight; lease ms; the number of bytes at the end of the
+-- holder that are the request, and at the beginning of the request that are the session, or 0 and then the text; label;
+-- of a holder, token and slot. So what a usual name contains is not stored twice.
+-- The score in leases is the deadline, negative while it waits: so one range holds everything expired, and
 -- holders are listed without walking the waiters.
-
-local ENTRY = '<dI4I4I4sss'
 
 -- Entries and leases to write, flat as HSET and ZADD take them; and the scores among them, since most of a batch share
 -- one.
 local entries, leases, scores = {}, {}, {}
 
--- Adds an entry to write. Returns it packed.
-local function put(holder, token, slot, weight, lease, request, from, label)
-  local value, n = struct.pack(ENTRY, token, slot, weight, lease, request, from, label), #entries
-  entries[n + 1], entries[n + 2] = holder, value
-  return value
+-- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label.
+local function parts(holder, value)
+  local request, from = nil, nil
+  local holds, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
+  if request_bytes > 0 then
+    request = string.sub(holder, -request_bytes)
+  else
+    request, at = struct.unpack('s', value, at)
+  end
+  if session_bytes > 0 then
+    from = string.sub(request, 1, session_bytes)
+  else
+    from, at = struct.unpack('s', value, at)
+  end
+  if holds == 0 then return 0, 0, weight, lease, request, from, string.sub(value, at) end
+  local token, slot = struct.unpack('<dI4', value, #value - 11)
+  return token, slot, weight, lease, request, from, string.sub(value, at, -13)
+end
+
+-- Adds an entry to write.
+local function put(holder, value)
+  entries[#entries + 1], entries[#entries + 2], known[holder] = holder, value, value
 end
 
 -- Adds a lease to write, from now on.
@@ -30,48 +47,17 @@ end
 -- Writes entries and leases. Entries first: there a server out of memory refuses an acquisition, before anything is
 -- written.
 local function write()
-  if #entries > 0 then redis.call('HSET', entries_key, unpack(entries)) end
+  if #entries > 0 then redis.call('HSET', state_key, unpack(entries)) end
   if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
   entries, leases = {}, {}
 end
 
--- The packed entries of these holders, by holder; a holder without one is missing.
+-- Makes the entries of these holders known.
 local function find(holders)
-  local found = {}
-  if s.existed and #holders > 0 then
-    for i, value in ipairs(redis.call('HMGET', entries_key, unpack(holders))) do
-      if value then found[holders[i]] = value end
-    end
+  local asked = {}
+  for _, holder in ipairs(holders) do
+    if known[holder] == nil then asked[#asked + 1] = holder end
   end
-  return found
-end
-
--- Forgets entries, listed flat with their holders: holders free units and slots, waiters leave the queue.
-local function forget(listed)
-  write()
-  local holders, waiters = {}, {}
-  for i = 1, #listed, 2 do
-    local token, slot, weight = struct.unpack(ENTRY, listed[i + 1])
-    holders[#holders + 1] = listed[i]
-    if token > 0 then
-      s.held, s.holders = s.held - weight, s.holders - 1
-      slots.freed[#slots.freed + 1], slots.sorted = -slot, false
-    else
-      waiters[#waiters + 1] = listed[i]
-    end
-  end
-  if #holders == 0 then return end
-  redis.call('HDEL', entries_key, unpack(holders))
-  redis.call('ZREM', leases_key, unpack(holders))
-  if #waiters > 0 then
-    redis.call('ZREM', queue_key, unpack(waiters))
-    s.waiting = s.waiting - #waiters
-  end
-end
-
--- The end of the next lease, in ms; infinity if there is none.
-local function next_deadline()
-  local holder = redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  local waiter = redis.call('ZREVRANGEBYSCORE', leases_key, 0, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  return math.min(holder and tonumber(holder) or math.huge, waiter and -waiter or math.huge)
+  if #asked == 0 then return end
+  for i, value in ipairs(redis.call('HMGET', state_key, unpack(asked))) do known[asked[i]] = value end
 end

@@ -1,7 +1,6 @@
 -- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window. Behind
 -- begin in every command.
 
-local IDENTITY_EVERY_US = 10000
 s.extends = s.lost and not s.existed or string.sub(ARGV[4], 1, 1) ~= '-'
 local lease_known = s.lease_max
 local lease_max = math.max(lease_known, longest_lease)

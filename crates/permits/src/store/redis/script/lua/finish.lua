@@ -16,13 +16,13 @@ if stays then
   local keep = s.pinned == 1 or s.paused == 1
   local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  redis.call('HSET', state_key, '1', struct.pack(STATE, s.sequence, s.held, s.holders,
-    s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.limit, s.limit_version, s.pinned, s.paused,
-    s.checked, s.era_known, s.era_began, s.recovering_until, s.lease_max, s.expires, s.server))
-  if s.changes then redis.call('HSET', state_key, 'changes', s.changes) end
+  redis.call('HSET', state_key, STATE, struct.pack('<dddddddddddddddddds', s.sequence, s.held, s.holders, s.waiting, s.last_token,
+    s.last_ticket, s.slots_made, s.earliest, s.checked, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until,
+    s.lease_max, s.expires, s.era_known, s.era_began, s.server))
+  if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
   if keep then
     for _, key in ipairs(s.kept and {} or KEYS) do redis.call('PERSIST', key) end
-  elseif extended or s.kept or not s.existed then
+  elseif extended or s.kept or s.lost or not s.existed then
     for _, key in ipairs(KEYS) do redis.call('PEXPIREAT', key, s.expires) end
   else
     for key in pairs(s.created) do redis.call('PEXPIREAT', key, s.expires) end

@@ -1,5 +1,5 @@
 -- inspect: lists holders by the end of their lease, and waiters in order.
--- KEYS      as in begin.lua
+-- KEYS      as in read.lua
 -- ARGV      8 the most holders, and the most waiters, to list; at most INSPECT_MAX
 -- Returns   held, waiting, paused, the number of holders; 6 a holder: holder, weight, token, slot, lease remaining ms,
 --           label; 4 a waiter: holder, weight, ticket, label
@@ -23,9 +23,9 @@ end
 local function list_all(scored, each)
   local holders = {}
   for i = 1, #scored, 2 do holders[#holders + 1] = scored[i] end
-  local found = find(holders)
+  find(holders)
   for i, holder in ipairs(holders) do
-    each(holder, tonumber(scored[2 * i]), struct.unpack(ENTRY, found[holder]))
+    each(holder, tonumber(scored[2 * i]), parts(holder, known[holder]))
   end
 end
 

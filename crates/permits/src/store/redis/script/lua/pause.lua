@@ -1,5 +1,5 @@
 -- pause: stops granting, or resumes it and grants the waiters that fit.
--- KEYS      as in begin.lua
+-- KEYS      as in read.lua
 -- ARGV      8 1 to pause, 0 to resume
 -- Returns   nothing of its own
 -- Idempotent.

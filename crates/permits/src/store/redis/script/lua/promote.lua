@@ -20,10 +20,13 @@ local function replace_limit(limit)
   s.replaced, s.limit, s.limit_version = s.limit, limit, s.limit_version + 1
 end
 
--- Takes `weight` units. Returns the token and the slot.
-local function take_units(weight)
+-- Makes a holder of a waiter's entry, stored or not. Returns the token and the slot.
+local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1
-  return s.last_token, take_lowest_slot()
+  local slot = take_lowest_slot()
+  put(holder, struct.pack('<Bc0dI4', 1, string.sub(entry, 2), s.last_token, slot))
+  extend(holder, lease, true)
+  return s.last_token, slot
 end
 
 -- Adds an event for a session. Finish publishes one message for each session, when all is written.
@@ -32,38 +35,35 @@ local function emit(to, line)
   table.insert(events[to], line)
 end
 
--- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused. Returns both
--- kinds, by holder: the granted as packed, the refused as true.
+-- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused.
 local function promote()
-  local granted, refused = {}, {}
   local room = capacity(s.limit) - s.held
-  if room <= 0 or s.waiting == 0 then return granted, refused end
+  if room <= 0 or s.waiting == 0 then return end
   local PROMOTE_MAX = 500
   local heads = redis.call('ZRANGE', queue_key, 0, math.min(PROMOTE_MAX, room) - 1)
-  local found, holders, heavy, blocked = find(heads), {}, {}, false
+  find(heads)
+  local holders, heavy, blocked = {}, {}, false
   for _, holder in ipairs(heads) do
-    local _, _, weight, lease, request, from, label = struct.unpack(ENTRY, found[holder])
+    local _, _, weight, lease, request, from = parts(holder, known[holder])
     local dead = s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms
     if not dead and weight > s.limit then
-      refused[holder], heavy[#heavy + 1], heavy[#heavy + 2] = true, holder, found[holder]
+      heavy[#heavy + 1] = holder
       emit(from, string.format('refused %s %s', request, holder))
     elseif not dead and weight <= room and slot_left(s.limit) then
       room = room - weight
-      local token, slot = take_units(weight)
-      granted[holder], holders[#holders + 1] = put(holder, token, slot, weight, lease, request, from, label), holder
-      extend(holder, lease, true)
+      local token, slot = grant(holder, known[holder], weight, lease)
+      holders[#holders + 1] = holder
       emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
     else
       blocked = true
       break
     end
   end
-  if #heavy > 0 then forget(heavy) end
+  forget(heavy)
   if #holders > 0 then
     redis.call('ZREM', queue_key, unpack(holders))
     s.waiting = s.waiting - #holders
     write()
   end
   s.promote_truncated = not blocked and s.waiting > 0 and room > 0
-  return granted, refused
 end

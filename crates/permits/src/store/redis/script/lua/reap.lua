@@ -3,9 +3,10 @@
 if s.existed and s.earliest <= now_ms then
   local REAP_MAX = 128
   local holders = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, REAP_MAX)
-  local found, expired = find(holders), {}
+  find(holders)
+  local expired = {}
   for _, holder in ipairs(holders) do
-    if found[holder] then expired[#expired + 1], expired[#expired + 2] = holder, found[holder] end
+    if known[holder] then expired[#expired + 1] = holder end
   end
   forget(expired)
   s.reap_truncated, s.earliest = #holders == REAP_MAX, next_deadline()

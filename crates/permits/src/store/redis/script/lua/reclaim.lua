@@ -26,15 +26,17 @@ local function take_slot(slot)
 end
 
 -- A holder without an entry was reaped, and has lost its permit, or was forgotten: its token shows which.
-local function reclaim(found, holder, request, weight, lease, token, slot, label)
+local function reclaim(holder, entry)
+  local token, slot, weight, lease = parts(holder, entry)
+  if token == 0 then return 'lost' end
   local forgotten = s.era_known < token and token < s.era_began
   if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
   if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
   -- Always: a later request of the batch may remove the last entry before this one is written.
-  s.created[entries_key], s.created[leases_key] = true, true
+  s.created[leases_key] = true
   s.last_token = math.max(s.last_token, token)
   s.held, s.holders = s.held + weight, s.holders + 1
-  found[holder] = put(holder, token, slot, weight, lease, request, session, label)
+  put(holder, entry)
   extend(holder, lease, true)
   return 'held'
 end

@@ -1,6 +1,6 @@
 -- set_limit: sets or adjusts the limit and pins it, or lifts the pin. Growing grants at once; shrinking revokes no
 -- permit, and refuses a waiter heavier than the new limit when it comes to the head of the queue or renews.
--- KEYS      as in begin.lua
+-- KEYS      as in read.lua
 -- ARGV      8 request; 9 'set' | 'adjust' | 'unpin'; 10 the limit, or the number to add to it, or 0; 11 the version that
 --           the limit must have, or -1
 -- Returns   'done' limit version | 'other_version' 0 0 | 'no_limit' 0 0 | 'out_of_range' 0 0

@@ -2,24 +2,26 @@
 
 use redis::Cmd;
 
+use crate::protocol::{AcquireOutcome, AcquireRequest, Refusal, SessionId};
 #[cfg(feature = "testing")]
-use crate::protocol::Operation;
-use crate::protocol::{AcquireOutcome, AcquireRequest, Refusal};
+use crate::protocol::{Operation, RenewRequest};
 #[cfg(feature = "testing")]
 use crate::store::redis::script::arguments::Arguments;
+use crate::store::redis::script::entry::{self, Entry};
+#[cfg(feature = "testing")]
+use crate::store::redis::script::values::Malformed;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
+pub(super) const HOLDERS_AT: u32 = 10;
+pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, include_str!("../lua/acquire_ordinary.lua")];
 pub(super) const LUA: &[&str] = &[include_str!("../lua/declare.lua"), include_str!("../lua/acquire.lua")];
 
-pub(super) fn encode(cmd: &mut Cmd, queue_max: u32, requests: &[AcquireRequest]) {
-    cmd.arg(queue_max);
-    for request in requests {
-        cmd.arg(request.holder.as_str())
-            .arg(request.request.as_str())
-            .arg(request.weight)
-            .arg(request.lease_ms)
-            .arg(u8::from(request.wait))
-            .arg(request.label.as_str());
+pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {
+    let waits: String = requests.iter().map(|request| if request.wait { '1' } else { '0' }).collect();
+    cmd.arg(queue_max).arg(waits);
+    for AcquireRequest { holder, request, weight, lease_ms, label, .. } in requests {
+        let entry = Entry { request, session, weight: *weight, lease_ms: *lease_ms, label, grant: None };
+        cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
 }
 
@@ -46,15 +48,15 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
 #[cfg(feature = "testing")]
 pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
     let queue_max = arguments.number()?;
+    let waits = arguments.text()?;
     let requests = arguments.each(|arguments| {
-        Ok(AcquireRequest {
-            holder: arguments.holder()?,
-            request: arguments.request()?,
-            weight: arguments.number()?,
-            lease_ms: arguments.number()?,
-            wait: arguments.number::<u8>()? == 1,
-            label: arguments.label()?,
-        })
+        let RenewRequest { holder, request, weight, lease_ms, label, .. } = arguments.entry()?;
+        Ok(AcquireRequest { holder, request, weight, lease_ms, wait: false, label })
     })?;
-    Ok(Operation::Acquire { queue_max, requests })
+    if requests.len() != waits.len() {
+        return Err(Malformed(format!("{} requests, and {waits:?}", requests.len())));
+    }
+    let requests = requests.into_iter().zip(waits.chars());
+    let requests = requests.map(|(request, wait)| AcquireRequest { wait: wait == '1', ..request });
+    Ok(Operation::Acquire { queue_max, requests: requests.collect() })
 }

@@ -15,28 +15,42 @@ use redis::Cmd;
 #[cfg(feature = "testing")]
 use super::arguments::Arguments;
 use super::values::{Decoded, Fields};
-use crate::protocol::{Answers, Operation, OperationKind};
+use crate::protocol::{Answers, Operation, OperationKind, SessionId};
 
-/// The operation's own Lua, in order.
-pub(super) fn lua(kind: OperationKind) -> &'static [&'static str] {
-    match kind {
-        OperationKind::Acquire => acquire::LUA,
-        OperationKind::Release => release::LUA,
-        OperationKind::Renew => renew::LUA,
-        OperationKind::Adopt => adopt::LUA,
-        OperationKind::SetLimit => set_limit::LUA,
-        OperationKind::Pause => pause::LUA,
-        OperationKind::Revoke => revoke::LUA,
-        OperationKind::Inspect => inspect::LUA,
-    }
+/// The Lua of one operation.
+pub(super) struct Lua {
+    /// The number of the first argument that is a holder, if the operation takes a batch: two arguments a request, of
+    /// which the first is the holder.
+    pub(super) holders_at: Option<u32>,
+    /// The ordinary course, which ends the script or leaves all to the general course.
+    pub(super) ordinary: &'static [&'static str],
+    /// The operation's own part of the general course.
+    pub(super) general: &'static [&'static str],
 }
 
-/// Appends the operation's arguments to `cmd`.
-pub(super) fn encode(cmd: &mut Cmd, operation: &Operation) {
+const ORDINARY: &str = include_str!("../lua/ordinary.lua");
+
+/// The operation's own Lua.
+pub(super) fn lua(kind: OperationKind) -> Lua {
+    let (holders_at, ordinary, general): (_, &[&str], &[&str]) = match kind {
+        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), acquire::ORDINARY, acquire::LUA),
+        OperationKind::Release => (Some(release::HOLDERS_AT), release::ORDINARY, release::LUA),
+        OperationKind::Renew => (Some(renew::HOLDERS_AT), renew::ORDINARY, renew::LUA),
+        OperationKind::Adopt => (None, &[], adopt::LUA),
+        OperationKind::SetLimit => (None, &[], set_limit::LUA),
+        OperationKind::Pause => (None, &[], pause::LUA),
+        OperationKind::Revoke => (None, &[], revoke::LUA),
+        OperationKind::Inspect => (None, &[], inspect::LUA),
+    };
+    Lua { holders_at, ordinary, general }
+}
+
+/// Appends the operation's arguments to `cmd`, for `session`.
+pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) {
     match operation {
-        Operation::Acquire { queue_max, requests } => acquire::encode(cmd, *queue_max, requests),
+        Operation::Acquire { queue_max, requests } => acquire::encode(cmd, session, *queue_max, requests),
         Operation::Release(requests) => release::encode(cmd, requests),
-        Operation::Renew(requests) => renew::encode(cmd, requests),
+        Operation::Renew(requests) => renew::encode(cmd, session, requests),
         Operation::Adopt(adopt) => adopt::encode(cmd, adopt),
         Operation::SetLimit { request, change, expected_version } => {
             set_limit::encode(cmd, request, *change, *expected_version);

@@ -4,23 +4,20 @@ use redis::Cmd;
 
 #[cfg(feature = "testing")]
 use crate::protocol::Operation;
-use crate::protocol::{Grant, RenewOutcome, RenewRequest};
+use crate::protocol::{RenewOutcome, RenewRequest, SessionId};
 #[cfg(feature = "testing")]
 use crate::store::redis::script::arguments::Arguments;
+use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
+pub(super) const HOLDERS_AT: u32 = 8;
+pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, include_str!("../lua/renew_ordinary.lua")];
 pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_str!("../lua/renew.lua")];
 
-pub(super) fn encode(cmd: &mut Cmd, requests: &[RenewRequest]) {
-    for request in requests {
-        let Grant { token, slot } = request.grant.unwrap_or(Grant { token: 0, slot: 0 });
-        cmd.arg(request.holder.as_str())
-            .arg(request.request.as_str())
-            .arg(request.weight)
-            .arg(request.lease_ms)
-            .arg(token)
-            .arg(slot)
-            .arg(request.label.as_str());
+pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, requests: &[RenewRequest]) {
+    for RenewRequest { holder, request, weight, lease_ms, grant, label } in requests {
+        let entry = Entry { request, session, weight: *weight, lease_ms: *lease_ms, label, grant: *grant };
+        cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
 }
 
@@ -43,15 +40,5 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<RenewOutcome> {
 
 #[cfg(feature = "testing")]
 pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let requests = arguments.each(|arguments| {
-        Ok(RenewRequest {
-            holder: arguments.holder()?,
-            request: arguments.request()?,
-            weight: arguments.number()?,
-            lease_ms: arguments.number()?,
-            grant: Some(arguments.grant()?).filter(|grant| grant.token > 0),
-            label: arguments.label()?,
-        })
-    })?;
-    Ok(Operation::Renew(requests))
+    Ok(Operation::Renew(arguments.each(Arguments::entry)?))
 }

@@ -1,0 +1,133 @@
+//! The packed entry of a holder or waiter: `entries.lua` describes it. Commands carry it as the hash stores it.
+//!
+//! By default a holder's name ends in the request, and a request begins with the session. Such a text is not stored
+//! twice: its length stands for it. An entry has one encoding, so a script sees that nothing has changed by comparing
+//! bytes.
+
+#[cfg(feature = "testing")]
+use super::values::{Decoded, Malformed};
+#[cfg(feature = "testing")]
+use crate::protocol::RenewRequest;
+use crate::protocol::{Grant, Holder, Label, RequestId, SessionId};
+
+/// The entry of a holder, which has a grant, or of a waiter.
+pub(super) struct Entry<'a> {
+    pub(super) request: &'a RequestId,
+    pub(super) session: &'a SessionId,
+    pub(super) weight: u32,
+    pub(super) lease_ms: u64,
+    pub(super) label: &'a Label,
+    pub(super) grant: Option<Grant>,
+}
+
+/// Packs the entry of `holder`.
+pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
+    let (request, session) = (entry.request.as_str(), entry.session.as_str());
+    let request_is_known = holder.as_str().ends_with(request);
+    let session_is_known = request.starts_with(session);
+    let lease_ms = u32::try_from(entry.lease_ms).expect("a lease is at most a day");
+    let mut packed = Vec::with_capacity(32 + entry.label.as_str().len());
+    packed.push(u8::from(entry.grant.is_some()));
+    packed.extend(entry.weight.to_le_bytes());
+    packed.extend(lease_ms.to_le_bytes());
+    for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
+        packed.push(if is_known { u8::try_from(id.len()).expect("ids have at most 64 bytes") } else { 0 });
+    }
+    for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
+        if !is_known {
+            packed.extend(id.as_bytes());
+            packed.push(0);
+        }
+    }
+    packed.extend(entry.label.as_str().as_bytes());
+    if let Some(Grant { token, slot }) = entry.grant {
+        packed.extend((token as f64).to_le_bytes());
+        packed.extend(slot.to_le_bytes());
+    }
+    packed
+}
+
+/// Reads the packed entry of `holder`, the inverse of [`pack`], as the request that renews it; and its session.
+#[cfg(feature = "testing")]
+pub(super) fn unpack(holder: &Holder, packed: &[u8]) -> Decoded<(RenewRequest, SessionId)> {
+    read(holder, packed).ok_or_else(|| Malformed(format!("the entry {packed:?} of {holder}")))
+}
+
+#[cfg(feature = "testing")]
+fn read(holder: &Holder, packed: &[u8]) -> Option<(RenewRequest, SessionId)> {
+    let (&[holds], rest) = packed.split_first_chunk()?;
+    let (weight, rest) = rest.split_first_chunk()?;
+    let (lease_ms, rest) = rest.split_first_chunk()?;
+    let (&[request_bytes, session_bytes], rest) = rest.split_first_chunk()?;
+    let start = holder.as_str().len().checked_sub(request_bytes.into())?;
+    let (request, rest) = known_or_read(holder.as_str().get(start..)?, rest)?;
+    let (session, rest) = known_or_read(request.get(..session_bytes.into())?, rest)?;
+    let (label, grant) = if holds == 0 {
+        (rest, None)
+    } else {
+        let (label, rest) = rest.split_at_checked(rest.len().checked_sub(12)?)?;
+        let (token, slot) = rest.split_first_chunk()?;
+        let (token, slot) = (f64::from_le_bytes(*token) as u64, u32::from_le_bytes(slot.try_into().ok()?));
+        (label, Some(Grant { token, slot }))
+    };
+    let renew = RenewRequest {
+        holder: holder.clone(),
+        request: RequestId::new(request).ok()?,
+        weight: u32::from_le_bytes(*weight),
+        lease_ms: u32::from_le_bytes(*lease_ms).into(),
+        grant,
+        label: Label::new(std::str::from_utf8(label).ok()?).ok()?,
+    };
+    Some((renew, SessionId::new(session).ok()?))
+}
+
+/// The text that is known, or if it is empty the one that comes next; and the rest.
+#[cfg(feature = "testing")]
+fn known_or_read<'a>(known: &'a str, rest: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+    if !known.is_empty() {
+        return Some((known, rest));
+    }
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_a_name_contains_is_not_stored_again() {
+        for (holder, request, session, bytes) in [
+            ("web/session.17", "session.17", "session", 11),
+            ("session.17", "session.17", "session", 11),
+            ("web", "session.17", "session", 11 + 11),
+            ("web/session.17", "session.17", "other", 11 + 6),
+            ("session.17/web", "session.17", "other", 11 + 11 + 6),
+            ("7", "17", "7", 11 + 3 + 2),
+        ] {
+            let holder = Holder::new(holder).expect("it is valid");
+            let request = RequestId::new(request).expect("it is plain");
+            let session = SessionId::new(session).expect("it is plain");
+            for (label, grant) in [("", None), ("a note", Some(Grant { token: 1 << 52, slot: u32::MAX }))] {
+                let label = Label::new(label).expect("it is valid");
+                let entry = Entry {
+                    request: &request,
+                    session: &session,
+                    weight: 3,
+                    lease_ms: 15_000,
+                    label: &label,
+                    grant,
+                };
+                let packed = pack(&holder, &entry);
+                let more = label.as_str().len() + if grant.is_some() { 12 } else { 0 };
+                assert_eq!(packed.len(), bytes + more, "{holder}");
+                let (read, from) = unpack(&holder, &packed).expect("it was packed");
+                assert_eq!(
+                    (&read.request, &from, &read.label, read.grant),
+                    (&request, &session, &label, grant)
+                );
+                assert_eq!((read.weight, read.lease_ms), (3, 15_000));
+            }
+        }
+    }
+}

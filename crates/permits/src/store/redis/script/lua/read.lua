@@ -1,0 +1,25 @@
+-- read: names the arguments; reads the state and the entries that the command names, by one call. Each script begins
+-- with clock · read. The Lua follows the model (src/model) name by name.
+--
+-- KEYS  1 state and entries  2 queue  3 leases  4 free
+-- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look  5 recovery: divisor:least ms:most ms
+--       6 declaration
+--       7 declared limit
+--       8… the command's own; holders at FIRST and every second argument behind it
+--
+-- The state is one packed field, and the entry of a holder is another. A holder has no control character, so the names
+-- of fields cannot collide. First what changes at every command, then what an ordinary one reads, then the rest:
+-- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked · limit, limit version, pinned,
+-- paused, recovering until, longest lease, expires · era known, era began, server.
+-- Not in the model: `earliest` (no lease ends before it), and the numbers of holders and waiters, which show that
+-- another key has vanished.
+-- An entry is packed as `entries` describes.
+
+local state_key, queue_key, leases_key, free_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local STATE, IDENTITY_EVERY_US = '\tstate', 10000
+local now_ms = (now_us - now_us % 1000) / 1000
+
+local asked = { STATE, ARGV[FIRST] }
+for i = FIRST + 2, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
+local found = redis.call('HMGET', state_key, unpack(asked))
+local packed = found[1]
