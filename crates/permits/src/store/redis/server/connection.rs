@@ -17,9 +17,11 @@ use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::parting;
 use super::reader::Reader;
 use super::state::{Purpose, Receiver, Shared, Times, closed};
 use super::stream::{Readable, Writable};
+use crate::protocol::Operation;
 use crate::store::redis::call::{Call, Wire};
 
 /// A connection to a server. Cheap to clone. It ends when the last clone is dropped.
@@ -59,8 +61,14 @@ impl Connection {
         if call.asking {
             state.push(&redis::cmd("ASKING"), Purpose::Nothing, deadline);
         }
+        let is_release = matches!(call.request.command.operation, Operation::Release(_));
         state.push(&command, Purpose::Call(call), deadline);
         shared.write(&mut state);
+        let number = state.sent;
+        drop(state);
+        if is_release {
+            parting::note(&self.handle.0, number);
+        }
         Ok(())
     }
 

@@ -142,6 +142,7 @@ impl Reader {
             }
         }
         self.values = values;
+        shared.note_replies(&state);
         fault.or(unexpected)
     }
 

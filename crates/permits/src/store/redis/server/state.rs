@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) times: Times,
     full: AtomicBool,
+    /// The number of commands that have their replies.
+    replied: AtomicU64,
     /// For queries that wait until the connection is not full.
     room: Notify,
     /// The reason of the end, once all outcomes are known.
@@ -80,6 +82,8 @@ pub(super) struct State {
     written: usize,
     /// False if the stream may have kept bytes that were written.
     flushed: bool,
+    /// The number of commands.
+    pub(super) sent: u64,
     /// The meaning of each reply to come.
     pub(super) expected: VecDeque<Expected>,
     /// The time at which the task wakes at the latest.
@@ -124,6 +128,7 @@ impl Shared {
             unsent: Vec::new(),
             written: 0,
             flushed: true,
+            sent: 0,
             expected: VecDeque::new(),
             // The task sets it when it runs first.
             wake_at: now,
@@ -136,6 +141,7 @@ impl Shared {
             state: Mutex::new(state),
             times,
             full: AtomicBool::new(false),
+            replied: AtomicU64::new(0),
             room: Notify::new(),
             ended: watch::Sender::new(None),
         }
@@ -196,8 +202,20 @@ impl Shared {
         was_full
     }
 
+    /// Notes the number of commands that have their replies.
+    pub(super) fn note_replies(&self, state: &State) {
+        let left = u64::try_from(state.expected.len()).unwrap_or(u64::MAX);
+        self.replied.store(state.sent.saturating_sub(left), Ordering::Relaxed);
+    }
+
+    /// Returns true if the command of this number has its reply, or the connection has ended.
+    pub(super) fn has_reply(&self, number: u64) -> bool {
+        self.replied.load(Ordering::Relaxed) >= number
+    }
+
     /// Notes that the connection has ended, and all outcomes have been handed over.
     pub(super) fn announce_end(&self, reason: RedisError) {
+        self.replied.store(u64::MAX, Ordering::Relaxed);
         self.ended.send_replace(Some(reason));
     }
 }
@@ -215,6 +233,7 @@ impl State {
             Purpose::Call(_) => None,
             _ => confirmation(command),
         };
+        self.sent += 1;
         self.expected.push_back(Expected { purpose, push, deadline });
         if let Some(deadline) = deadline
             && deadline < self.wake_at
