@@ -3,7 +3,7 @@
 use permits::model::{self, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, EventKind, Grant, Holder, Label,
-    LimitChange, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+    LimitChange, Operation, Recovery, Refusal, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
 };
 use permits_testkit::history::step::Step;
 
@@ -28,8 +28,12 @@ impl Story {
     }
 
     pub(crate) fn send(&mut self, operation: Operation) -> Step {
+        self.send_declaring(Declaration::Fallback(2), operation)
+    }
+
+    fn send_declaring(&mut self, declaration: Declaration, operation: Operation) -> Step {
         let before = self.state.clone();
-        let (recovery, declaration) = (Recovery::Interval, Declaration::Fallback(2));
+        let recovery = Recovery::Interval;
         let command =
             Command { lease_ms: 3_000, recovery, declaration, ..command(&self.simulation, operation) };
         self.simulation.now_us += 1_000;
@@ -38,14 +42,7 @@ impl Story {
     }
 
     pub(crate) fn acquire(&mut self, holders: &[&str]) -> Step {
-        let requests = holders.iter().map(|name| AcquireRequest {
-            holder: holder(name),
-            request: Simulation::session_id(1).request(0),
-            weight: 1,
-            lease_ms: 3_000,
-            wait: true,
-            label: Label::default(),
-        });
+        let requests = holders.iter().map(|name| request(name, 3_000));
         self.send(Operation::Acquire { queue_max: 9, requests: requests.collect() })
     }
 
@@ -66,6 +63,37 @@ impl Story {
 
 pub(crate) fn holder(name: &str) -> Holder {
     Holder::new(name).expect("it is valid")
+}
+
+/// An acquisition that would wait.
+fn request(name: &str, lease_ms: u64) -> AcquireRequest {
+    AcquireRequest {
+        holder: holder(name),
+        request: Simulation::session_id(1).request(0),
+        weight: 1,
+        lease_ms,
+        wait: true,
+        label: Label::default(),
+    }
+}
+
+#[test]
+fn a_declared_limit_does_not_count_in_a_command_that_has_granted_above_it() {
+    // A's lease ends, so that C is due under the limit of 2. D finds the queue full under its own limit of 1; the queue
+    // is empty only once C has been granted, and then two units are held.
+    let mut story = Story::new();
+    let unpinned = LimitChange::Unpin;
+    let operator = Simulation::session_id(9).request(1);
+    story.send(Operation::SetLimit { request: operator, change: unpinned, expected_version: None });
+    story.send(Operation::Acquire { queue_max: 9, requests: vec![request("a", 100)] });
+    story.acquire(&["b", "c"]);
+    story.simulation.now_us += 100_000;
+
+    let late = Operation::Acquire { queue_max: 1, requests: vec![request("d", 3_000)] };
+    let step = story.send_declaring(Declaration::Declare(1), late);
+    assert_eq!(step.reply.answers, Answers::Acquire(vec![AcquireOutcome::Refused(Refusal::QueueFull)]));
+    assert_eq!((step.reply.limit, step.reply.replaced_limit), (2, None));
+    assert_eq!(step.events.len(), 1, "C is granted: {:?}", step.events);
 }
 
 #[test]

@@ -20,7 +20,10 @@ if room > 0 and room <= 500 then
     if not slot then slot, slots_made = slots_made, slots_made + 1 end
     granted, room, held_after, last_token = i, room - weight, held_after + weight, last_token + 1
     if last_token < now_us then last_token = now_us end
-    if now_ms + lease ~= scored then scored, score = now_ms + lease, string.format('%.0f', now_ms + lease) end
+    if now_ms + lease ~= scored then
+      scored, score = now_ms + lease, string.format('%.0f', now_ms + lease)
+      earliest = math.min(earliest, scored)
+    end
     leases[2 * i - 1], leases[2 * i] = score, holder
     fields[2 * i + 1], fields[2 * i + 2] = holder, struct.pack('<Bc0dI4', 1, string.sub(value, 2), last_token, slot)
     if not events[to] then events[to], recipients[#recipients + 1] = {}, to end
@@ -32,7 +35,7 @@ if room > 0 and room <= 500 then
     redis.call('HDEL', state_key, unpack(gone))
     redis.call('ZREM', queue_key, unpack(heads, 1, granted))
     fields[2] = struct.pack('<dddddddddc0', sequence + 1, held_after, holders - #gone + granted, waiting - granted, last_token,
-      last_ticket, slots_made, math.min(earliest, scored), checked, string.sub(packed, 73))
+      last_ticket, slots_made, earliest, checked, string.sub(packed, 73))
     redis.call('HSET', state_key, unpack(fields, 1, 2 * granted + 2))
     redis.call('ZADD', leases_key, unpack(leases, 1, 2 * granted))
     for _, to in ipairs(recipients) do
