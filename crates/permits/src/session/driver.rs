@@ -149,7 +149,7 @@ impl Driver {
         let outbox = state.engine.take_outbox();
         let answers = sending == Sending::AfterAnswers && outbox.len() > 1 && !state.answering;
         state.answering |= answers;
-        let runtime = state.open.as_ref().map(|open| open.runtime.clone());
+        let runtime = state.open.as_ref().filter(|_| outbox.len() > 1).map(|open| open.runtime.clone());
         let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
         drop(state);
         if wake {

@@ -134,7 +134,7 @@ fn a_circle_is_found() {
 fn an_import_that_goes_up_is_found() {
     assert!(is_allowed("client.rs", "store/mod.rs") && is_allowed("store/memory.rs", "store/error.rs"));
     assert!(!is_allowed("store/memory.rs", "client.rs") && !is_allowed("protocol/names.rs", "model/mod.rs"));
-    assert!(is_allowed("session/engine.rs", "error.rs") && !is_allowed("store/mod.rs", "error.rs"));
+    assert!(is_allowed("session/engine/mod.rs", "error.rs") && !is_allowed("store/mod.rs", "error.rs"));
     assert!(!is_allowed("unknown.rs", "clock.rs"));
 }
 

@@ -6,6 +6,7 @@
 //! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
 
 mod bounds;
+mod faults;
 mod world;
 
 use self::world::{CLIENTS, Seen, World};

@@ -3,23 +3,24 @@
 //! It has no clock, no thread and no connection of its own: it takes what happened and the time as arguments, and
 //! returns the calls to make. So everything it does can be tested step by step, and nothing it does can wait.
 
+mod singles;
+
 use std::sync::Weak;
 use std::time::Duration;
 
 use super::Map;
 use super::call::{Call, CallKind, Sending, SentCall};
-use super::callers::{Message, PendingRelease, PermitGuard, Shared};
+use super::callers::{Message, Shared};
 use super::config::Config;
 use super::outage::Outage;
 use super::outbox::Outbox;
 use super::reply::Answer;
-use super::semaphore::{Context, SemaphoreSession, mismatched_reply};
-use super::single_call::{ReplyTo, SingleCall, SingleCalls};
+use super::semaphore::{Context, SemaphoreSession};
+use super::single_call::{SingleCall, SingleCalls};
 use super::timers::{self, Timer, Timers};
-use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdminError, AdoptError, CloseError, RenewError};
-use crate::protocol::{AdoptRequest, Answers, Event, Name, ReleaseRequest, RenewOutcome, Reply, RequestId};
+use crate::error::{AcquireError, AdminError, CloseError};
+use crate::protocol::{Event, Name, RequestId};
 use crate::store::{Executed, StoreError};
 use crate::timing::call_timeout;
 
@@ -330,90 +331,6 @@ impl Engine {
                     semaphore.on_return(kind, sent_at, result, now, context);
                 }
             }
-        }
-    }
-
-    fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
-        match (call.reply_to, replied) {
-            (ReplyTo::Admin(answer), replied) => self.context.outbox.reply(answer, Ok(replied)),
-            (
-                ReplyTo::Renew(renewal, answer),
-                Reply { answers: Answers::Renew(mut outcomes), now_us, .. },
-            ) => {
-                let Some(outcome) = outcomes.pop() else { return self.context.outbox.discard(answer) };
-                let retry_later = outcome == RenewOutcome::RetryLater;
-                let times = ReplyTimes { sent_at, server_us: now_us };
-                let known = self.known(&call.semaphore);
-                let held = known.is_some_and(|(semaphore, context)| {
-                    semaphore.on_single_renewal(&renewal.request, outcome, times, now, context)
-                });
-                let outbox = &mut self.context.outbox;
-                match held {
-                    true => {
-                        outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) })
-                    }
-                    // The permit is lost, and has the reason.
-                    false => outbox.discard(answer),
-                }
-            }
-            (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
-                let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at, now);
-                // A caller that has dropped its receiver drops the permit, which releases it.
-                self.context.outbox.reply(answer, adopted);
-            }
-            (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
-                self.context.outbox.reply(answer, Err(AdoptError::Gone));
-            }
-            (ReplyTo::Renew(_, answer), _) => {
-                self.context.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
-            }
-            (ReplyTo::Adopt(_, answer), _) => {
-                self.context.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
-            }
-        }
-    }
-
-    fn on_adopted(
-        &mut self,
-        name: &Name,
-        adopt: AdoptRequest,
-        sent_at: Moment,
-        now: Moment,
-    ) -> Result<PermitGuard, AdoptError> {
-        if self.closing.is_some() {
-            self.release_adopted(name, adopt, now);
-            return Err(AdoptError::Closed);
-        }
-        let (semaphore, context) = self.semaphore(name);
-        semaphore.adopt(adopt, sent_at, now, context)
-    }
-
-    /// Releases an adopted permit, since a closing session does not renew.
-    fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest, now: Moment) {
-        let (semaphore, context) = self.semaphore(name);
-        let release = PendingRelease {
-            request: ReleaseRequest { holder: adopt.holder, request: adopt.new_request },
-            lease: Duration::from_millis(adopt.lease_ms),
-            sent_before: true,
-            answer: None,
-        };
-        semaphore.release(release, context, now);
-    }
-
-    fn on_single_failure(&mut self, call: SingleCall, error: StoreError, now: Moment) {
-        if self.closing.is_some() {
-            if let ReplyTo::Adopt(adopt, _) = &call.reply_to
-                && error.is_outcome_unknown()
-            {
-                // The adoption may have succeeded.
-                self.release_adopted(&call.semaphore, (**adopt).clone(), now);
-            }
-            return call.fail_closed(&mut self.context.outbox);
-        }
-        if error.is_temporary() && !call.is_renewal() {
-            self.single_calls.retry(call, error, now);
-        } else {
-            call.fail(error, &mut self.context.outbox);
         }
     }
 

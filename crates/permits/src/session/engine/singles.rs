@@ -1,0 +1,99 @@
+//! The outcomes of calls about a single request: renewals that callers ask for, adoptions, and an operator's.
+
+use std::time::Duration;
+
+use super::Engine;
+use crate::acquisition::ReplyTimes;
+use crate::clock::Moment;
+use crate::error::{AdoptError, RenewError};
+use crate::protocol::{AdoptRequest, Answers, Name, ReleaseRequest, RenewOutcome, Reply};
+use crate::session::callers::{PendingRelease, PermitGuard};
+use crate::session::semaphore::mismatched_reply;
+use crate::session::single_call::{ReplyTo, SingleCall};
+use crate::store::StoreError;
+
+impl Engine {
+    pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
+        match (call.reply_to, replied) {
+            (ReplyTo::Admin(answer), replied) => self.context.outbox.reply(answer, Ok(replied)),
+            (
+                ReplyTo::Renew(renewal, answer),
+                Reply { answers: Answers::Renew(mut outcomes), now_us, .. },
+            ) => {
+                let Some(outcome) = outcomes.pop() else { return self.context.outbox.discard(answer) };
+                let retry_later = outcome == RenewOutcome::RetryLater;
+                let times = ReplyTimes { sent_at, server_us: now_us };
+                let known = self.known(&call.semaphore);
+                let held = known.is_some_and(|(semaphore, context)| {
+                    semaphore.on_single_renewal(&renewal.request, outcome, times, now, context)
+                });
+                let outbox = &mut self.context.outbox;
+                match held {
+                    true => {
+                        outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) })
+                    }
+                    // The permit is lost, and has the reason.
+                    false => outbox.discard(answer),
+                }
+            }
+            (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
+                let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at, now);
+                // A caller that has dropped its receiver drops the permit, which releases it.
+                self.context.outbox.reply(answer, adopted);
+            }
+            (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
+                self.context.outbox.reply(answer, Err(AdoptError::Gone));
+            }
+            (ReplyTo::Renew(_, answer), _) => {
+                self.context.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
+            }
+            (ReplyTo::Adopt(_, answer), _) => {
+                self.context.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
+            }
+        }
+    }
+
+    fn on_adopted(
+        &mut self,
+        name: &Name,
+        adopt: AdoptRequest,
+        sent_at: Moment,
+        now: Moment,
+    ) -> Result<PermitGuard, AdoptError> {
+        if self.closing.is_some() {
+            self.release_adopted(name, adopt, now);
+            return Err(AdoptError::Closed);
+        }
+        let (semaphore, context) = self.semaphore(name);
+        semaphore.adopt(adopt, sent_at, now, context)
+    }
+
+    /// Releases an adopted permit, since a closing session does not renew.
+    fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest, now: Moment) {
+        let (semaphore, context) = self.semaphore(name);
+        let release = PendingRelease {
+            request: ReleaseRequest { holder: adopt.holder, request: adopt.new_request },
+            lease: Duration::from_millis(adopt.lease_ms),
+            sent_before: true,
+            answer: None,
+        };
+        semaphore.release(release, context, now);
+    }
+
+    pub(super) fn on_single_failure(&mut self, call: SingleCall, error: StoreError, now: Moment) {
+        if self.closing.is_some() {
+            if let ReplyTo::Adopt(adopt, _) = &call.reply_to
+                && error.is_outcome_unknown()
+            {
+                // The adoption may have succeeded.
+                self.release_adopted(&call.semaphore, (**adopt).clone(), now);
+            }
+            return call.fail_closed(&mut self.context.outbox);
+        }
+        if error.is_temporary() && !call.is_renewal() {
+            self.single_calls.retry(call, error, now);
+        } else {
+            call.fail(error, &mut self.context.outbox);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The faults of a simulation: servers that forget, clients that are cut off, freeze or vanish.
+
+use super::world::{CLIENTS, Coming, LEASE, World};
+use crate::store::{Report, StoreError};
+
+impl World {
+    /// The server loses its state, and restarts within a fraction of a renewal interval.
+    pub(super) fn restart(&mut self) {
+        self.seen.restarts += 1;
+        self.state = None;
+        self.run_id += 1;
+        self.server_began = self.now;
+        let down = || StoreError::Unreachable { reason: "restarting".into() };
+        // What was under way is gone.
+        let under_way: Vec<_> = self.coming.keys().copied().collect();
+        for key in under_way {
+            match self.coming.remove(&key) {
+                Some(Coming::Arrives(client, call)) => {
+                    let lost = Err(StoreError::NoAnswer { reason: "restarting".into() });
+                    self.soon(1000, Coming::Returns(client, call, lost));
+                }
+                Some(Coming::Reports(_, Report::Event(_)) | Coming::ArrivesLate(_)) => {}
+                Some(other) => drop(self.coming.insert(key, other)),
+                None => {}
+            }
+        }
+        for client in 0..CLIENTS {
+            self.clients[client].connected = false;
+            self.feed(client, Coming::Reports(client, Report::Down(down())));
+            self.soon(300_000, Coming::Reports(client, Report::Up));
+        }
+    }
+
+    /// A client cannot reach the server, nor be reached, for longer than a lease.
+    pub(super) fn cut_off(&mut self, client: usize) {
+        if !self.clients[client].connected {
+            return;
+        }
+        self.seen.cut_off += 1;
+        let mut under_way = Vec::new();
+        self.coming.retain(|_, coming| match coming {
+            Coming::Arrives(of, _) | Coming::Returns(of, ..) | Coming::Reports(of, _) if *of == client => {
+                under_way.push(std::mem::replace(coming, Coming::Thaws(client)));
+                false
+            }
+            _ => true,
+        });
+        for coming in under_way {
+            if let Coming::Arrives(_, call) | Coming::Returns(_, call, _) = coming {
+                let lost = Err(StoreError::NoAnswer { reason: "cut off".into() });
+                self.soon(1000, Coming::Returns(client, call, lost));
+            }
+        }
+        self.clients[client].connected = false;
+        let down = StoreError::Unreachable { reason: "cut off".into() };
+        self.feed(client, Coming::Reports(client, Report::Down(down)));
+        self.made += 1;
+        self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Reports(client, Report::Up));
+    }
+
+    pub(super) fn fault(&mut self) {
+        let number = self.random.usize(0..CLIENTS);
+        match self.random.u32(0..100) {
+            0 => self.restart(),
+            1 => {
+                // It vanishes, with all that it holds; its successor is another session.
+                self.seen.crashed += 1;
+                let successor = self.new_client(number);
+                let crashed = std::mem::replace(&mut self.clients[number], successor);
+                self.coming.retain(|_, coming| match coming {
+                    Coming::Returns(client, ..) | Coming::Reports(client, _) | Coming::Thaws(client) => {
+                        *client != number
+                    }
+                    Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
+                });
+                // Dropped permits send messages into a closed inbox.
+                drop(crashed);
+                self.soon(1000, Coming::Reports(number, Report::Up));
+            }
+            2 if !self.clients[number].frozen => {
+                self.seen.frozen += 1;
+                self.clients[number].frozen = true;
+                self.soon(12_000_000, Coming::Thaws(number));
+            }
+            _ => {}
+        }
+    }
+}
