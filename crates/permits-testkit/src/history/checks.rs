@@ -42,17 +42,20 @@ pub fn check(step: &Step) -> Result<(), Violation> {
 }
 
 /// P1: after every command the units held are within the limit. They may be above it only when they were before it was
-/// lowered, and then they only become fewer: nothing is granted or put back above the limit. While the server
-/// recovers, nothing is granted out of capacity that was free when the command came, neither units nor slots.
+/// lowered, and then they only become fewer: nothing is granted or put back above the limit. A command that lowers it
+/// by its declaration may have granted to waiters before, under the limit that it then replaced. While the server recovers, nothing is granted out of capacity that was free when the command came, neither units nor slots.
 ///
 /// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
 fn bound(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
-    let (held, limit) = (after.held, u64::from(after.limit));
+    let fresh = step.fresh();
+    let promoted = step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))).count();
+    let only_waiters = fresh.len() == promoted;
+    let limit = if only_waiters { step.limit_of_waiters() } else { after.limit.into() };
+    let held = after.held;
     if held > limit && held > step.held_before() {
         return Err(format!("{} held before, {held} now, of {limit}", step.held_before()));
     }
-    let fresh = step.fresh();
     if !fresh.is_empty() {
         if held > limit {
             return Err(format!("granted while {held} of {limit} are held"));
@@ -65,7 +68,7 @@ fn bound(step: &Step) -> Result<(), String> {
         }
     }
     for Fresh { holder, grant, .. } in &fresh {
-        if grant.slot >= after.limit {
+        if u64::from(grant.slot) >= limit {
             return Err(format!("{holder} got slot {} of {limit}", grant.slot));
         }
         if step.is_recovering() {
@@ -324,8 +327,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
         })
         .map(|(_, before)| u64::from(before.weight))
         .sum();
-    let limit = step.after.as_ref().map_or(0, |after| u64::from(after.limit));
-    let room = limit.saturating_sub(step.held_before().saturating_sub(freed));
+    let room = step.limit_of_waiters().saturating_sub(step.held_before().saturating_sub(freed));
     let mut notified = BTreeSet::new();
     let mut granted = 0;
     for event in &step.events {

@@ -42,6 +42,13 @@ impl Step {
         self.before.as_ref().map_or(0, |state| state.held)
     }
 
+    /// The highest limit under which waiters can have been granted: a declaration may replace the limit when those that
+    /// were due are granted.
+    pub(super) fn limit_of_waiters(&self) -> u64 {
+        let after = self.after.as_ref().map_or(0, |state| state.limit);
+        after.max(self.reply.replaced_limit.unwrap_or(0)).into()
+    }
+
     pub(super) fn entry_before(&self, holder: &Holder) -> Option<&Entry> {
         self.before.as_ref()?.entries.get(holder)
     }

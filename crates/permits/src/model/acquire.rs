@@ -20,11 +20,8 @@ impl Execution<'_> {
     pub(super) fn acquire(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Answers {
         let mut terms = self.declare(queue_max, requests);
         self.promote();
-        if let Terms::RefusedUnder(limit) = terms
-            && self.state.held <= self.held_at_start.max(limit.into())
-        {
-            // The promotion may have emptied the queue. If it has granted more than the declared limit allows, the
-            // refusal stays: no command grants above the limit that it leaves.
+        if let Terms::RefusedUnder(_) = terms {
+            // The promotion may have emptied the queue.
             terms = self.declare(queue_max, requests);
             self.promote();
         }
@@ -91,8 +88,7 @@ impl Execution<'_> {
         let refusal = match terms {
             Terms::Open => self.refusal(self.state.limit, queue_max, request),
             Terms::RefusedUnder(limit) => {
-                let then = if request.wait { Refusal::QueueFull } else { Refusal::NoPermits };
-                Some(self.refusal(limit, queue_max, request).unwrap_or(then))
+                self.refusal(limit, queue_max, request).or(Some(Refusal::NoPermits))
             }
             Terms::Refused(refusal) => Some(refusal),
         };

@@ -2,10 +2,10 @@
 
 use permits::model::{self, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, EventKind, Grant, Holder, Label,
-    LimitChange, Operation, Recovery, Refusal, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label,
+    LimitChange, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
 };
-use permits_testkit::history::step::Step;
+use permits_testkit::history::{checks::check, step::Step};
 
 use crate::command;
 use crate::simulation::Simulation;
@@ -78,22 +78,30 @@ fn request(name: &str, lease_ms: u64) -> AcquireRequest {
 }
 
 #[test]
-fn a_declared_limit_does_not_count_in_a_command_that_has_granted_above_it() {
-    // A's lease ends, so that C is due under the limit of 2. D finds the queue full under its own limit of 1; the queue
-    // is empty only once C has been granted, and then two units are held.
+fn a_waiter_that_is_due_is_granted_before_a_lower_limit_counts() {
+    // A's lease ends, so that C is due under the limit of 2. D finds the queue full under its own limit of 1, and then
+    // empty, when C has been granted.
     let mut story = Story::new();
-    let unpinned = LimitChange::Unpin;
-    let operator = Simulation::session_id(9).request(1);
+    let (operator, unpinned) = (Simulation::session_id(9).request(1), LimitChange::Unpin);
     story.send(Operation::SetLimit { request: operator, change: unpinned, expected_version: None });
     story.send(Operation::Acquire { queue_max: 9, requests: vec![request("a", 100)] });
     story.acquire(&["b", "c"]);
     story.simulation.now_us += 100_000;
 
     let late = Operation::Acquire { queue_max: 1, requests: vec![request("d", 3_000)] };
-    let step = story.send_declaring(Declaration::Declare(1), late);
-    assert_eq!(step.reply.answers, Answers::Acquire(vec![AcquireOutcome::Refused(Refusal::QueueFull)]));
-    assert_eq!((step.reply.limit, step.reply.replaced_limit), (2, None));
+    let step = story.send_declaring(Declaration::Declare(1), late.clone());
+    assert_eq!(step.reply.answers, Answers::Acquire(vec![AcquireOutcome::Waiting { position: 0 }]));
+    assert_eq!((step.reply.limit, step.reply.replaced_limit), (1, Some(2)));
     assert_eq!(step.events.len(), 1, "C is granted: {:?}", step.events);
+    check(&step).expect("C was granted under the limit of 2");
+
+    // A newcomer that is granted above the limit is seen all the same.
+    let mut wrong = step;
+    let Some(Event { holder, kind: EventKind::Granted(grant), .. }) = wrong.events.pop() else { panic!() };
+    let Operation::Acquire { requests, .. } = &mut wrong.command.operation else { panic!() };
+    (requests[0].holder, wrong.reply.answers) =
+        (holder, Answers::Acquire(vec![AcquireOutcome::Granted(grant)]));
+    assert_eq!(check(&wrong).expect_err("one too many").rule, "P1");
 }
 
 #[test]

@@ -9,8 +9,8 @@
 
 local limit, refusal = declare()
 promote()
-if limit and s.held <= math.max(s.held_at_start, limit) then
-  -- The promotion may have emptied the queue. If it has granted more than the declared limit allows, the refusal stays.
+if limit then
+  -- The promotion may have emptied the queue.
   limit = declare()
   promote()
 end
@@ -38,7 +38,7 @@ for i = 10, #ARGV, 2 do
     local weight, lease = struct.unpack('<I4I4', entry, 2)
     local fits, reason = judge(limit or s.limit, weight, would_wait(i))
     if limit or reason then
-      tag = reason or would_wait(i) and 'queue_full' or 'no_permits'
+      tag = reason or 'no_permits'
     else
       if s.holders == 0 and s.waiting == 0 then s.created[leases_key] = true end
       if fits then
