@@ -95,7 +95,7 @@ fn a_waiter_that_is_due_is_granted_before_a_lower_limit_counts() {
     assert_eq!(step.events.len(), 1, "C is granted: {:?}", step.events);
     check(&step).expect("C was granted under the limit of 2");
 
-    // A newcomer that is granted above the limit is seen all the same.
+    // A newcomer that is granted above the limit is still seen.
     let mut wrong = step;
     let Some(Event { holder, kind: EventKind::Granted(grant), .. }) = wrong.events.pop() else { panic!() };
     let Operation::Acquire { requests, .. } = &mut wrong.command.operation else { panic!() };
