@@ -106,10 +106,11 @@ async fn serve(settings: WorkerSettings) {
             }
             WorkerCommand::Stop => {
                 shared.stopping.store(true, Ordering::Relaxed);
-                children.drain(..).for_each(|child| shared.await_child(child));
                 while let Some(ended) = loops.join_next().await {
                     ended.expect("a loop does not panic");
                 }
+                // This blocks the runtime, and the children may wait for what the loops hold.
+                children.drain(..).for_each(|child| shared.await_child(child));
                 let counts = lock(&shared.counts).clone();
                 shared.report("-", ClientEvent::Stopped(counts));
             }
