@@ -43,7 +43,8 @@ pub fn check(step: &Step) -> Result<(), Violation> {
 
 /// P1: after every command the units held are within the limit. They may be above it only when they were before it was
 /// lowered, and then they only become fewer: nothing is granted or put back above the limit. A command that lowers it
-/// by its declaration may have granted to waiters before, under the limit that it then replaced. While the server recovers, nothing is granted out of capacity that was free when the command came, neither units nor slots.
+/// by its declaration may have granted to waiters before, under the limit that it then replaced. While the server
+/// recovers, nothing is granted out of capacity that was free when the command came, neither units nor slots.
 ///
 /// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
 fn bound(step: &Step) -> Result<(), String> {
