@@ -89,7 +89,7 @@ fn a_waiter_that_is_due_is_granted_before_a_lower_limit_counts() {
     story.simulation.now_us += 100_000;
 
     let late = Operation::Acquire { queue_max: 1, requests: vec![request("d", 3_000)] };
-    let step = story.send_declaring(Declaration::Declare(1), late.clone());
+    let step = story.send_declaring(Declaration::Declare(1), late);
     assert_eq!(step.reply.answers, Answers::Acquire(vec![AcquireOutcome::Waiting { position: 0 }]));
     assert_eq!((step.reply.limit, step.reply.replaced_limit), (1, Some(2)));
     assert_eq!(step.events.len(), 1, "C is granted: {:?}", step.events);

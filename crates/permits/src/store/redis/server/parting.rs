@@ -21,42 +21,41 @@ const LONGEST: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_micros(50);
 
 thread_local! {
-    static RELEASES: RefCell<Releases> = const { RefCell::new(Releases { process: None, last: Vec::new() }) };
+    static RELEASES: RefCell<Releases> = const { RefCell::new(Releases(Vec::new())) };
 }
 
 /// The last release that the thread has sent on each connection.
-struct Releases {
-    /// The process that has sent them.
-    process: Option<Process>,
-    last: Vec<(Weak<Shared>, u64)>,
+struct Releases(Vec<Sent>);
+
+struct Sent {
+    /// The process that has sent it. A forked child has a copy of what the parent's thread has sent.
+    process: Process,
+    connection: Weak<Shared>,
+    number: u64,
 }
 
 /// Notes that this thread has sent a release, as the command of this number.
 pub(super) fn note(connection: &Arc<Shared>, number: u64) {
     // Fails if the thread is ending.
     let _ = RELEASES.try_with(|releases| {
-        let mut releases = releases.borrow_mut();
+        let Releases(all) = &mut *releases.borrow_mut();
         let connection = Arc::downgrade(connection);
-        if let Some((_, last)) = releases.last.iter_mut().find(|(of, _)| of.ptr_eq(&connection)) {
-            *last = number;
+        if let Some(sent) = all.iter_mut().find(|sent| sent.connection.ptr_eq(&connection)) {
+            sent.number = number;
             return;
         }
-        releases.last.retain(|(of, _)| of.strong_count() > 0);
-        releases.process.get_or_insert_with(Process::current);
-        releases.last.push((connection, number));
+        all.retain(|sent| sent.connection.strong_count() > 0);
+        all.push(Sent { process: Process::current(), connection, number });
     });
 }
 
 impl Drop for Releases {
     fn drop(&mut self) {
         let until = Instant::now() + LONGEST;
-        for (connection, number) in self.last.drain(..) {
+        for Sent { process, connection, number } in self.0.drain(..) {
             let Some(connection) = connection.upgrade() else { continue };
-            // A forked child shares the connection, and has no task that reads.
-            while !connection.has_reply(number)
-                && Instant::now() < until
-                && !self.process.is_none_or(Process::is_forked)
-            {
+            // A forked child shares the parent's connection, and has no task that reads from it.
+            while !connection.has_reply(number) && Instant::now() < until && !process.is_forked() {
                 std::thread::sleep(EVERY);
             }
         }
