@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use permits::blocking::Client;
 use permits::{AcquireError, AcquireOptions, Recovery};
+use permits_testkit::fork::fork;
 use permits_testkit::{ChildGuard, Server};
 
 const WAY: &str = "PERMITS_ENDS_WAY";
@@ -23,9 +24,9 @@ const UNITS: u32 = 10;
 
 /// The ways to end, and the codes by which a test's executable reports them.
 ///
-/// A run that finds a unit taken panics: the way before it must not end with that code, so "exit" and "return" follow the
-/// others.
-const WAYS: [(&str, i32); 4] = [("exit", 7), ("error", 101), ("return", 0), ("panic", 101)];
+/// A run that finds a unit taken panics: the way before it must not end with that code, so "exit", "return" and "fork"
+/// follow the others.
+const WAYS: [(&str, i32); 5] = [("exit", 7), ("error", 101), ("return", 0), ("panic", 101), ("fork", 7)];
 
 /// Not a test: the test starts this executable again with this name.
 #[test]
@@ -46,6 +47,16 @@ fn program() -> Result<(), AcquireError> {
     }
     let client = connect().expect("the server is there");
     use_all(&client);
+    if way == "fork" {
+        // The child's thread remembers what the parent's has sent.
+        let mut child = fork(|| {
+            let client = connect().expect("the server is there");
+            use_all(&client);
+            std::mem::forget(client);
+            std::process::exit(7);
+        });
+        std::process::exit(child.wait(LIMIT).expect("it ends"));
+    }
     match way.as_str() {
         "return" => Ok(()),
         "error" => {
