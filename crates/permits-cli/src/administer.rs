@@ -4,7 +4,7 @@
 //! the state of the semaphore after the change.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use permits::{AdminError, Inspection, Semaphore};
+use permits::{AdminError, HolderInfo, Inspection, Semaphore};
 
 use crate::args::{Common, Limit, LimitChange, NameArg, Revoke};
 use crate::connect;
@@ -53,9 +53,9 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
         None => all_revoked(&semaphore, reason).await?,
         Some(beginning) if *partial => {
             let holder = unique_match(&semaphore, beginning).await?;
-            semaphore.revoke(&holder, reason).await?.then_some(holder)
+            revoke_one(&semaphore, &holder, reason).await?.then_some(holder)
         }
-        Some(holder) => semaphore.revoke(holder, reason).await?.then(|| holder.clone()),
+        Some(holder) => revoke_one(&semaphore, holder, reason).await?.then(|| holder.clone()),
     };
     let Some(revoked) = revoked else {
         let none = match holder {
@@ -65,6 +65,24 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
         return Err(Failure::new(exit::NO_MATCH, none));
     };
     print_result(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
+}
+
+/// Revokes a holder's permit or a waiter's request, or frees what cools under that name.
+pub(crate) async fn revoke_one(
+    semaphore: &Semaphore,
+    holder: &str,
+    reason: &str,
+) -> Result<bool, AdminError> {
+    if semaphore.revoke(holder, reason).await? {
+        return Ok(true);
+    }
+    let mut freed = false;
+    for info in semaphore.inspect().await?.holders {
+        if info.cooling && info.holder == holder {
+            freed |= semaphore.revoke_cooling(holder, info.token).await?;
+        }
+    }
+    Ok(freed)
 }
 
 /// The only holder or waiter with a name that starts with `beginning`.
@@ -89,7 +107,7 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<String, 
     }
 }
 
-/// Revokes all holders and waiters. Returns their numbers as text, or `None` if there were none.
+/// Revokes all holders and waiters, and frees what cools. Returns their numbers as text, or `None` if there were none.
 ///
 /// Waiters come first, because revoking a holder grants a waiter. The number of rounds is fixed by the number
 /// of holders and waiters at the start: later ones are not revoked.
@@ -98,25 +116,29 @@ async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<Strin
     let (mut holders, mut waiters) = (0, 0);
     for _ in 0..=waiting / u64::from(MAX_LISTED) {
         let listed = semaphore.inspect().await?.waiters;
-        waiters += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
+        waiters += revoke_each(semaphore, listed.into_iter().map(|info| (info.holder, None)), reason).await?;
     }
     for _ in 0..=held / u64::from(MAX_LISTED) {
         let listed = semaphore.inspect().await?.holders;
-        holders += revoke_each(semaphore, listed.into_iter().map(|info| info.holder), reason).await?;
+        let cooling = |info: HolderInfo| (info.holder, info.cooling.then_some(info.token));
+        holders += revoke_each(semaphore, listed.into_iter().map(cooling), reason).await?;
     }
     let count = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let revoked = format!("{} and {}", count(holders, "holder"), count(waiters, "waiter"));
     Ok((holders + waiters > 0).then_some(revoked))
 }
 
-/// Revokes `names`. Returns the number of those that held or waited.
+/// Revokes these holders and waiters, and frees the grants that cool, which have a token. Returns the number of those found.
 async fn revoke_each(
     semaphore: &Semaphore,
-    names: impl Iterator<Item = String>,
+    found: impl Iterator<Item = (String, Option<u64>)>,
     reason: &str,
 ) -> Result<u64, AdminError> {
-    let revoke = async |name: String| semaphore.revoke(&name, reason).await.map(u64::from);
-    stream::iter(names)
+    let revoke = async |(name, cooling): (String, Option<u64>)| match cooling {
+        Some(token) => semaphore.revoke_cooling(&name, token).await.map(u64::from),
+        None => semaphore.revoke(&name, reason).await.map(u64::from),
+    };
+    stream::iter(found)
         .map(revoke)
         .buffer_unordered(CONCURRENCY)
         .try_fold(0, async |sum, revoked| Ok(sum + revoked))

@@ -119,14 +119,15 @@ Examples:
 JSON:
   {\"name\",\"limit\",\"held\",\"paused\",
    \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
-               \"age_ms\",\"label\"}],
+               \"age_ms\",\"label\",\"cooling\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
    \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\"}
   limit and held are units, waiting is a number of waiters. limit is null
   if none is set, label if none was given. recovering_ms is the time until
   free units are granted again after a start of the server. At most 1,000
-  holders and 1,000 waiters are listed. The schema is
-  docs/status.schema.json.",
+  holders and 1,000 waiters are listed. cooling: the holder has gone, and
+  its units stay taken for lease_remaining_ms more (run --at-least). The
+  schema is docs/status.schema.json.",
     exit_codes!("    0  also if the semaphore is not in use\n")
 );
 

@@ -51,6 +51,7 @@ struct HolderJson<'a> {
     lease_remaining_ms: u64,
     age_ms: u64,
     label: Option<&'a str>,
+    cooling: bool,
 }
 
 #[derive(Serialize)]
@@ -73,6 +74,7 @@ impl<'a> StatusJson<'a> {
             slot: info.slot,
             token: info.token,
             lease_remaining_ms: milliseconds(info.lease_remaining),
+            cooling: info.cooling,
             age_ms: milliseconds(info.age),
             label: info.label.as_deref(),
         };
@@ -135,7 +137,9 @@ fn human(inspection: &Inspection) -> String {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
-            let (age, lease) = (duration(info.age), seconds(info.lease_remaining));
+            let remaining = seconds(info.lease_remaining);
+            let lease = if info.cooling { format!("cooling {remaining}") } else { remaining.to_string() };
+            let age = duration(info.age);
             let cells = [info.holder.clone(), weight, slot, token, lease, age];
             Row { cells, text: info.label.clone().unwrap_or_default() }
         };

@@ -219,7 +219,15 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        self.inner.start_revoke(holder, reason).wait()
+        self.inner.start_revoke(holder, None, reason).wait()
+    }
+
+    /// As [`crate::Semaphore::revoke_cooling`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn revoke_cooling(&self, holder: &str, token: u64) -> Result<bool, AdminError> {
+        self.inner.start_revoke(holder, Some(token), "").wait()
     }
 
     /// As [`crate::Semaphore::inspect`].

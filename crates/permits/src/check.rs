@@ -52,6 +52,14 @@ pub fn prefix(prefix: &str) -> Result<(), InvalidInput> {
     protocol::check_prefix(prefix)
 }
 
+/// Checks the time for which a grant is to count: at most 1 day.
+///
+/// # Errors
+/// [`InvalidInput::AtLeast`] if it is longer.
+pub fn at_least(time: Duration) -> Result<(), InvalidInput> {
+    protocol::check_at_least(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).map(drop)
+}
+
 /// Checks a lease: 100 ms to 1 day.
 ///
 /// # Errors

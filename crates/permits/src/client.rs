@@ -6,9 +6,9 @@ use tokio::sync::oneshot;
 
 use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
-use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
+use crate::error::{AcquireAllError, AdminError, AdoptError, CloseError, ConnectError};
 use crate::handle::PermitHandle;
-use crate::options::Limit;
+use crate::options::{AcquireOptions, Limit};
 use crate::permit::Permit;
 use crate::protocol::{
     AdoptRequest, Holder, InvalidInput, Name, Recovery, SessionId, check_lease, check_prefix,
@@ -18,6 +18,7 @@ use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
 use crate::session::reply::PendingReply;
 use crate::session::thread;
+use crate::several::{self, PermitSet, Sequence};
 use crate::store::Address;
 
 /// The default lease.
@@ -125,6 +126,45 @@ impl Client {
         Semaphore::new(self.session.clone(), name.as_ref(), limit.into())
     }
 
+    /// Permits of several semaphores, all or none: `requests` are semaphores with their options. They may be those of several
+    /// clients.
+    ///
+    /// They are acquired one after the other, in an order that all programs share: names with more `/` first, then by name. So
+    /// programs that ask for several at once do not block one another forever, and a request that waits in the line
+    /// `api/tenant-7` holds no place of `api`. Each is waited for in its line, in strict order. The shortest
+    /// [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) is the limit of the whole wait.
+    ///
+    /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
+    ///
+    /// # Errors
+    /// [`AcquireAllError`]: the semaphore, and why it was not acquired. Nothing is held then.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::AcquireOptions;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let all = client.semaphore("api", 100)?;
+    /// let tenant = client.semaphore("api/tenant-7", 10)?;
+    /// let options = AcquireOptions::new();
+    /// let permits = client.acquire_all([(all, options.clone()), (tenant, options)]).await?;
+    /// assert_eq!(permits.permits()[0].semaphore(), "api/tenant-7");
+    /// permits.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire_all(
+        &self,
+        requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>,
+    ) -> Result<PermitSet, AcquireAllError> {
+        several::acquire_all(Sequence::new(requests)?).await
+    }
+
     /// The names of the semaphores that the store has, sorted: those in use, those used within the last minutes,
     /// and those with a limit that an operator pinned. One that begins or ends meanwhile may be missing.
     ///
@@ -155,9 +195,11 @@ impl Client {
     }
 
     pub(crate) fn start_adopt(&self, handle: &PermitHandle) -> PendingReply<PermitGuard, AdoptError, Permit> {
-        let PermitHandle { semaphore, holder, request, weight, lease_ms, grant } = handle.clone();
+        let PermitHandle { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } =
+            handle.clone();
         let new_request = self.session.new_request();
-        let adopt = Box::new(AdoptRequest { holder, request, weight, lease_ms, grant, new_request });
+        let adopt =
+            Box::new(AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request });
         let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });
         call.and_then(|guard| Ok(Permit::new(guard)))
     }

@@ -157,6 +157,35 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
+/// Permits of several semaphores were not acquired. None of them is held.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireAllError {
+    /// One of them was not granted.
+    #[error("{semaphore}: {source}")]
+    Acquire {
+        /// The semaphore.
+        semaphore: String,
+        /// The reason.
+        source: AcquireError,
+    },
+    /// One that had been granted was lost while another was waited for.
+    #[error("{semaphore}: {reason}, while others were waited for")]
+    Lost {
+        /// The semaphore.
+        semaphore: String,
+        /// The reason.
+        reason: Lost,
+    },
+    /// A semaphore is named twice: two programs that take its places one by one can wait for one another. Ask for the sum of
+    /// the weights.
+    #[error("semaphore {semaphore:?} is named twice: ask for its units by one weight")]
+    Twice {
+        /// The semaphore.
+        semaphore: String,
+    },
+}
+
 impl AcquireError {
     /// Returns true if the same request may succeed later.
     pub fn is_not_now(&self) -> bool {

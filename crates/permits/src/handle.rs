@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::percent;
-use crate::protocol::{Grant, Holder, InvalidInput, Name, RequestId, check_lease};
+use crate::protocol::{Grant, Holder, InvalidInput, Name, RequestId, check_at_least, check_lease};
 
 /// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
 ///
@@ -27,6 +27,8 @@ pub struct PermitHandle {
     pub(crate) weight: u32,
     pub(crate) lease_ms: u64,
     pub(crate) grant: Grant,
+    /// 0 is left out of the text.
+    pub(crate) at_least_ms: u64,
 }
 
 /// The beginning of a handle, with the version of its format.
@@ -46,9 +48,11 @@ impl PermitHandle {
 
 impl fmt::Display for PermitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { semaphore, holder, request, weight, lease_ms, grant: Grant { token, slot } } = self;
+        let Self { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } = self;
+        let Grant { token, slot } = grant;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
-        write!(f, "{MARK}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}")
+        write!(f, "{MARK}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}")?;
+        if *at_least_ms > 0 { write!(f, ":{at_least_ms}") } else { Ok(()) }
     }
 }
 
@@ -58,8 +62,8 @@ impl FromStr for PermitHandle {
     fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let broken = |reason| InvalidInput::Handle { reason };
         let parts: Vec<&str> = text.trim().split(':').collect();
-        let [mark, semaphore, holder, request, weight, lease, token, slot] = parts[..] else {
-            return Err(broken("it does not have 8 parts"));
+        let [mark, semaphore, holder, request, weight, lease, token, slot, ref rest @ ..] = parts[..] else {
+            return Err(broken("it has fewer than 8 parts"));
         };
         if mark != MARK {
             return Err(broken("it does not begin with permits1"));
@@ -68,6 +72,11 @@ impl FromStr for PermitHandle {
         fn number<T: FromStr>(text: &str) -> Result<T, InvalidInput> {
             text.parse().map_err(|_| InvalidInput::Handle { reason: "a number in it is malformed" })
         }
+        let at_least_ms = match rest {
+            [] => 0,
+            [at_least] => check_at_least(number(at_least)?)?,
+            _ => return Err(broken("it has more than 9 parts")),
+        };
         Ok(Self {
             semaphore: Name::new(&unescaped(semaphore)?)?,
             holder: Holder::new(&unescaped(holder)?)?,
@@ -75,6 +84,7 @@ impl FromStr for PermitHandle {
             weight: number(weight)?,
             lease_ms: check_lease(number(lease)?)?,
             grant: Grant { token: number(token)?, slot: number(slot)? },
+            at_least_ms,
         })
     }
 }
@@ -108,10 +118,13 @@ mod tests {
             weight: 3,
             lease_ms: 100,
             grant: Grant { token: 1 << 52, slot: u32::MAX },
+            at_least_ms: 0,
         };
-        let text = handle.to_string();
-        assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
-        assert_eq!(text.parse(), Ok(handle));
+        for handle in [PermitHandle { at_least_ms: 60_000, ..handle.clone() }, handle] {
+            let text = handle.to_string();
+            assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
+            assert_eq!(text.parse(), Ok(handle));
+        }
     }
 
     #[test]
@@ -129,7 +142,9 @@ mod tests {
             "permits1:n:h:s.1:-1:100:5:0",
             "permits1:n:h:s.1:1:99:5:0",
             "permits1:n:h:s.1:1:100:5:4294967296",
-            "permits1:n:h:s.1:1:100:5:0:0",
+            "permits1:n:h:s.1:1:100:5:0:x",
+            "permits1:n:h:s.1:1:100:5:0:86400001",
+            "permits1:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

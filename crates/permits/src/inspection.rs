@@ -42,8 +42,10 @@ pub struct HolderInfo {
     pub slot: u32,
     /// Its fencing token.
     pub token: u64,
-    /// The rest of its lease.
+    /// The rest of its lease; if it cools, the time until its units are free.
     pub lease_remaining: Duration,
+    /// True if the holder has gone, and its grant still counts: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
+    pub cooling: bool,
     /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if the clock has
     /// not moved since the grant before. So the age is never too long, unless that clock was set.
     pub age: Duration,
@@ -77,6 +79,7 @@ impl Inspection {
             slot: holder.grant.slot,
             token: holder.grant.token,
             lease_remaining: Duration::from_millis(holder.lease_remaining_ms),
+            cooling: holder.cooling,
             age: Duration::from_micros(reply.now_us.saturating_sub(holder.grant.token)),
             label: text(&holder.label),
         });

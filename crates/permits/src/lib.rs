@@ -84,6 +84,7 @@ mod process;
 pub mod protocol;
 mod semaphore;
 mod session;
+mod several;
 #[doc(hidden)]
 pub mod store;
 mod timing;
@@ -92,8 +93,8 @@ pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
 pub use diagnostics::{Diagnosis, Finding, Severity};
 pub use error::{
-    AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost, ReleaseError,
-    RenewError, StoreError,
+    AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost,
+    ReleaseError, RenewError, StoreError,
 };
 pub use handle::PermitHandle;
 pub use inspection::{HolderInfo, Inspection, WaiterInfo};
@@ -102,6 +103,7 @@ pub use permit::Permit;
 pub use protocol::Recovery;
 pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;
+pub use several::PermitSet;
 
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, acl_rules};
@@ -118,11 +120,13 @@ const _: () = {
     crosses_threads::<Acquire>();
     crosses_threads::<Permit>();
     crosses_threads::<PermitHandle>();
+    crosses_threads::<PermitSet>();
     crosses_threads::<Diagnosis>();
     crosses_threads::<Inspection>();
     crosses_threads::<blocking::Client>();
     crosses_threads::<blocking::Semaphore>();
     crosses_threads::<blocking::Permit>();
+    crosses_threads::<AcquireAllError>();
     crosses_threads::<AcquireError>();
     crosses_threads::<AdminError>();
     crosses_threads::<AdoptError>();

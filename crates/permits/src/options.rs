@@ -31,6 +31,7 @@ pub struct AcquireOptions {
     pub(crate) wait: Wait,
     pub(crate) lease: Option<Duration>,
     pub(crate) auto_renew: bool,
+    pub(crate) at_least: Duration,
 }
 
 impl Default for AcquireOptions {
@@ -42,7 +43,15 @@ impl Default for AcquireOptions {
 impl AcquireOptions {
     /// One unit, a holder of its own, waiting without limit, the client's lease, renewed in the background.
     pub fn new() -> Self {
-        Self { weight: 1, holder: None, label: None, wait: Wait::Forever, lease: None, auto_renew: true }
+        Self {
+            weight: 1,
+            holder: None,
+            label: None,
+            wait: Wait::Forever,
+            lease: None,
+            auto_renew: true,
+            at_least: Duration::ZERO,
+        }
     }
 
     /// The number of units: at least 1, at most the limit; 1 unless set.
@@ -94,6 +103,35 @@ impl AcquireOptions {
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.auto_renew = renew;
+        self
+    }
+
+    /// The time for which the grant counts: up to 1 day, rounded up to a millisecond; zero unless set. A permit that is released, lost or
+    /// revoked earlier *cools*: it has no holder, and its units and slot stay taken until that time has passed since the grant.
+    /// Then the head of the line gets them, as if they had been released.
+    ///
+    /// So a limit of 100 and one minute admit at most 100 in any minute, and no more than 100 at once. A store that
+    /// loses its state forgets what cools.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::AcquireOptions;
+    /// use std::time::Duration;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let requests = client.semaphore("requests", 2)?;
+    /// let options = AcquireOptions::new().at_least(Duration::from_secs(60)).no_wait();
+    /// drop(requests.acquire_with(options.clone()).await?);
+    /// drop(requests.acquire_with(options.clone()).await?);
+    /// assert!(requests.acquire_with(options).await.is_err(), "two were admitted within this minute");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.at_least = time;
         self
     }
 }

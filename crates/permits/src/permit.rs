@@ -182,6 +182,7 @@ impl Permit {
             weight: state.weight,
             lease_ms: u64::try_from(state.lease.as_millis()).unwrap_or(u64::MAX),
             grant: state.grant,
+            at_least_ms: u64::try_from(state.at_least.as_millis()).unwrap_or(u64::MAX),
         };
         self.guard.hand_over();
         handle

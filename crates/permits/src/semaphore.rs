@@ -1,6 +1,7 @@
 //! [`Semaphore`]: turns options into messages to the session, and replies into types.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::error::{AcquireError, AdminError};
@@ -9,7 +10,7 @@ use crate::model::INSPECT_MAX;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
     self, Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome,
-    check_lease, check_reason,
+    check_at_least, check_lease, check_reason,
 };
 use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
@@ -102,6 +103,8 @@ impl Semaphore {
         if let Some(lease) = options.lease {
             check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))?;
         }
+        let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let at_least = Duration::from_millis(check_at_least(at_least_ms)?);
         let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
         let label = Label::new(options.label.as_deref().unwrap_or_default())?;
         let request = self.session.new_request();
@@ -112,6 +115,7 @@ impl Semaphore {
             label,
             weight: options.weight,
             lease: options.lease.unwrap_or(self.session.lease()),
+            at_least,
             wait: options.wait,
             auto_renew: options.auto_renew,
             limit: self.limit.clone(),
@@ -232,17 +236,26 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        self.start_revoke(holder, reason).await
+        self.start_revoke(holder, None, reason).await
     }
 
-    pub(crate) fn start_revoke(&self, holder: &str, reason: &str) -> Reply<bool> {
+    /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token` is that of the
+    /// grant, from [`HolderInfo::token`](crate::HolderInfo::token). Returns whether it cooled.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn revoke_cooling(&self, holder: &str, token: u64) -> Result<bool, AdminError> {
+        self.start_revoke(holder, Some(token), "").await
+    }
+
+    pub(crate) fn start_revoke(&self, holder: &str, cooling: Option<u64>, reason: &str) -> Reply<bool> {
         let checked = Holder::new(holder).and_then(|holder| Ok((holder, check_reason(reason)?)));
         let (holder, reason) = match checked {
             Ok(checked) => checked,
             Err(invalid) => return Reply::failed(invalid.into()),
         };
         let request = self.session.new_request();
-        self.administer(Operation::Revoke { request, holder, reason }, |_, reply| {
+        self.administer(Operation::Revoke { request, holder, cooling, reason }, |_, reply| {
             Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown))
         })
     }

@@ -98,6 +98,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = value::lease)]
     pub(crate) lease: Duration,
 
+    /// Time for which the permit counts, from its grant on, up to 24h: if the command ends earlier, its units are granted
+    /// again only then
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
+    pub(crate) at_least: Duration,
+
     /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
     #[arg(long, value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,

@@ -56,6 +56,12 @@ fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
     }
 }
 
+pub(super) fn at_least(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    check::at_least(time).map_err(|error| error.to_string())?;
+    Ok(time)
+}
+
 pub(super) fn lease(text: &str) -> Result<Duration, String> {
     let lease = duration(text)?;
     check::lease(lease).map_err(|error| error.to_string())?;

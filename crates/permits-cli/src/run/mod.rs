@@ -124,7 +124,7 @@ async fn acquire(
     };
     let semaphore =
         client.semaphore(&options.name, limit).map_err(|invalid| NoPermit::Failure(invalid.into()))?;
-    let mut request = AcquireOptions::new().weight(options.weight);
+    let mut request = AcquireOptions::new().weight(options.weight).at_least(options.at_least);
     if options.no_wait {
         request = request.no_wait();
     } else if let Some(wait) = wait {

@@ -2,6 +2,8 @@
 
 use permits::{AdminError, Client, Limit};
 
+use crate::administer::revoke_one;
+
 /// An action on a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Action {
@@ -63,7 +65,7 @@ impl Action {
             ActionKind::Resume => semaphore.resume().await?,
             ActionKind::SetLimit(limit) => drop(semaphore.set_limit(*limit).await?),
             ActionKind::Unpin => drop(semaphore.unpin().await?),
-            ActionKind::Revoke(holder, _) => return semaphore.revoke(holder, "").await,
+            ActionKind::Revoke(holder, _) => return revoke_one(&semaphore, holder, "").await,
         }
         Ok(true)
     }

@@ -239,7 +239,9 @@ fn holders(detail: &Detail) -> Table<6> {
     let row = |holder: &HolderRow| {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
-        let cells = [holder.name.clone(), duration(holder.age), duration(holder.lease), slot, weight, token];
+        let lease = duration(holder.lease);
+        let lease = if holder.cooling { format!("cooling {lease}") } else { lease };
+        let cells = [holder.name.clone(), duration(holder.age), lease, slot, weight, token];
         Row { cells, text: holder.label.clone() }
     };
     let rows: Vec<_> = detail.holders.iter().map(row).collect();

@@ -24,6 +24,8 @@ pub(super) struct HolderRow {
     pub(super) token: u64,
     pub(super) age: Duration,
     pub(super) lease: Duration,
+    /// The holder has gone, and its units stay taken until the end of `lease`.
+    pub(super) cooling: bool,
     pub(super) label: String,
 }
 
@@ -77,6 +79,7 @@ impl From<Inspection> for Detail {
             token: info.token,
             age: info.age,
             lease: info.lease_remaining,
+            cooling: info.cooling,
             label: info.label.unwrap_or_default(),
         });
         let waiters = inspection.waiters.into_iter();

@@ -10,6 +10,7 @@ use crate::support::{
 on_both_stores! {
     holders_and_waiters_are_listed,
     a_paused_semaphore_is_shown_as_such,
+    what_cools_is_shown_and_can_be_freed,
     printed_json_matches_the_schemas,
 }
 
@@ -52,7 +53,7 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             "name": name, "limit": 3, "held": 2, "paused": false,
             "holders": [{
                 "holder": "web-1", "weight": 2, "slot": 0, "token": null, "lease_remaining_ms": null,
-                "age_ms": null, "label": "nightly",
+                "age_ms": null, "label": "nightly", "cooling": false,
             }],
             "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
@@ -74,6 +75,23 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
 
     drop(gate);
     assert_eq!((first.finish().code, second.finish().code), (1, 0));
+}
+
+fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
+    let options = "--limit 1 --holder web-1 --at-least 1h";
+    assert_eq!(output(&mut run(store, name, options, "true")).code, 0);
+    let json = status(store, name);
+    assert_eq!(json["holders"][0]["cooling"], json!(true), "{json}");
+    assert_matches_schema("status.schema.json", &json);
+    let text = output(&mut permits(&store.url(), ["status", name])).stdout;
+    assert!(text.contains("  cooling 3"), "{text}");
+    assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 75);
+    let freed = output(&mut permits(&store.url(), ["revoke", name, "web-1"]));
+    assert_eq!((freed.code, freed.stdout), (0, format!("{name}: web-1 revoked, 0 of 1 held, 0 waiting\n")));
+    assert_eq!(output(&mut run(store, name, options, "true")).code, 0);
+    let freed = output(&mut permits(&store.url(), ["revoke", name, "--all"]));
+    assert_eq!(freed.code, 0, "{}", freed.stderr);
+    assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 0);
 }
 
 /// Demands that `value` matches the schema, and that the schema has every field of it.

@@ -18,7 +18,7 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 9] = [
+pub const CHECKS: [(&str, Check); 10] = [
     ("P1", bound),
     ("P5", nothing_appears_unasked),
     ("P6", first_come_first_served),
@@ -28,6 +28,7 @@ pub const CHECKS: [(&str, Check); 9] = [
     ("P11", pinned_limit),
     ("P13", others_are_untouched),
     ("P15", no_herd),
+    ("P17", grants_count_as_long_as_asked),
 ];
 
 /// Runs all checks.
@@ -74,7 +75,7 @@ fn bound(step: &Step) -> Result<(), String> {
         }
         if step.is_recovering() {
             // The slot was a known holder's, so no forgotten holder can reclaim it.
-            let place = |entry: &Entry| matches!(entry.place, EntryState::Holding(before) if before.slot == grant.slot);
+            let place = |entry: &Entry| entry.place.taken().is_some_and(|before| before.slot == grant.slot);
             if !step.entries_before().any(|(_, entry)| place(entry)) {
                 return Err(format!("{holder} got slot {}, which may be a forgotten holder's", grant.slot));
             }
@@ -96,6 +97,13 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
         if known && !matches!(step.command.operation, Operation::Renew(_)) {
             continue;
         }
+        if let EntryState::Cooling(grant) = entry.place {
+            let held = EntryState::Holding(grant);
+            let before = step.entry_before(holder).or_else(|| step.entry_before(&holder.original()));
+            if before.is_some_and(|before| before.place == held || before.place == entry.place) {
+                continue;
+            }
+        }
         let appeared = match (&step.command.operation, &step.reply.answers) {
             (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
                 requests.iter().zip(answers).any(|(asked, answer)| {
@@ -116,7 +124,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                     let forgotten = renew.grant.is_some_and(|grant| {
                         after.era_known < grant.token
                             && grant.token < after.era_began_us
-                            && entry.place == EntryState::Holding(grant)
+                            // Of two renewals with other grants in one command, the second ends what the first put back.
+                            && entry.place.taken() == Some(grant)
                     });
                     renew.request == entry.request && *answer == RenewOutcome::Held && forgotten
                 });
@@ -213,7 +222,7 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
         }
         // A repeated command has the answer of the first one.
         (Operation::Revoke { request, .. }, _) if step.was_made(request) => return Ok(()),
-        (Operation::Revoke { holder, .. }, Answers::Revoke(_)) => vec![(holder, None)],
+        (Operation::Revoke { holder, cooling: None, .. }, Answers::Revoke(_)) => vec![(holder, None)],
         _ => return Ok(()),
     };
     for (holder, request) in left {
@@ -324,7 +333,11 @@ fn no_herd(step: &Step) -> Result<(), String> {
         .entries_before()
         .filter(|(holder, before)| {
             let stays = step.entry_after(holder).is_some_and(|after| after.place == before.place);
-            matches!(before.place, EntryState::Holding(_)) && !stays
+            let cools = before
+                .place
+                .taken()
+                .is_some_and(|grant| step.entry_after(&holder.cooling(grant.token)).is_some());
+            before.place.taken().is_some() && !stays && !cools
         })
         .map(|(_, before)| u64::from(before.weight))
         .sum();
@@ -351,6 +364,34 @@ fn no_herd(step: &Step) -> Result<(), String> {
     }
     if granted > room {
         return Err(format!("{granted} units were handed to waiters, and {room} were there to give"));
+    }
+    Ok(())
+}
+
+/// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an
+/// operator frees them or the state is lost.
+fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
+    for (holder, before) in step.entries_before() {
+        let Some(grant) = before.place.taken() else { continue };
+        let until = grant.token.div_ceil(1000) + before.at_least_ms;
+        if before.at_least_ms == 0 || until <= step.now_ms() {
+            continue;
+        }
+        let freed = match &step.command.operation {
+            Operation::Revoke { holder: of, cooling: Some(token), .. } => of.cooling(*token) == *holder,
+            _ => false,
+        };
+        let after = step.entry_after(holder).filter(|after| after.place.taken() == Some(grant));
+        let after = after.or_else(|| step.entry_after(&holder.original().cooling(grant.token)));
+        let Some(after) = after else {
+            if freed {
+                continue;
+            }
+            return Err(format!("the grant {grant:?} of {holder} was to count until {until} ms"));
+        };
+        if after.weight != before.weight || (holder.is_cooling() && after.deadline.unsigned_abs() < until) {
+            return Err(format!("{holder} was {before:?} and is {after:?}"));
+        }
     }
     Ok(())
 }

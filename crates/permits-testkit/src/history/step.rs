@@ -117,11 +117,11 @@ impl Step {
             Operation::Adopt(adopt) => [&adopt.request, &adopt.new_request]
                 .map(|request| (adopt.holder.clone(), request.clone()))
                 .into(),
-            Operation::Revoke { holder, .. } => self
-                .entry_before(holder)
-                .map(|entry| (holder.clone(), entry.request.clone()))
-                .into_iter()
-                .collect(),
+            Operation::Revoke { holder, cooling, .. } => {
+                let key = cooling.map_or_else(|| holder.clone(), |token| holder.cooling(token));
+                let entry = self.entry_before(&key);
+                entry.map(|entry| (key.clone(), entry.request.clone())).into_iter().collect()
+            }
             Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Inspect { .. } => BTreeSet::new(),
         }
     }

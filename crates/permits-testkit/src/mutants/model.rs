@@ -15,7 +15,7 @@ pub type Outcome = (Reply, Vec<Event>);
 pub type Store = fn(&mut Option<State>, &Clock<'_>, &Command) -> Outcome;
 
 /// All mutants, each with the property that it breaks.
-pub const ALL: [(&str, Store); 15] = [
+pub const ALL: [(&str, Store); 16] = [
     ("P1, P2", one_too_many),
     ("P2", no_window),
     ("P4", old_tokens),
@@ -30,6 +30,7 @@ pub const ALL: [(&str, Store); 15] = [
     ("P11", ignores_the_pin),
     ("P13", shortens_others),
     ("P15", publishes_twice),
+    ("P17", forgets_the_time),
     ("slots", one_slot),
 ];
 
@@ -226,6 +227,12 @@ pub fn publishes_twice(state: &mut Option<State>, server: &Clock<'_>, command: &
     let (reply, mut events) = apply(state, server, command);
     events.extend(events.clone());
     (reply, events)
+}
+
+/// Frees the units of a released grant at once, before the time for which it counts has passed.
+pub fn forgets_the_time(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    change(state, |state| state.entries.values_mut().for_each(|entry| entry.at_least_ms = 0));
+    apply(state, server, command)
 }
 
 /// Answers the renewal of a granted request as if it waited, so that a lost event stays lost.

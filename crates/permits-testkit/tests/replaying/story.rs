@@ -121,13 +121,26 @@ pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Ope
     let (holder, request, lease_ms) = (holder(name), id(request), LEASE_MS);
     Operation::Acquire {
         queue_max: 2,
-        requests: vec![AcquireRequest { holder, request, weight, lease_ms, wait, label: label(name) }],
+        requests: vec![AcquireRequest {
+            holder,
+            request,
+            weight,
+            lease_ms,
+            at_least_ms: at_least_ms(name),
+            wait,
+            label: label(name),
+        }],
     }
 }
 
 /// A label for one of two holders.
 fn label(name: &str) -> Label {
     Label::new(if name.len().is_multiple_of(2) { "by night" } else { "" }).expect("it is valid")
+}
+
+/// The grants of two of the holders of a random history count for some time.
+fn at_least_ms(name: &str) -> u64 {
+    if matches!(name, "h3" | "h4") { 2 * LEASE_MS } else { 0 }
 }
 
 /// A change of the limit with a request of its own.
@@ -143,6 +156,7 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
         request,
         weight: 1,
         lease_ms: LEASE_MS,
+        at_least_ms: at_least_ms(name),
         grant,
         label: label(name),
     }])
@@ -189,6 +203,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 request: id(&name),
                 weight: 1,
                 lease_ms: LEASE_MS,
+                at_least_ms: at_least_ms(&name),
                 grant: grant.unwrap_or(Grant { token: 1, slot: 0 }),
                 new_request: id(&name),
             }),
@@ -205,6 +220,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
             20 => Operation::Revoke {
                 request: id(&format!("revoke-{}", random.u32(0..50))),
                 holder: holder(&name),
+                cooling: grant.filter(|_| random.bool()).map(|grant| grant.token),
                 reason: "late".into(),
             },
             _ => Operation::Inspect { max: 9 },

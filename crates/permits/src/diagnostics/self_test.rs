@@ -132,11 +132,17 @@ impl SelfTest {
             request: id("b"),
             weight: 1,
             lease_ms: millis(LEASE),
+            at_least_ms: 0,
             grant: second,
             new_request: id("c"),
         };
         self.expect("adopting", Operation::Adopt(adopt), Answers::Adopt(true)).await?;
-        let revoke = Operation::Revoke { request: id("d"), holder: holder("second"), reason: "".into() };
+        let revoke = Operation::Revoke {
+            request: id("d"),
+            holder: holder("second"),
+            cooling: None,
+            reason: "".into(),
+        };
         self.expect("revoking", revoke, Answers::Revoke(ReleaseOutcome::Held)).await?;
         self.event("receiving a revocation").await?;
         let limit =
@@ -165,6 +171,7 @@ impl SelfTest {
             request: id(request),
             weight: 1,
             lease_ms: millis(LEASE),
+            at_least_ms: 0,
             wait: true,
             label: Label::default(),
         };
@@ -257,6 +264,7 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {
         request: id(request),
         weight: 1,
         lease_ms: millis(LEASE),
+        at_least_ms: 0,
         grant,
         label: Label::default(),
     }

@@ -46,7 +46,7 @@ impl Execution<'_> {
         requests.iter().any(|request| match self.state.entries.get(&request.holder) {
             Some(entry) => {
                 // The promotion refuses a waiter that is too heavy.
-                let stays = matches!(entry.place, EntryState::Holding(_)) || entry.weight <= limit;
+                let stays = entry.place.taken().is_some() || entry.weight <= limit;
                 entry.request == request.request && stays
             }
             None => self.refusal(limit, queue_max, request).is_none(),
@@ -79,7 +79,7 @@ impl Execution<'_> {
             let place = entry.place;
             self.extend(&request.holder);
             return match place {
-                EntryState::Holding(grant) => AcquireOutcome::Granted(grant),
+                EntryState::Holding(grant) | EntryState::Cooling(grant) => AcquireOutcome::Granted(grant),
                 EntryState::Waiting(ticket) => {
                     AcquireOutcome::Waiting { position: self.state.position(ticket) }
                 }
@@ -100,9 +100,9 @@ impl Execution<'_> {
         // A ticket is the time at which it was assigned, as a token is.
         let ticket = self.now_us.max(self.state.last_ticket + 1);
         let place = EntryState::Waiting(ticket);
-        let AcquireRequest { holder, request, weight, lease_ms, label, .. } = request.clone();
+        let AcquireRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } = request.clone();
         let session = self.command.session.clone();
-        let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
+        let entry = Entry { request, session, label, weight, lease_ms, at_least_ms, deadline: 0, place };
         self.state.entries.insert(holder.clone(), entry);
         if fits {
             AcquireOutcome::Granted(self.grant(&holder))

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Damage, EntryState, ServerClock, State, signed};
-use crate::protocol::{
-    Answers, Command, Event, EventKind, Holder, Operation, ReleaseOutcome, Reply, RequestStatus,
-};
+use super::state::{Damage, ServerClock, State, signed};
+use crate::protocol::{Answers, Command, Event, EventKind, Holder, ReleaseOutcome, Reply};
 
 /// The most expired entries that one command reaps.
 pub const REAP_MAX: usize = 128;
@@ -66,19 +64,36 @@ impl<'a> Execution<'a> {
         let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
         self.reap_truncated = expired.len() == REAP_MAX;
         for holder in expired {
-            self.state.remove(&holder);
+            self.end(&holder);
         }
         // While recovering, reaped units are not handed on: the store may remember a holder that has released since,
         // and have forgotten the holder that was granted its units.
         self.held_at_start = self.state.held;
     }
 
-    /// Forgets an entry: a holder frees its units and slot, a waiter leaves the queue.
+    /// Forgets an entry: a waiter leaves the queue; a holder frees its units and slot, or cools.
     pub(super) fn forget(&mut self, holder: &Holder) -> ReleaseOutcome {
-        if let Some(EntryState::Holding(grant)) = self.state.entries.get(holder).map(|entry| entry.place) {
+        let grant = self.state.entries.get(holder).and_then(|entry| entry.place.taken());
+        let was = self.end(holder);
+        if let Some(grant) = grant
+            && !self.state.entries.contains_key(&holder.cooling(grant.token))
+        {
             self.freed_slots.insert(grant.slot.into());
         }
-        self.state.remove(holder)
+        was
+    }
+
+    /// Ends an entry: removes it, unless its grant is to count for longer.
+    fn end(&mut self, holder: &Holder) -> ReleaseOutcome {
+        match self.state.entries.get(holder) {
+            Some(entry) if entry.counts_until_ms() > self.now_ms => {
+                let until_ms = entry.counts_until_ms();
+                let Some(grant) = entry.place.taken() else { return ReleaseOutcome::Unknown };
+                self.state.cool(holder, grant, until_ms);
+                ReleaseOutcome::Held
+            }
+            _ => self.state.remove(holder),
+        }
     }
 
     /// Sets a new deadline, one lease from now.
@@ -116,10 +131,9 @@ impl<'a> Execution<'a> {
             sequence: state.sequence,
             recheck_ms: if self.reap_truncated || self.promote_truncated {
                 Some(0)
-            } else if waits(&self.command.operation, &answers) {
-                Some(state.next_change_ms(self.now_ms).saturating_sub(self.now_ms).max(1))
             } else {
-                None
+                let turn = answers.foremost().map(|position| state.turn_ms(self.now_ms, position));
+                turn.map(|at| at.saturating_sub(self.now_ms).max(1))
             },
             limit: state.limit,
             limit_version: state.limit_version,
@@ -130,10 +144,4 @@ impl<'a> Execution<'a> {
         };
         (stays.then_some(self.state), reply, self.events)
     }
-}
-
-/// Returns true if a request of the operation waits.
-fn waits(operation: &Operation, answers: &Answers) -> bool {
-    let entries = operation.entries(answers);
-    entries.iter().any(|(_, status)| matches!(status, RequestStatus::Waiting { .. }))
 }

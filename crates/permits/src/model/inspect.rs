@@ -1,7 +1,7 @@
 //! The list of holders and waiters.
 
 use super::execution::Execution;
-use super::state::{Entry, EntryState};
+use super::state::Entry;
 use crate::protocol::{Answers, Holder, InspectedHolder, InspectedWaiter, Inspection};
 
 /// The most holders, and the most waiters, that one command lists.
@@ -14,13 +14,14 @@ impl Execution<'_> {
         let max = max.min(INSPECT_MAX) as usize;
         let holders = state.leases.range((0, Holder::min())..).take(max).filter_map(|(deadline, holder)| {
             let entry = &state.entries[holder];
-            let EntryState::Holding(grant) = entry.place else { return None };
+            let grant = entry.place.taken()?;
             let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
             Some(InspectedHolder {
-                holder: holder.clone(),
+                holder: holder.original(),
                 weight: entry.weight,
                 grant,
                 lease_remaining_ms,
+                cooling: holder.is_cooling(),
                 label: entry.label.clone(),
             })
         });

@@ -42,12 +42,14 @@ impl State {
                         && ticket <= self.last_ticket
                         && self.queue.get(&ticket) == Some(holder)
                 }
-                EntryState::Holding(grant) => {
+                EntryState::Holding(grant) | EntryState::Cooling(grant) => {
                     held += u64::from(entry.weight);
-                    entry.deadline > 0 && grant.token <= self.last_token
+                    let cools = matches!(entry.place, EntryState::Cooling(_));
+                    entry.deadline > 0 && grant.token <= self.last_token && holder.is_cooling() == cools
                 }
             };
-            let bounded = entry.deadline.unsigned_abs() < 1 << 53 && entry.lease_ms <= MAX_LEASE_MS;
+            let times = entry.lease_ms <= MAX_LEASE_MS && entry.at_least_ms <= MAX_LEASE_MS;
+            let bounded = entry.deadline.unsigned_abs() < 1 << 53 && times;
             let leased = self.leases.contains(&(entry.deadline, holder.clone()));
             if !known || !bounded || !leased || entry.weight == 0 {
                 return Some(format!(
@@ -63,10 +65,8 @@ impl State {
 
     /// Each slot below `slots_made` is in use or free, once.
     fn slot_fault(&self) -> Option<String> {
-        let held = self.entries.values().filter_map(|entry| match entry.place {
-            EntryState::Holding(grant) => Some((u64::from(grant.slot), u64::from(grant.slot))),
-            EntryState::Waiting(_) => None,
-        });
+        let slots = self.entries.values().filter_map(|entry| entry.place.taken());
+        let held = slots.map(|grant| (u64::from(grant.slot), u64::from(grant.slot)));
         let mut ranges: Vec<(u64, u64)> =
             held.chain(self.free.iter().map(|(&first, &last)| (first, last))).collect();
         ranges.sort_unstable();

@@ -54,7 +54,9 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
             execution.set_limit(request, *change, *expected_version)
         }
         Operation::Pause(paused) => execution.pause(*paused),
-        Operation::Revoke { request, holder, reason } => execution.revoke(request, holder, reason),
+        Operation::Revoke { request, holder, cooling, reason } => {
+            execution.revoke(request, holder, *cooling, reason)
+        }
         Operation::Inspect { max } => execution.inspect(*max),
     };
     let (left, reply, events) = execution.finish(answers);

@@ -18,13 +18,23 @@ impl Execution<'_> {
         Answers::Release(answers)
     }
 
-    /// Removes a holder or waiter, and sends its session the reason.
-    pub(super) fn revoke(&mut self, request: &RequestId, holder: &Holder, reason: &Arc<str>) -> Answers {
+    /// Removes a holder or waiter, and sends its session the reason; or frees what cools under this token.
+    pub(super) fn revoke(
+        &mut self,
+        request: &RequestId,
+        holder: &Holder,
+        cooling: Option<u64>,
+        reason: &Arc<str>,
+    ) -> Answers {
+        let cooling = cooling.map(|token| holder.cooling(token));
+        let key = cooling.as_ref().unwrap_or(holder);
         let was = match self.state.change_made(request) {
             Some(ChangeAnswer::Revoked(was)) => was,
-            _ if self.state.entries.contains_key(holder) => {
-                self.emit(holder, EventKind::Revoked(reason.clone()));
-                let was = self.forget(holder);
+            _ if self.state.entries.contains_key(key) => {
+                if cooling.is_none() {
+                    self.emit(key, EventKind::Revoked(reason.clone()));
+                }
+                let was = self.forget(key);
                 self.state.remember_change(request, ChangeAnswer::Revoked(was));
                 was
             }

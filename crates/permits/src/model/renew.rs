@@ -20,7 +20,9 @@ impl Execution<'_> {
                     Some(EntryState::Waiting(ticket)) => {
                         RenewOutcome::Waiting { position: self.state.position(ticket) }
                     }
-                    Some(EntryState::Holding(grant)) => RenewOutcome::Granted(grant),
+                    Some(EntryState::Holding(grant) | EntryState::Cooling(grant)) => {
+                        RenewOutcome::Granted(grant)
+                    }
                     None => RenewOutcome::ExceedsLimit,
                 };
             }
@@ -36,6 +38,8 @@ impl Execution<'_> {
             return RenewOutcome::Lost;
         }
         match (entry.place, renew.grant) {
+            // No request names it.
+            (EntryState::Cooling(_), _) => RenewOutcome::Lost,
             (EntryState::Holding(grant), None) => {
                 self.extend(&renew.holder);
                 RenewOutcome::Granted(grant)
@@ -70,8 +74,10 @@ impl Execution<'_> {
     fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
         let state = &self.state;
         let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;
+        // It was put back before, and has ended since.
+        let has_ended = state.entries.contains_key(&renew.holder.cooling(grant.token));
         // One lease after the era began, every surviving holder has either renewed or given up.
-        if !forgotten || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
+        if !forgotten || has_ended || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
             return RenewOutcome::Lost;
         }
         if state.held + u64::from(renew.weight) > state.limit.into() || !self.take_slot(grant.slot.into()) {
@@ -79,9 +85,9 @@ impl Execution<'_> {
         }
         let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
-        let RenewRequest { holder, request, weight, lease_ms, label, .. } = renew.clone();
+        let RenewRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } = renew.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
-        let entry = Entry { request, session, label, weight, lease_ms, deadline: 0, place };
+        let entry = Entry { request, session, label, weight, lease_ms, at_least_ms, deadline: 0, place };
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
@@ -93,7 +99,8 @@ impl Execution<'_> {
         let adopted = match self.state.entries.get_mut(&adopt.holder) {
             Some(entry)
                 if (entry.request == adopt.request || entry.request == adopt.new_request)
-                    && (entry.weight, entry.lease_ms) == (adopt.weight, adopt.lease_ms)
+                    && (entry.weight, entry.lease_ms, entry.at_least_ms)
+                        == (adopt.weight, adopt.lease_ms, adopt.at_least_ms)
                     && entry.place == EntryState::Holding(adopt.grant) =>
             {
                 entry.request = adopt.new_request.clone();

@@ -11,6 +11,9 @@ use crate::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, Reques
 /// answer.
 pub const CHANGES_MAX: usize = 32;
 
+/// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
+const TURN_MS: u64 = 1_000;
+
 /// The clock and the identity of the server at the moment of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerClock<'a> {
@@ -132,13 +135,29 @@ pub struct Entry {
     pub weight: u32,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
+    /// The time for which its grant counts, in milliseconds.
+    #[cfg_attr(feature = "local", serde(default))]
+    pub at_least_ms: u64,
     /// Its score in `leases`.
     pub deadline: i64,
-    /// True if it waits or holds.
+    /// The state of the request: waiting, holding or cooling.
     pub place: EntryState,
 }
 
-/// True if an entry waits or holds.
+impl Entry {
+    /// The time until which the units of its grant stay taken, in milliseconds, even if the holder leaves.
+    pub fn counts_until_ms(&self) -> u64 {
+        match self.place {
+            EntryState::Holding(grant) if self.at_least_ms > 0 => {
+                // A token is the time of its grant.
+                grant.token.div_ceil(1000) + self.at_least_ms
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The state of an entry: waiting, holding or cooling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum EntryState {
@@ -146,6 +165,19 @@ pub enum EntryState {
     Waiting(u64),
     /// Holding this grant.
     Holding(Grant),
+    /// Its holder has gone, and the units and the slot of the grant stay taken until its deadline. The key of the entry
+    /// is [`Holder::cooling`].
+    Cooling(Grant),
+}
+
+impl EntryState {
+    /// The grant that takes units and a slot.
+    pub fn taken(self) -> Option<Grant> {
+        match self {
+            Self::Waiting(_) => None,
+            Self::Holding(grant) | Self::Cooling(grant) => Some(grant),
+        }
+    }
 }
 
 impl State {
@@ -201,11 +233,22 @@ impl State {
                 self.queue.remove(&ticket);
                 ReleaseOutcome::Waiting
             }
-            EntryState::Holding(grant) => {
+            EntryState::Holding(grant) | EntryState::Cooling(grant) => {
                 self.held -= u64::from(entry.weight);
                 self.free.insert(grant.slot.into(), grant.slot.into());
                 ReleaseOutcome::Held
             }
+        }
+    }
+
+    /// Ends a holder whose grant counts until `until_ms`: the entry stays, under another name.
+    pub(super) fn cool(&mut self, holder: &Holder, grant: Grant, until_ms: u64) {
+        if let Some(entry) = self.entries.remove(holder) {
+            self.leases.remove(&(entry.deadline, holder.clone()));
+            let deadline = signed(until_ms);
+            let cooling = holder.cooling(grant.token);
+            self.leases.insert((deadline, cooling.clone()));
+            self.entries.insert(cooling, Entry { deadline, place: EntryState::Cooling(grant), ..entry });
         }
     }
 
@@ -220,7 +263,7 @@ impl State {
         if let Some(entry) = self.entries.get_mut(holder) {
             self.leases.remove(&(entry.deadline, holder.clone()));
             let deadline = signed(deadline_ms);
-            entry.deadline = if matches!(entry.place, EntryState::Holding(_)) { deadline } else { -deadline };
+            entry.deadline = if entry.place.taken().is_some() { deadline } else { -deadline };
             self.leases.insert((entry.deadline, holder.clone()));
         }
     }
@@ -265,6 +308,17 @@ impl State {
         let deadlines = [holder, waiter].into_iter().flatten().map(|(deadline, _)| deadline.unsigned_abs());
         let window = Some(self.recovering_until_ms).filter(|until| *until > now_ms);
         deadlines.chain(window).min().unwrap_or(now_ms)
+    }
+
+    /// When the session of a waiter should ask whether time has granted something, with `position` waiters before it: the
+    /// head at the next change, each other when as many holders' leases have ended as wait before it and one more; or
+    /// [`TURN_MS`] after the one before it, which may be dead.
+    pub(super) fn turn_ms(&self, now_ms: u64, position: u64) -> u64 {
+        let turn = self.next_change_ms(now_ms) + TURN_MS * position;
+        let holders = self.leases.len() - self.queue.len();
+        let nth = usize::try_from(position).ok().filter(|nth| *nth < holders);
+        let ended = nth.and_then(|nth| self.leases.range((0, Holder::min())..).nth(nth));
+        ended.map_or(turn, |(deadline, _)| turn.min(deadline.unsigned_abs()))
     }
 }
 

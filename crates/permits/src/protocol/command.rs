@@ -98,12 +98,17 @@ impl Command {
         matches!(self.operation, Operation::Inspect { .. })
     }
 
-    /// The longest lease in the command, in milliseconds.
+    /// The longest time in the command for which a grant may count, in milliseconds: a lease, or what is asked for at
+    /// least.
     pub fn longest_lease_ms(&self) -> u64 {
         let requested = match &self.operation {
-            Operation::Acquire { requests, .. } => requests.iter().map(|request| request.lease_ms).max(),
-            Operation::Renew(requests) => requests.iter().map(|renew| renew.lease_ms).max(),
-            Operation::Adopt(adopt) => Some(adopt.lease_ms),
+            Operation::Acquire { requests, .. } => {
+                requests.iter().map(|request| request.lease_ms.max(request.at_least_ms)).max()
+            }
+            Operation::Renew(requests) => {
+                requests.iter().map(|renew| renew.lease_ms.max(renew.at_least_ms)).max()
+            }
+            Operation::Adopt(adopt) => Some(adopt.lease_ms.max(adopt.at_least_ms)),
             _ => None,
         };
         self.lease_ms.max(requested.unwrap_or(0))
@@ -137,12 +142,14 @@ pub enum Operation {
     },
     /// Stop (`true`) or resume (`false`) granting.
     Pause(bool),
-    /// Remove a holder or waiter.
+    /// Remove a holder or waiter, or free what cools.
     Revoke {
         /// The id of this revocation: sent again, it has one effect and one answer.
         request: RequestId,
         /// The holder or waiter to remove.
         holder: Holder,
+        /// The token of a grant of that holder that cools, to be freed in its place.
+        cooling: Option<u64>,
         /// The reason: printable text, passed to the holder.
         reason: Arc<str>,
     },
@@ -257,6 +264,8 @@ pub struct AcquireRequest {
     pub weight: u32,
     /// The time for which a grant, or a waiter's entry, stands without renewal, in milliseconds.
     pub lease_ms: u64,
+    /// The time for which a grant counts, in milliseconds: released or lost earlier, its units stay taken until then.
+    pub at_least_ms: u64,
     /// True if it joins the queue when it cannot be granted at once.
     pub wait: bool,
     /// A note for people.
@@ -283,6 +292,8 @@ pub struct RenewRequest {
     pub weight: u32,
     /// Its lease, in milliseconds.
     pub lease_ms: u64,
+    /// The time for which its grant counts, in milliseconds.
+    pub at_least_ms: u64,
     /// The session's grant, if it holds: with it, a permit that the store forgot can be put back.
     pub grant: Option<Grant>,
     /// Its label, to be put back with it.
@@ -300,6 +311,8 @@ pub struct AdoptRequest {
     pub weight: u32,
     /// The lease that the permit must have, in milliseconds.
     pub lease_ms: u64,
+    /// The time for which its grant must count, in milliseconds.
+    pub at_least_ms: u64,
     /// The token and slot that the permit must have.
     pub grant: Grant,
     /// The acquisition's new request id.
@@ -327,6 +340,7 @@ mod tests {
             request: session.request(number),
             weight: 1,
             lease_ms: 1_000,
+            at_least_ms: 0,
             wait: true,
             label: Label::default(),
         };

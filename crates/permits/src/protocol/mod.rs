@@ -18,8 +18,8 @@ pub use self::command::{
 };
 pub use self::event::{Event, EventKind};
 pub use self::names::{
-    Holder, InvalidInput, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, RequestId, SessionId, check_lease,
-    check_prefix, check_reason,
+    Holder, InvalidInput, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, RequestId, SessionId, check_at_least,
+    check_lease, check_prefix, check_reason,
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Grant, InspectedHolder, InspectedWaiter, Inspection, LimitOutcome, Refusal,

@@ -53,6 +53,14 @@ pub enum InvalidInput {
         /// The requested lease, in milliseconds.
         lease_ms: u64,
     },
+    /// A grant that would count for too long.
+    #[error(
+        "a grant that counts for at least {at_least_ms} ms is out of range: at most {MAX_LEASE_MS} ms (one day)"
+    )]
+    AtLeast {
+        /// The requested time, in milliseconds.
+        at_least_ms: u64,
+    },
     /// A key prefix that cannot be part of a key with a hash tag.
     #[error(
         "the key prefix {prefix:?} is not valid: use 1 to 64 printable ASCII characters without '{{', '}}' or spaces"
@@ -87,6 +95,14 @@ pub fn check_lease(lease_ms: u64) -> Result<u64, InvalidInput> {
     } else {
         Err(InvalidInput::Lease { lease_ms })
     }
+}
+
+/// Checks the time for which a grant is to count: at most [`MAX_LEASE_MS`].
+///
+/// # Errors
+/// [`InvalidInput::AtLeast`] if it is longer.
+pub fn check_at_least(at_least_ms: u64) -> Result<u64, InvalidInput> {
+    if at_least_ms <= MAX_LEASE_MS { Ok(at_least_ms) } else { Err(InvalidInput::AtLeast { at_least_ms }) }
 }
 
 /// Checks the first part of every key: 1 to 64 printable ASCII characters without braces and spaces, so that it
@@ -160,6 +176,25 @@ impl Holder {
     /// [`InvalidInput`] if it is empty, too long or has control characters.
     pub fn new(text: &str) -> Result<Self, InvalidInput> {
         check_text("the holder", text, Self::MAX_BYTES).map(Self)
+    }
+
+    /// The key of a grant of this holder that cools. A control character keeps it apart from the holders of requests, and
+    /// the token from other grants.
+    #[doc(hidden)]
+    pub fn cooling(&self, token: u64) -> Self {
+        Self(format!("{self}\t{token}").into())
+    }
+
+    /// Returns true if this is the key of a grant that cools.
+    #[doc(hidden)]
+    pub fn is_cooling(&self) -> bool {
+        self.0.contains('\t')
+    }
+
+    /// The holder, if this is the key of a grant of it that cools.
+    #[doc(hidden)]
+    pub fn original(&self) -> Self {
+        self.0.split_once('\t').map_or_else(|| self.clone(), |(holder, _)| Self(holder.into()))
     }
 
     /// Sorts before every holder.

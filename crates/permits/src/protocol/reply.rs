@@ -57,6 +57,21 @@ pub enum Answers {
     Inspect(Inspection),
 }
 
+impl Answers {
+    /// The position of the foremost request that waits.
+    pub fn foremost(&self) -> Option<u64> {
+        let waiting = |status| match status {
+            RequestStatus::Waiting { position } => Some(position),
+            RequestStatus::Holding | RequestStatus::Gone => None,
+        };
+        match self {
+            Self::Acquire(outcomes) => outcomes.iter().filter_map(|outcome| waiting(outcome.status())).min(),
+            Self::Renew(outcomes) => outcomes.iter().filter_map(|outcome| waiting(outcome.status())).min(),
+            _ => None,
+        }
+    }
+}
+
 /// The state of a request after a reply: see [`Operation::entries`](super::Operation::entries).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestStatus {
@@ -199,8 +214,10 @@ pub struct InspectedHolder {
     pub weight: u32,
     /// Its fencing token and slot.
     pub grant: Grant,
-    /// The rest of its lease, in milliseconds.
+    /// The rest of its lease, in milliseconds; if it cools, the time until its units are free.
     pub lease_remaining_ms: u64,
+    /// True if the holder has gone, and the grant has not counted for as long as it was asked for.
+    pub cooling: bool,
     /// Its label.
     pub label: Label,
 }

@@ -345,6 +345,7 @@ mod tests {
             label: Default::default(),
             weight: 1,
             lease: session.lease(),
+            at_least: Duration::ZERO,
             wait: Wait::Forever,
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(1))),

@@ -34,6 +34,7 @@ pub(crate) struct PermitState {
     pub(crate) request: RequestId,
     pub(crate) weight: u32,
     pub(crate) lease: Duration,
+    pub(crate) at_least: Duration,
     pub(crate) grant: Grant,
     /// In microseconds of [`Moment`]; [`ENDED`] once released or lost.
     deadline: AtomicU64,
@@ -78,6 +79,7 @@ impl PermitState {
             request: spec.request.clone(),
             weight: spec.weight,
             lease: spec.lease,
+            at_least: spec.at_least,
             grant,
             deadline: AtomicU64::new(deadline.as_micros()),
             unsure: AtomicBool::new(false),
@@ -264,6 +266,7 @@ mod tests {
             label: Label::default(),
             weight: 1,
             lease: Duration::from_millis(100),
+            at_least: Duration::ZERO,
             wait: Wait::No,
             auto_renew: false,
             limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),

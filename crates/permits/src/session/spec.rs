@@ -14,6 +14,8 @@ pub(crate) struct AcquireSpec {
     pub(crate) label: Label,
     pub(crate) weight: u32,
     pub(crate) lease: Duration,
+    /// The time for which the grant counts, in whole milliseconds.
+    pub(crate) at_least: Duration,
     pub(crate) wait: Wait,
     /// Renew it in the background once it is held. A waiter is always renewed.
     pub(crate) auto_renew: bool,

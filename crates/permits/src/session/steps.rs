@@ -73,6 +73,7 @@ impl Bench {
             label: Label::default(),
             weight: 1,
             lease,
+            at_least: Duration::ZERO,
             wait: Wait::Forever,
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(declaration)),
@@ -439,9 +440,11 @@ fn an_adoption_answered_while_closing_is_given_back() {
     let handle: PermitHandle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
-    let PermitHandle { semaphore, holder, request: old, weight, lease_ms, grant } = handle.clone();
+    let PermitHandle { semaphore, holder, request: old, weight, lease_ms, grant, at_least_ms } =
+        handle.clone();
     let new_request = request.clone();
-    let adopt = Box::new(AdoptRequest { holder, request: old, weight, lease_ms, grant, new_request });
+    let adopt =
+        Box::new(AdoptRequest { holder, request: old, weight, lease_ms, at_least_ms, grant, new_request });
     bench.session.send(Message::Adopt { semaphore, adopt, answer });
     let call = bench.call();
 

@@ -148,6 +148,11 @@ impl Semaphore {
         call!(self.revoke(&holder, &reason))
     }
 
+    pub(crate) async fn revoke_cooling(&self, holder: &str, token: u64) -> Result<bool, AdminError> {
+        let holder = holder.to_owned();
+        call!(self.revoke_cooling(&holder, token))
+    }
+
     pub(crate) async fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
         call!(self.inspect_up_to(max))
     }

@@ -18,6 +18,7 @@ mod handing_over;
 mod limits;
 mod losing;
 mod queue;
+mod rates;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -110,6 +111,15 @@ macro_rules! every_case {
                 work_that_ends_in_time_has_its_result: asynchronous,
                 a_cancellation_token_is_cancelled_by_the_loss: asynchronous,
                 a_release_is_no_loss: asynchronous,
+            }
+            rates {
+                a_released_grant_counts_for_as_long_as_asked: anything,
+                a_permit_held_for_longer_is_free_at_once: anything,
+                a_lost_grant_counts_for_as_long_as_asked: anything,
+                what_cools_can_be_freed_by_an_operator: anything,
+                no_window_has_more_grants_than_the_limit: units,
+                a_grant_that_was_handed_over_counts_as_long: anything,
+                a_time_above_a_day_is_refused: anything,
             }
             closing {
                 closing_ends_permits_and_waits: anything,
@@ -288,6 +298,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("limits", include_str!("limits.rs")),
         ("losing", include_str!("losing.rs")),
         ("queue", include_str!("queue.rs")),
+        ("rates", include_str!("rates.rs")),
     ];
     let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();
     let cases = |(subject, source): (&'static str, &'static str)| {

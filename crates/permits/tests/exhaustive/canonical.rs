@@ -59,8 +59,8 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
         if era_counts(world, scope, state) {
             tokens.extend([state.era_known, state.era_began_us]);
         }
-        let place = |place| if let EntryState::Holding(grant) = place { Some(grant.token) } else { None };
-        tokens.extend(state.entries.values().filter_map(|entry| place(entry.place)));
+        let taken = state.entries.values().filter_map(|entry| entry.place.taken());
+        tokens.extend(taken.map(|grant| grant.token));
     }
     for client in &world.clients {
         if let Some((grant, _)) = client.entry.as_ref().and_then(Entry::held) {
@@ -88,7 +88,7 @@ fn tokens_of(call: &Call) -> impl Iterator<Item = u64> {
 
 /// Returns true if a holder from before the era can still be put back.
 fn era_counts(world: &World, scope: &Scope, state: &State) -> bool {
-    world.now_ms() < state.era_began_us / 1000 + u64::from(scope.lease) * TICK_MS
+    world.now_ms() < state.era_began_us / 1000 + u64::from(scope.longest()) * TICK_MS
 }
 
 struct Writer<'a> {
@@ -236,8 +236,17 @@ impl Writer<'_> {
             self.request(client, request);
             self.until(entry.deadline.unsigned_abs());
             match entry.place {
-                EntryState::Holding(grant) => self.grant(grant),
+                EntryState::Holding(grant) => {
+                    self.grant(grant);
+                    if self.scope.at_least > 0 {
+                        self.until(entry.counts_until_ms());
+                    }
+                }
                 EntryState::Waiting(_) => self.put(u8::MAX),
+                EntryState::Cooling(grant) => {
+                    self.put(u8::MAX - 1);
+                    self.grant(grant);
+                }
             }
             self.flag(self.world.unannounced.contains(&(client, request)));
         }

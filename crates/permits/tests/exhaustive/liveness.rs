@@ -17,7 +17,7 @@ const LEASES: u32 = 6;
 /// Returns true if every waiter is served and the semaphore becomes idle.
 pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
-    let until = world.now + LEASES * scope.lease;
+    let until = world.now + LEASES * scope.longest();
     // A request for more than the limit is refused.
     let heavy = scope.weights.iter().map(|weight| *weight > world.limit);
     let mut served: Vec<bool> =

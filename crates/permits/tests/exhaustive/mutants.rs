@@ -71,6 +71,11 @@ fn what_is_freed_and_kept_is_seen() {
 }
 
 #[test]
+fn a_grant_that_counts_too_short_is_seen() {
+    breaks("P17", Scope { at_least: 2, ..mutant(model::forgets_the_time) });
+}
+
+#[test]
 fn a_waiter_that_is_never_served_is_seen() {
     breaks("P7, served", with_loss(model::trusts_messages));
 }

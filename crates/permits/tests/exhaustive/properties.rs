@@ -192,10 +192,10 @@ fn slots_are_distinct(world: &World) -> bool {
     slots.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// P10: from here, if all clients vanish, nothing is left after a lease.
+/// P10: from here, if all clients vanish, nothing is left after a lease, and after the time for which grants count.
 pub(crate) fn rests(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
-    world.now += scope.lease;
+    world.now += scope.longest();
     world.send(scope, 0, Declaration::Stored, Operation::Renew(Vec::new()));
     world.state.as_ref().as_ref().is_none_or(|state| {
         let empty = state.entries.is_empty() && state.queue.is_empty() && state.leases.is_empty();

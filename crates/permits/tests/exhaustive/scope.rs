@@ -64,6 +64,8 @@ pub(crate) struct Scope {
     pub(crate) other_limit: u32,
     /// In ticks.
     pub(crate) lease: u32,
+    /// The time for which each grant counts, in ticks.
+    pub(crate) at_least: u32,
     pub(crate) recovery: Recovery,
     pub(crate) restarts: &'static [Memory],
     /// When a recovery window ends, every client has had a reply since the restart, and nothing from before it is on its
@@ -90,6 +92,7 @@ impl Scope {
             limit: 1,
             other_limit: 1,
             lease: 3,
+            at_least: 0,
             recovery: Recovery::Interval,
             restarts: &[],
             connected: false,
@@ -101,9 +104,15 @@ impl Scope {
         }
     }
 
+    /// The longest time for which the units of a client that has vanished stay taken, in ticks. The end of a grant that
+    /// counts for some time is rounded up, to the tick after.
+    pub(crate) fn longest(&self) -> u32 {
+        if self.at_least == 0 { self.lease } else { self.lease.max(self.at_least + 1) }
+    }
+
     /// The length of a recovery window, in ticks.
     pub(crate) fn window(&self) -> u32 {
-        let window_ms = self.recovery.window().of(u64::from(self.lease) * super::world::TICK_MS);
+        let window_ms = self.recovery.window().of(u64::from(self.longest()) * super::world::TICK_MS);
         u32::try_from(window_ms.div_ceil(super::world::TICK_MS)).expect("a window is a few ticks")
     }
 }

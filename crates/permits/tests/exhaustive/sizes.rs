@@ -26,6 +26,11 @@ fn crowd(budget: Budget) -> Scope {
     Scope { weights: &[1, 1, 1], limit: 2, budget, ..Scope::small("crowd") }
 }
 
+/// Grants that count for some time, shorter or longer than a lease, while their holders crash or release.
+fn rates(at_least: u32, budget: Budget) -> Scope {
+    Scope { at_least, name: "rates", ..crashes(budget) }
+}
+
 /// A restart that keeps everything.
 fn restarts(budget: Budget) -> Scope {
     let budget = Budget { restarts: 1, ..budget };
@@ -88,6 +93,16 @@ fn a_crowd_breaks_nothing() {
 }
 
 #[test]
+fn grants_that_count_for_less_than_a_lease_break_nothing() {
+    holds_in(rates(2, two(0)), 1);
+}
+
+#[test]
+fn grants_that_count_for_longer_than_a_lease_break_nothing() {
+    holds_in(rates(4, two(0)), 1);
+}
+
+#[test]
 fn a_restart_breaks_nothing() {
     holds_in(restarts(two(0)), 1);
 }
@@ -124,6 +139,10 @@ fn everything_holds_in_the_long_scopes() {
         crashes(two(3)),
         weights(two(ENDLESS)),
         crowd(three(2)),
+        rates(2, two(3)),
+        rates(4, two(3)),
+        Scope { at_least: 4, weights: &[1, 1, 1], name: "rates, with a crowd", ..crowd(three(0)) },
+        Scope { at_least: 4, name: "rates, and a replica that lags", ..lags(two(2)) },
         restarts(two(4)),
         forgets(two(4)),
         forgets_connected(two(4)),

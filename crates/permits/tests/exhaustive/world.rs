@@ -263,18 +263,35 @@ impl World {
     fn execute(&mut self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> (Outcome, u64) {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
         let (weight, lease_ms) = (scope.weights[client], u64::from(scope.lease) * TICK_MS);
+        let at_least_ms = u64::from(scope.at_least) * TICK_MS;
         let fallback = Declaration::Fallback(scope.limit);
         let (declaration, operation) = match kind {
             Kind::Acquire => {
                 let label = Label::default();
-                let requests = vec![AcquireRequest { holder, request, weight, lease_ms, wait: true, label }];
+                let requests = vec![AcquireRequest {
+                    holder,
+                    request,
+                    weight,
+                    lease_ms,
+                    at_least_ms,
+                    wait: true,
+                    label,
+                }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {
                 let (grant, label) = (call.grant, Label::default());
                 (
                     fallback,
-                    Operation::Renew(vec![RenewRequest { holder, request, weight, lease_ms, grant, label }]),
+                    Operation::Renew(vec![RenewRequest {
+                        holder,
+                        request,
+                        weight,
+                        lease_ms,
+                        at_least_ms,
+                        grant,
+                        label,
+                    }]),
                 )
             }
             Kind::Release => {
@@ -349,6 +366,7 @@ fn request(client: usize, request: u8) -> RequestId {
 
 /// The client and the request of a holder.
 pub(crate) fn owner(holder: &Holder) -> (usize, u8) {
+    let holder = holder.original();
     let (client, request) = holder.as_str().split_once('.').expect("it has two parts");
     (client.parse().expect("a number"), request.parse().expect("a number"))
 }

@@ -183,6 +183,7 @@ fn operations(count: usize) -> Vec<Operation> {
         request: id(),
         weight: 1,
         lease_ms: 100,
+        at_least_ms: 0,
         wait: true,
         label: Label::default(),
     };
@@ -192,6 +193,7 @@ fn operations(count: usize) -> Vec<Operation> {
         request: id(),
         weight: 1,
         lease_ms: 100,
+        at_least_ms: 0,
         grant: None,
         label: Label::default(),
     };
@@ -200,6 +202,7 @@ fn operations(count: usize) -> Vec<Operation> {
         request: id(),
         weight: 1,
         lease_ms: 100,
+        at_least_ms: 0,
         grant,
         new_request: request,
     };
@@ -210,7 +213,7 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::Adopt(adopt),
         Operation::SetLimit { request: id(), change: LimitChange::Set(1), expected_version: None },
         Operation::Pause(true),
-        Operation::Revoke { request: id(), holder, reason: Arc::from("why") },
+        Operation::Revoke { request: id(), holder, cooling: None, reason: Arc::from("why") },
         Operation::Inspect { max: 9 },
     ];
     let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();

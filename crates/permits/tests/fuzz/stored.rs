@@ -47,6 +47,7 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
         request: id("s.1"),
         weight: 1,
         lease_ms: 15_000,
+        at_least_ms: 0,
         wait: true,
         label: Label::new("night").expect("it is valid"),
     };
@@ -80,6 +81,7 @@ fn use_all(state: &State) {
         request: id("s.1"),
         weight: 1,
         lease_ms: 15_000,
+        at_least_ms: 0,
         grant: None,
         label: Label::default(),
     };
@@ -91,7 +93,7 @@ fn use_all(state: &State) {
         Operation::Release((0..7).map(release).collect()),
         set_limit(5),
         Operation::Pause(false),
-        Operation::Revoke { request: id("s.9"), holder: holder(3), reason: "why".into() },
+        Operation::Revoke { request: id("s.9"), holder: holder(3), cooling: None, reason: "why".into() },
         Operation::Inspect { max: 100 },
     ];
     for operation in operations {

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "inspection",
             "acquire",
             "permit",
+            "several",
             "handle",
             "blocking",
             "check",

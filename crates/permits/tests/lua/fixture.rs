@@ -174,6 +174,7 @@ pub(crate) fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
         request: id(name),
         weight: 1,
         lease_ms: 3_000,
+        at_least_ms: 0,
         wait: true,
         label: label(),
     });
@@ -190,6 +191,7 @@ pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
         request: id(name),
         weight: 1,
         lease_ms: 3_000,
+        at_least_ms: 0,
         grant,
         label: label(),
     }])
@@ -210,12 +212,13 @@ pub(crate) fn every_operation() -> Vec<Operation> {
             request: id("b"),
             weight: 1,
             lease_ms: 3_000,
+            at_least_ms: 0,
             grant: Grant { token: 1, slot: 0 },
             new_request: id("c"),
         }),
         change_limit("l3", LimitChange::Adjust(2)),
         Operation::Pause(true),
-        Operation::Revoke { request: id("r1"), holder: holder("a"), reason: "".into() },
+        Operation::Revoke { request: id("r1"), holder: holder("a"), cooling: None, reason: "".into() },
         Operation::Inspect { max: 10 },
     ];
     let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();

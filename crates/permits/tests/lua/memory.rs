@@ -48,7 +48,12 @@ fn permits_are_kept_freed_and_handed_on(both: &mut Both) {
     both.same(&renew("c", None));
     assert_eq!(both.same(&release("a")), Answers::Release(vec![ReleaseOutcome::Held]));
     both.same(&Operation::Pause(true));
-    both.same(&Operation::Revoke { request: id("r2"), holder: holder("b"), reason: "late".into() });
+    both.same(&Operation::Revoke {
+        request: id("r2"),
+        holder: holder("b"),
+        cooling: None,
+        reason: "late".into(),
+    });
     both.same(&Operation::Pause(false));
     both.same(&change_limit("l3", LimitChange::Set(1)));
     both.same(&change_limit("l4", LimitChange::Unpin));

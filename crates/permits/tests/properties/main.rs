@@ -123,6 +123,7 @@ impl Run<'_> {
             request: request.clone(),
             weight: 1,
             lease_ms: 100,
+            at_least_ms: 0,
             wait: true,
             label: Label::default(),
         };
@@ -154,6 +155,10 @@ impl Run<'_> {
         let past =
             steps::Step { elapse: Elapse::PastLeases, ..steps::Step::plain(Action::Renew(Vec::new())) };
         self.simulation.pass(&past, &mut self.state);
+        if self.settle()?.after.is_some_and(|state| !state.entries.is_empty()) {
+            // Leases have ended of grants that count for longer.
+            self.simulation.pass(&past, &mut self.state);
+        }
         if let Some(state) = self.settle()?.after {
             let is_empty = state.entries.is_empty() && state.queue.is_empty() && state.leases.is_empty();
             if state.held != 0 || !is_empty || state.slots_made != 0 || !state.free.is_empty() {

@@ -72,6 +72,7 @@ fn request(name: &str, lease_ms: u64) -> AcquireRequest {
         request: Simulation::session_id(1).request(0),
         weight: 1,
         lease_ms,
+        at_least_ms: 0,
         wait: true,
         label: Label::default(),
     }
@@ -115,6 +116,7 @@ fn a_renewal_returns_a_grant_whose_event_was_lost() {
         request: Simulation::session_id(1).request(0),
         weight: 1,
         lease_ms: 3_000,
+        at_least_ms: 0,
         grant: None,
         label: Label::default(),
     };
@@ -144,6 +146,7 @@ fn a_slot_handed_on_while_recovering_is_not_that_of_a_forgotten_holder() {
             request,
             weight: 1,
             lease_ms: 3_000,
+            at_least_ms: 0,
             grant: Some(grant),
             label: Label::default(),
         };

@@ -123,16 +123,18 @@ fn decode_entries(
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
         // The label comes last, because it may contain spaces.
-        let words = if tickets.contains_key(name) { 5 } else { 7 };
+        let words = if tickets.contains_key(name) { 6 } else { 8 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
         let label = parts.pop().unwrap_or_default();
-        let (request, session, weight, lease, place) = match (&parts[..], tickets.get(name)) {
-            (&[request, session, weight, lease], Some(ticket)) => {
-                (request, session, weight, lease, EntryState::Waiting(number(ticket)?))
+        let (request, session, weight, times, place) = match (&parts[..], tickets.get(name)) {
+            (&[request, session, weight, lease, at_least], Some(ticket)) => {
+                (request, session, weight, [lease, at_least], EntryState::Waiting(number(ticket)?))
             }
-            (&[request, session, weight, lease, token, slot], None) => {
+            (&[request, session, weight, lease, at_least, token, slot], None) => {
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
-                (request, session, weight, lease, EntryState::Holding(grant))
+                let cools = holder(name)?.is_cooling();
+                let place = if cools { EntryState::Cooling(grant) } else { EntryState::Holding(grant) };
+                (request, session, weight, [lease, at_least], place)
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
@@ -142,7 +144,8 @@ fn decode_entries(
             session: SessionId::new(session).map_err(|error| format!("{session:?}: {error}"))?,
             label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
             weight: number(weight)?,
-            lease_ms: number(lease)?,
+            lease_ms: number(times[0])?,
+            at_least_ms: number(times[1])?,
             deadline: number(deadline)?,
             place,
         };
@@ -214,7 +217,9 @@ fn flag(number: u64) -> Result<bool, String> {
 }
 
 fn holder(text: &str) -> Result<Holder, String> {
-    Holder::new(text).map_err(|error| format!("{text:?}: {error}"))
+    let (name, token) = text.split_once('\t').map_or((text, None), |(name, token)| (name, Some(token)));
+    let holder = Holder::new(name).map_err(|error| format!("{text:?}: {error}"))?;
+    token.map_or(Ok(holder.clone()), |token| Ok(holder.cooling(number(token)?)))
 }
 
 fn id(text: &str) -> Result<RequestId, String> {

@@ -15,8 +15,9 @@ local function state(packed)
 end
 
 local function entry(holder, packed)
-  local holds, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
-  local rest = string.sub(packed, 12)
+  local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
+  local rest, at_least = string.sub(packed, 12), 0
+  if flags >= 2 then at_least, rest = struct.unpack('<I4', rest), string.sub(rest, 5) end
   local function known_or_next(known)
     if known ~= '' then return known end
     local first = string.match(rest, '^(%Z+)%z')
@@ -25,10 +26,10 @@ local function entry(holder, packed)
   end
   local request = known_or_next(string.sub(holder, #holder + 1 - request_bytes))
   local session = known_or_next(string.sub(request, 1, session_bytes))
-  local words = { request, session, text(weight), text(lease) }
-  if holds == 1 then
+  local words = { request, session, text(weight), text(lease), text(at_least) }
+  if flags % 2 == 1 then
     local token, slot = struct.unpack('<dI4', string.sub(rest, -12))
-    words[5], words[6], rest = text(token), text(slot), string.sub(rest, 1, -13)
+    words[6], words[7], rest = text(token), text(slot), string.sub(rest, 1, -13)
   end
   words[#words + 1] = rest
   read[#read + 1] = holder
@@ -44,7 +45,7 @@ for f = 1, #fields, 2 do
     if ARGV[1] == 'state' then fault = fault or state(value) end
   elseif name == '\tchanges' then
     changes = value
-  elseif string.find(name, '%c') then
+  elseif string.find(name, '%c') and not string.find(name, '^%C+\t%d+$') then
     fault = 'an unknown field'
   elseif ARGV[1] == 'entries' then
     entry(name, value)

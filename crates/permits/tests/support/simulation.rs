@@ -27,6 +27,7 @@ struct Known {
     request: RequestId,
     weight: u32,
     lease_ms: u64,
+    at_least_ms: u64,
     grant: Option<Grant>,
 }
 
@@ -149,7 +150,7 @@ impl Simulation {
                 let requests = (0..*count).map(|number| {
                     let named = format!("crowd-{}", self.made);
                     let holder = (number % 2 == 0).then_some(named.as_str());
-                    self.acquire(step.session, holder, *weight, step.lease_ms, *wait)
+                    self.acquire(step.session, holder, *weight, (step.lease_ms, 0), *wait)
                 });
                 Operation::Acquire { queue_max: 2_000, requests: requests.collect() }
             }
@@ -177,11 +178,19 @@ impl Simulation {
                 Operation::Renew(own.take(MAX_BATCH).map(renew).collect())
             }
             Action::Adopt(naming, claiming) => {
-                let RenewRequest { holder, request, weight, lease_ms, grant, .. } =
+                let RenewRequest { holder, request, weight, lease_ms, at_least_ms, grant, .. } =
                     self.renewal(naming, claiming);
                 let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
                 let new_request = self.fresh();
-                Operation::Adopt(AdoptRequest { holder, request, weight, lease_ms, grant, new_request })
+                Operation::Adopt(AdoptRequest {
+                    holder,
+                    request,
+                    weight,
+                    lease_ms,
+                    at_least_ms,
+                    grant,
+                    new_request,
+                })
             }
             Action::SetLimit { change, version, again } => {
                 let right = state.map_or(0, |state| state.limit_version);
@@ -194,24 +203,27 @@ impl Simulation {
                 Operation::SetLimit { request, change: *change, expected_version }
             }
             Action::Pause(paused) => Operation::Pause(*paused),
-            Action::Revoke { naming, again } => Operation::Revoke {
-                request: self.change(1, *again),
-                holder: self.named(naming).holder,
-                reason: "it is late, 100 %s".into(),
-            },
+            Action::Revoke { naming, cooling, again } => {
+                let request = self.change(1, *again);
+                let Known { holder, grant, .. } = self.named(naming);
+                let cooling = grant.filter(|_| *cooling).map(|grant| grant.token);
+                Operation::Revoke { request, holder, cooling, reason: "it is late, 100 %s".into() }
+            }
             Action::Inspect { max } => Operation::Inspect { max: *max },
         }
     }
 
     fn ask(&mut self, ask: &Ask, session: usize, limit: u32) -> AcquireRequest {
         match *ask {
-            Ask::New { holder, weight, lease_ms, wait } => {
+            Ask::New { holder, weight, lease_ms, at_least_ms, wait } => {
                 let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
-                self.acquire(session, HOLDERS.get(holder).copied(), weight, lease_ms, wait)
+                let holder = HOLDERS.get(holder).copied();
+                self.acquire(session, holder, weight, (lease_ms, at_least_ms), wait)
             }
             Ask::Again { pick, wait } => {
-                let Known { holder, request, weight, lease_ms, .. } = self.named(&Naming::Known(pick));
-                AcquireRequest { holder, request, weight, lease_ms, wait, label: label(0) }
+                let Known { holder, request, weight, lease_ms, at_least_ms, .. } =
+                    self.named(&Naming::Known(pick));
+                AcquireRequest { holder, request, weight, lease_ms, at_least_ms, wait, label: label(0) }
             }
         }
     }
@@ -223,7 +235,7 @@ impl Simulation {
         session: usize,
         holder: Option<&str>,
         weight: u32,
-        lease_ms: u64,
+        (lease_ms, at_least_ms): (u64, u64),
         wait: bool,
     ) -> AcquireRequest {
         let request = self.fresh();
@@ -232,9 +244,9 @@ impl Simulation {
         let label = label(self.made);
         if self.known.len() < REMEMBERED {
             let (holder, request) = (holder.clone(), request.clone());
-            self.known.push(Known { session, holder, request, weight, lease_ms, grant: None });
+            self.known.push(Known { session, holder, request, weight, lease_ms, at_least_ms, grant: None });
         }
-        AcquireRequest { holder, request, weight, lease_ms, wait, label }
+        AcquireRequest { holder, request, weight, lease_ms, at_least_ms, wait, label }
     }
 
     fn fresh(&mut self) -> RequestId {
@@ -275,6 +287,7 @@ impl Simulation {
             request: self.fresh(),
             weight: 1,
             lease_ms: 3_000,
+            at_least_ms: 0,
             grant: None,
         })
     }
@@ -335,23 +348,25 @@ impl Simulation {
                 }
             }
             (Operation::Adopt(adopt), Answers::Adopt(true)) => {
-                let AdoptRequest { holder, request, weight, lease_ms, grant, new_request } = adopt.clone();
+                let AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request } =
+                    adopt.clone();
                 self.end(&holder, &request);
                 let grant = Some(grant);
-                self.known.push(Known { session, holder, request: new_request, weight, lease_ms, grant });
+                let request = new_request;
+                self.known.push(Known { session, holder, request, weight, lease_ms, at_least_ms, grant });
             }
             _ => {}
         }
     }
 
     fn learn_renewed(&mut self, session: usize, renewal: &RenewRequest, answer: &RenewOutcome) {
-        let RenewRequest { holder, request, weight, lease_ms, grant, .. } = renewal.clone();
+        let RenewRequest { holder, request, weight, lease_ms, at_least_ms, grant, .. } = renewal.clone();
         match answer {
             RenewOutcome::Lost | RenewOutcome::ExceedsLimit => self.end(&holder, &request),
             RenewOutcome::RetryLater => {}
             RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. } => {
                 let grant = if let RenewOutcome::Granted(grant) = answer { Some(*grant) } else { grant };
-                let renewed = Known { session, holder, request, weight, lease_ms, grant };
+                let renewed = Known { session, holder, request, weight, lease_ms, at_least_ms, grant };
                 match self.known.iter_mut().find(|known| known.request == renewed.request) {
                     Some(known) => *known = renewed,
                     None => self.known.push(renewed),
@@ -380,8 +395,8 @@ impl Simulation {
 }
 
 fn renew(known: &Known) -> RenewRequest {
-    let Known { holder, request, weight, lease_ms, grant, .. } = known.clone();
-    RenewRequest { holder, request, weight, lease_ms, grant, label: label(1) }
+    let Known { holder, request, weight, lease_ms, at_least_ms, grant, .. } = known.clone();
+    RenewRequest { holder, request, weight, lease_ms, at_least_ms, grant, label: label(1) }
 }
 
 /// A label, or none.

@@ -142,9 +142,10 @@ pub(crate) enum Action {
         again: bool,
     },
     Pause(bool),
-    /// A revocation; the last one repeated, if `again`.
+    /// A revocation, of what cools if `cooling`; the last one repeated, if `again`.
     Revoke {
         naming: Naming,
+        cooling: bool,
         again: bool,
     },
     Inspect {
@@ -160,6 +161,7 @@ pub(crate) enum Ask {
         holder: usize,
         weight: usize,
         lease_ms: u64,
+        at_least_ms: u64,
         wait: bool,
     },
     /// A request already made, by any session.
@@ -305,7 +307,8 @@ fn actions() -> BoxedStrategy<Action> {
         4 => set_limit(small_limit().boxed()),
         2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Action::Pause),
         2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
-        2 => (naming(), prop::bool::weighted(0.3)).prop_map(|(naming, again)| Action::Revoke { naming, again }),
+        2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
+            .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
         1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
     ]
     .boxed()
@@ -346,9 +349,11 @@ fn ask() -> impl Strategy<Value = Ask> {
     // Mostly 1 unit; the rest up to one more than the limit.
     let weight = prop_oneof![1 => Just(0_usize), 1 => 0_usize..8];
     let wait = prop::bool::weighted(0.75);
+    let at_least = prop_oneof![3 => Just(0_u64), 1 => 1_u64..300, 1 => leases()];
     prop_oneof![
-        4 => (0..=HOLDERS.len(), weight, leases(), wait)
-            .prop_map(|(holder, weight, lease_ms, wait)| Ask::New { holder, weight, lease_ms, wait }),
+        4 => (0..=HOLDERS.len(), weight, leases(), at_least, wait).prop_map(
+            |(holder, weight, lease_ms, at_least_ms, wait)| Ask::New { holder, weight, lease_ms, at_least_ms, wait }
+        ),
         1 => (any::<u16>(), wait).prop_map(|(pick, wait)| Ask::Again { pick: pick.into(), wait }),
     ]
 }

@@ -22,7 +22,7 @@ fn names(names: &[&str]) -> Vec<String> {
 fn holder(name: &str, weight: u32, slot: u32) -> HolderRow {
     let (age, lease) = (Duration::from_secs(3725), Duration::from_millis(14_250));
     let token = 1_700_000_000_000_000 + u64::from(slot);
-    HolderRow { name: name.into(), weight, slot, token, age, lease, label: String::new() }
+    HolderRow { name: name.into(), weight, slot, token, age, lease, cooling: false, label: String::new() }
 }
 
 fn waiter(name: &str, position: u64) -> WaiterRow {

@@ -177,6 +177,7 @@ impl SemaphoreSession {
                 request: spec.request.clone(),
                 weight: spec.weight,
                 lease_ms: millis(spec.lease),
+                at_least_ms: millis(spec.at_least),
                 wait: spec.wait != Wait::No,
                 label: spec.label.clone(),
             });
@@ -214,7 +215,7 @@ impl SemaphoreSession {
     }
 
     /// One waiter to renew, so that the store lets time take effect and reports when to renew it again.
-    fn first_waiter(&self) -> Option<&Entry> {
+    pub(super) fn first_waiter(&self) -> Option<&Entry> {
         let waiters = self.acquisitions.values().filter(|entry| entry.acquisition.stage == Stage::Waiting);
         waiters.min_by_key(|entry| entry.arrival)
     }

@@ -48,6 +48,7 @@ impl Entry {
             request: self.spec.request.clone(),
             weight: self.spec.weight,
             lease_ms: millis(self.spec.lease),
+            at_least_ms: millis(self.spec.at_least),
             grant: self.acquisition.grant(),
             label: self.spec.label.clone(),
         }

@@ -162,7 +162,7 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) -> Result<PermitGuard, AdoptError> {
-        let AdoptRequest { holder, weight, lease_ms, grant, new_request: request, .. } = adopt;
+        let AdoptRequest { holder, weight, lease_ms, at_least_ms, grant, new_request: request, .. } = adopt;
         let spec = AcquireSpec {
             semaphore: self.name.clone(),
             holder,
@@ -170,6 +170,7 @@ impl SemaphoreSession {
             label: Label::default(),
             weight,
             lease: Duration::from_millis(lease_ms),
+            at_least: Duration::from_millis(at_least_ms),
             wait: Wait::No,
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
@@ -391,7 +392,10 @@ impl SemaphoreSession {
         self.timer = None;
         let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
         self.schedule.renew_due |= due(&mut self.schedule.renew_at);
-        self.schedule.recheck_due |= due(&mut self.schedule.recheck_at);
+        let recheck = due(&mut self.schedule.recheck_at);
+        // The waiter that was to ask may have been granted by a message.
+        self.schedule.recheck_due |=
+            recheck && (self.schedule.rechecked_at_once > 0 || self.first_waiter().is_some());
         due(&mut self.schedule.retry_at);
     }
 

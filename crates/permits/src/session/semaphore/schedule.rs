@@ -26,6 +26,8 @@ pub(super) struct Schedule {
     /// Renew one waiter with the next calls, so that the store lets time take effect.
     pub(super) recheck_due: bool,
     pub(super) recheck_at: Option<Moment>,
+    /// The position of the waiter whose turn that is.
+    pub(super) recheck_position: u64,
     /// Replies in a row that asked for a recheck at once.
     pub(super) rechecked_at_once: u32,
     /// After a failure: send nothing before.
@@ -39,6 +41,14 @@ impl Schedule {
 
     pub(super) fn recheck_by(&mut self, at: Moment) {
         self.recheck_at = Some(self.recheck_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    /// Rechecks at the turn of a waiter, unless a waiter before it has its turn.
+    pub(super) fn recheck_in_turn(&mut self, at: Moment, position: u64) {
+        if self.recheck_at.is_none() || position <= self.recheck_position {
+            self.recheck_at = Some(at);
+            self.recheck_position = position;
+        }
     }
 
     /// The next time at which something is to be done, if nothing happens before.

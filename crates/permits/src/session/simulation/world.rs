@@ -61,6 +61,7 @@ impl Client {
             label: Label::default(),
             weight,
             lease: LEASE,
+            at_least: Duration::ZERO,
             wait,
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),

@@ -222,29 +222,41 @@ mod tests {
     }
 
     fn operations() -> impl Strategy<Value = Operation> {
-        let acquire = (holders(), ids(), any::<u32>(), 0..=MAX_LEASE_MS, any::<bool>(), labels()).prop_map(
-            |(holder, request, weight, lease_ms, wait, label)| AcquireRequest {
+        let times = || (0..=MAX_LEASE_MS, prop_oneof![Just(0), 0..=MAX_LEASE_MS]);
+        let acquire = (holders(), ids(), any::<u32>(), times(), any::<bool>(), labels()).prop_map(
+            |(holder, request, weight, (lease_ms, at_least_ms), wait, label)| AcquireRequest {
                 holder,
                 request,
                 weight,
                 lease_ms,
+                at_least_ms,
                 wait,
                 label,
             },
         );
         let release = (holders(), ids()).prop_map(|(holder, request)| ReleaseRequest { holder, request });
-        let renew = (holders(), ids(), any::<u32>(), 0..=MAX_LEASE_MS, prop::option::of(grants()), labels())
-            .prop_map(|(holder, request, weight, lease_ms, grant, label)| RenewRequest {
+        let renew = (holders(), ids(), any::<u32>(), times(), prop::option::of(grants()), labels()).prop_map(
+            |(holder, request, weight, (lease_ms, at_least_ms), grant, label)| RenewRequest {
                 holder,
                 request,
                 weight,
                 lease_ms,
+                at_least_ms,
                 grant,
                 label,
-            });
-        let adopt = (holders(), ids(), any::<u32>(), 0..MOST, grants(), ids()).prop_map(
-            |(holder, request, weight, lease_ms, grant, new_request)| {
-                Operation::Adopt(AdoptRequest { holder, request, weight, lease_ms, grant, new_request })
+            },
+        );
+        let adopt = (holders(), ids(), any::<u32>(), times(), grants(), ids()).prop_map(
+            |(holder, request, weight, (lease_ms, at_least_ms), grant, new_request)| {
+                Operation::Adopt(AdoptRequest {
+                    holder,
+                    request,
+                    weight,
+                    lease_ms,
+                    at_least_ms,
+                    grant,
+                    new_request,
+                })
             },
         );
         let changes = prop_oneof![
@@ -265,9 +277,11 @@ mod tests {
                 expected_version,
             }),
             any::<bool>().prop_map(Operation::Pause),
-            (ids(), holders(), prop_oneof![Just(String::new()), texts()]).prop_map(
-                |(request, holder, reason)| Operation::Revoke { request, holder, reason: reason.into() }
-            ),
+            (ids(), holders(), prop::option::of(1..MOST), prop_oneof![Just(String::new()), texts()])
+                .prop_map(|(request, holder, cooling, reason)| {
+                    let reason = reason.into();
+                    Operation::Revoke { request, holder, cooling, reason }
+                }),
             any::<u32>().prop_map(|max| Operation::Inspect { max }),
         ]
     }

@@ -53,7 +53,7 @@ for i = 10, #ARGV, 2 do
       end
     end
   end
-  s.recheck = s.recheck or tag == 'waiting'
+  if tag == 'waiting' then s.foremost = math.min(s.foremost or a, a) end
   reply[n + 1], reply[n + 2], reply[n + 3] = tag, a, b
   n = n + 3
 end

@@ -23,7 +23,7 @@ if ordinary and (waiting == 0 or held >= limit) then
       end
       last_token, held, holders = last_token + 1, held + weight, holders + 1
       if last_token < now_us then last_token = now_us end
-      tag, a, entry = 'granted', last_token, struct.pack('<Bc0dI4', 1, string.sub(entry, 2), last_token, b)
+      tag, a, entry = 'granted', last_token, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), last_token, b)
     elseif weight > limit then
       tag = 'exceeds_limit'
     elseif string.sub(ARGV[9], i / 2 - 4, i / 2 - 4) == '0' then
@@ -62,7 +62,7 @@ if ordinary and (waiting == 0 or held >= limit) then
     fields[2] = struct.pack('<dddddddddc0', sequence + 1, held, holders, waiting + queued, last_token, last_ticket,
       slots_made, earliest, checked, string.sub(packed, 73))
     if queued > 0 then
-      reply[3] = math.max(1, earliest - now_ms)
+      reply[3] = math.max(1, turn(earliest, waiting, waiting, holders) - now_ms)
       redis.call('ZADD', queue_key, unpack(tickets))
       if waiting == 0 and pinned == 0 then redis.call('PEXPIREAT', queue_key, expires) end
     end

@@ -4,8 +4,8 @@
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys are as
 --   written.
--- Contract: a command appends its answers to `reply`, behind the eight fields that finish sets; it sets `s.recheck` if
---   one of its requests waits; it calls `promote` once it has decided. All else is in `s`, until finish.
+-- Contract: a command appends its answers to `reply`, behind the eight fields that finish sets; it sets `s.foremost` to
+--   the lowest position of its requests that wait; it calls `promote` once it has decided. All else is in `s`, until finish.
 --
 -- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one state table
 -- instead of many locals, and inline code instead of functions called once.
@@ -24,7 +24,7 @@ local function new_state()
     extends = true,  -- the command extends the life of the state
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created
-    recheck = false, -- a request of the command waits
+    foremost = nil,  -- the lowest position of a request of the command that waits
     recovering = false, held_at_start = 0, reap_truncated = false, promote_truncated = false }
 end
 

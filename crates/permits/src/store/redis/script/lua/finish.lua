@@ -38,9 +38,9 @@ reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
   now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned, math.max(0, s.recovering_until - now_ms), s.replaced or 0
 if s.reap_truncated or s.promote_truncated then
   reply[3] = 0
-elseif s.recheck then
-  -- The next moment at which time alone changes something.
+elseif s.foremost then
+  -- The next moment at which time alone changes something, or the turn of this waiter to ask whether it has.
   local at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge)
-  reply[3] = math.max(1, at - now_ms)
+  reply[3] = math.max(1, turn(at, s.foremost, s.waiting, s.holders) - now_ms)
 end
 return reply

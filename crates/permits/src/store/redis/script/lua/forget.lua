@@ -1,19 +1,31 @@
 -- Forgetting entries, and the end of the next lease.
 
--- Forgets the entries of these holders, each known: holders free units and slots, waiters leave the queue.
+-- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or cool if their
+-- grants count for longer.
 local function forget(gone)
   write()
   if #gone == 0 then return end
   local waiters = {}
   for _, holder in ipairs(gone) do
-    local token, slot, weight = parts(holder, known[holder])
+    local token, slot, weight, lease, request, from, label, at_least = parts(holder, known[holder])
+    local until_ms = at_least > 0 and token > 0 and not string.find(holder, '\t', 1, true) and math.ceil(token / 1000) + at_least or 0
     known[holder] = false
-    if token > 0 then
+    if until_ms > now_ms then
+      local session_bytes = string.sub(request, 1, #from) == from and #from or 0
+      local cooling = string.format('%s\t%.0f', holder, token)
+      put(cooling, pack(weight, lease, 0, request, session_bytes, from, label, at_least, token, slot))
+      leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
+      s.earliest = math.min(s.earliest, until_ms)
+    elseif token > 0 then
       s.held, s.holders = s.held - weight, s.holders - 1
       slots.freed[#slots.freed + 1], slots.sorted = -slot, false
     else
       waiters[#waiters + 1] = holder
     end
+  end
+  if #entries > 0 then
+    allow_at_maxmemory()
+    write()
   end
   redis.call('HDEL', state_key, unpack(gone))
   redis.call('ZREM', leases_key, unpack(gone))

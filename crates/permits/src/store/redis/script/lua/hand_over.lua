@@ -10,8 +10,8 @@ if room > 0 and room <= 500 then
   if several then table.sort(freed) end
   for i, holder in ipairs(heads) do
     local value = entries[i]
-    local _, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
-    if weight > limit then granted = 0; break end
+    local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
+    if weight > limit or flags > 0 then granted = 0; break end
     if weight > room then break end
     local request, to = nil, nil
     if request_bytes > 0 then request = string.sub(holder, -request_bytes) else request, at = struct.unpack('s', value, at) end

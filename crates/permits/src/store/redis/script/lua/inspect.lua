@@ -1,8 +1,8 @@
 -- inspect: lists holders by the end of their lease, and waiters in order.
 -- KEYS      as in read.lua
 -- ARGV      8 the most holders, and the most waiters, to list; at most INSPECT_MAX
--- Returns   held, waiting, paused, the number of holders; 6 a holder: holder, weight, token, slot, lease remaining ms,
---           label; 4 a waiter: holder, weight, ticket, label
+-- Returns   held, waiting, paused, the number of holders; 7 a holder: holder, weight, token, slot, lease remaining ms, 1 if
+--           it cools or 0, label; 4 a waiter: holder, weight, ticket, label
 -- Idempotent.
 -- Cost      about 8 calls; O(listed)
 
@@ -32,7 +32,9 @@ end
 if max > 0 then
   list_all(redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max),
     function(holder, deadline, token, slot, weight, _, _, _, label)
-      list(holder, weight, token, slot, math.max(0, deadline - now_ms), label)
+      local tab = string.find(holder, '\t', 1, true)
+      local name = tab and string.sub(holder, 1, tab - 1) or holder
+      list(name, weight, token, slot, math.max(0, deadline - now_ms), tab and 1 or 0, label)
     end)
   reply[12] = listed
   list_all(redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'),

@@ -24,7 +24,7 @@ end
 local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1
   local slot = take_lowest_slot()
-  put(holder, struct.pack('<Bc0dI4', 1, string.sub(entry, 2), s.last_token, slot))
+  put(holder, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), s.last_token, slot))
   extend(holder, lease, true)
   return s.last_token, slot
 end

@@ -31,6 +31,10 @@ local function reclaim(holder, entry)
   if token == 0 then return 'lost' end
   local forgotten = s.era_known < token and token < s.era_began
   if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
+  -- It was put back before, and has ended since.
+  local cooling = string.format('%s\t%.0f', holder, token)
+  find({ cooling })
+  if known[cooling] then return 'lost' end
   if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
   -- Always: a later request of the batch may remove the last entry before this one is written.
   s.created[leases_key] = true

@@ -1,4 +1,4 @@
--- The ordinary course of release: each request names a permit that is held. Without waiters the slots become free; with
+-- The ordinary course of release: each request names a permit that is held, and that does not cool. Without waiters the slots become free; with
 -- waiters, hand_over continues.
 
 local free, gone, freed, held_after, several
@@ -9,8 +9,8 @@ if ordinary then
     local holder, value = ARGV[i], found[i / 2 - 2]
     if not value or found[holder] then ordinary = false; break end
     local holds, weight, _, request_bytes = struct.unpack('<BI4I4B', value)
-    local request = request_bytes > 0 and string.sub(holder, -request_bytes) or struct.unpack('s', value, 12)
-    if holds == 0 or request ~= ARGV[i + 1] then ordinary = false; break end
+    local request = request_bytes > 0 and string.sub(holder, -request_bytes) or holds == 1 and struct.unpack('s', value, 12)
+    if holds ~= 1 or request ~= ARGV[i + 1] then ordinary = false; break end
     held_after, gone[i / 2 - 3], freed[i / 2 - 3] = held_after - weight, holder, struct.unpack('<I4', value, #value - 3)
     if several then found[holder] = true end
   end

@@ -48,7 +48,8 @@ for i = 8, #ARGV, 2 do
     if token > 0 then
       reply[n], reply[n + 1], reply[n + 2] = 'granted', token, slot
     elseif known[holder] then
-      reply[n + 1], s.recheck = redis.call('ZRANK', queue_key, holder), true
+      local position = redis.call('ZRANK', queue_key, holder)
+      reply[n + 1], s.foremost = position, math.min(s.foremost or position, position)
     else
       reply[n] = 'exceeds_limit'
     end

@@ -18,7 +18,8 @@ pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
         .arg(adopt.lease_ms)
         .arg(adopt.grant.token)
         .arg(adopt.grant.slot)
-        .arg(adopt.new_request.as_str());
+        .arg(adopt.new_request.as_str())
+        .arg(adopt.at_least_ms);
 }
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<bool> {
@@ -34,5 +35,6 @@ pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
         lease_ms: arguments.number()?,
         grant: arguments.grant()?,
         new_request: arguments.request()?,
+        at_least_ms: arguments.number()?,
     }))
 }

@@ -24,6 +24,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
             weight: fields.number()?,
             grant: fields.grant()?,
             lease_remaining_ms: fields.number()?,
+            cooling: fields.flag()?,
             label: fields.label()?,
         })
     })?;

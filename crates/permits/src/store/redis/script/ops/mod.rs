@@ -56,7 +56,9 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
             set_limit::encode(cmd, request, *change, *expected_version);
         }
         Operation::Pause(paused) => pause::encode(cmd, *paused),
-        Operation::Revoke { request, holder, reason } => revoke::encode(cmd, request, holder, reason),
+        Operation::Revoke { request, holder, cooling, reason } => {
+            revoke::encode(cmd, request, holder, *cooling, reason);
+        }
         Operation::Inspect { max } => inspect::encode(cmd, *max),
     }
 }

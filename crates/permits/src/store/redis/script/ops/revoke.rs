@@ -11,8 +11,14 @@ use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/revoke.lua")];
 
-pub(super) fn encode(cmd: &mut Cmd, request: &RequestId, holder: &Holder, reason: &str) {
-    cmd.arg(request.as_str()).arg(holder.as_str()).arg(reason);
+pub(super) fn encode(
+    cmd: &mut Cmd,
+    request: &RequestId,
+    holder: &Holder,
+    cooling: Option<u64>,
+    reason: &str,
+) {
+    cmd.arg(request.as_str()).arg(holder.as_str()).arg(cooling.unwrap_or(0)).arg(reason);
 }
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
@@ -24,6 +30,7 @@ pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
     Ok(Operation::Revoke {
         request: arguments.request()?,
         holder: arguments.holder()?,
+        cooling: Some(arguments.number()?).filter(|token| *token > 0),
         reason: arguments.parsed(|reason| check_reason(reason).ok())?,
     })
 }

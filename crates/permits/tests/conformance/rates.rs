@@ -1,0 +1,125 @@
+//! Grants that count for at least some time: so many of them in any window of that length.
+
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, InvalidInput, Lost};
+use tokio::task::JoinSet;
+
+use crate::fixture::{Fixture, LIMIT};
+
+const WINDOW: Duration = Duration::from_millis(300);
+
+fn counted() -> AcquireOptions {
+    AcquireOptions::new().at_least(WINDOW)
+}
+
+/// The time between two grants: a token is the time of its grant in microseconds, except that the store rounds the end of
+/// a grant up to a millisecond.
+fn between(earlier: u64, later: u64) -> Duration {
+    Duration::from_micros(later - earlier)
+}
+
+pub(crate) async fn a_released_grant_counts_for_as_long_as_asked(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let long = AcquireOptions::new().at_least(Duration::from_secs(3));
+    let permit = semaphore.acquire_with(long.holder("web-3")).await.expect("it is free");
+    let (token, slot) = (permit.token(), permit.slot());
+    permit.release().await.expect("it is held");
+
+    let seen = fixture.inspect(&semaphore).await;
+    let [cooling] = &seen.holders[..] else { panic!("not one: {seen:?}") };
+    assert!(cooling.cooling, "{seen:?}");
+    assert_eq!((cooling.holder.as_str(), cooling.token, cooling.slot), ("web-3", token, slot));
+    // The end is rounded up to a millisecond of the store's clock.
+    assert!(cooling.lease_remaining <= Duration::from_millis(3001), "{seen:?}");
+    assert_eq!(others.try_acquire().await.expect_err("it counts"), AcquireError::NoPermits);
+    // The holder has gone: its name is free for the next acquisition, which waits in line.
+    let next = semaphore.acquire_with(AcquireOptions::new().holder("web-3")).await.expect("it comes");
+    assert!(between(token, next.token()) >= Duration::from_secs(3), "after {token}: {}", next.token());
+    assert_eq!(next.slot(), slot);
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_permit_held_for_longer_is_free_at_once(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let permit = semaphore.acquire_with(counted()).await.expect("it is free");
+    tokio::time::sleep(WINDOW + Duration::from_millis(2)).await;
+    permit.release().await.expect("it is held");
+    let next = semaphore.try_acquire().await.expect("it no longer counts");
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let lease = Duration::from_millis(100);
+    let expiring = counted().lease(lease).auto_renew(false);
+    let permit = semaphore.acquire_with(expiring).await.expect("it is free");
+    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
+    let revoked = semaphore.acquire_with(counted().holder("revoked")).await.expect("it comes");
+    assert!(between(permit.token(), revoked.token()) >= WINDOW);
+    assert!(semaphore.revoke("revoked", "maintenance").await.expect("the store is up"));
+    let next = semaphore.acquire().await.expect("it comes");
+    assert!(between(revoked.token(), next.token()) >= WINDOW);
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn what_cools_can_be_freed_by_an_operator(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let hour = AcquireOptions::new().at_least(Duration::from_secs(3600)).holder("web-3");
+    let permit = semaphore.acquire_with(hour).await.expect("it is free");
+    let token = permit.token();
+    assert!(!semaphore.revoke_cooling("web-3", token).await.expect("the store is up"), "it is held");
+    permit.release().await.expect("it is held");
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    assert!(!semaphore.revoke_cooling("web-3", token + 1).await.expect("the store is up"), "another grant");
+    assert!(!semaphore.revoke("web-3", "").await.expect("the store is up"), "the holder has gone");
+    assert!(semaphore.revoke_cooling("web-3", token).await.expect("the store is up"));
+    assert!(!semaphore.revoke_cooling("web-3", token).await.expect("the store is up"), "it is free");
+    waiter.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn no_window_has_more_grants_than_the_limit(fixture: &Fixture) {
+    const UNITS: usize = 3;
+    let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
+    let mut requests = JoinSet::new();
+    for client in clients.iter().cycle().take(5 * UNITS) {
+        let semaphore = fixture.semaphore(client, 3);
+        requests.spawn(async move {
+            let permit = semaphore.acquire_with(counted()).await.expect("it comes");
+            let token = permit.token();
+            permit.release().await.expect("it is held");
+            token
+        });
+    }
+    let mut tokens = requests.join_all().await;
+    tokens.sort_unstable();
+    for window in tokens.windows(UNITS + 1) {
+        assert!(between(window[0], window[UNITS]) >= WINDOW, "{window:?}");
+    }
+}
+
+pub(crate) async fn a_grant_that_was_handed_over_counts_as_long(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
+    let permit = semaphore.acquire_with(counted()).await.expect("it is free");
+    let token = permit.token();
+    let handle = permit.hand_over().await.expect("it is held");
+    other.adopt(&handle).await.expect("it is held").release().await.expect("it is held");
+    let next = semaphore.acquire().await.expect("it comes");
+    assert!(between(token, next.token()) >= WINDOW);
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_time_above_a_day_is_refused(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let day = Duration::from_secs(24 * 3600);
+    let refused =
+        semaphore.acquire_with(AcquireOptions::new().at_least(day + Duration::from_millis(1))).await;
+    let error = refused.expect_err("it is too long");
+    assert!(matches!(error, AcquireError::Invalid(InvalidInput::AtLeast { .. })), "{error:?}");
+}
