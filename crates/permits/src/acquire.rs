@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::AcquireError;
 use crate::permit::Permit;
-use crate::session::pending_acquire::PendingAcquire;
+use crate::session::pending_acquire::{Canceller, PendingAcquire};
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///
@@ -58,6 +58,11 @@ impl Acquire {
     /// not valid.
     pub fn holder(&self) -> &str {
         self.progress.as_ref().map_or("", |pending| pending.holder().as_str())
+    }
+
+    /// `None` if the options are not valid.
+    pub(crate) fn canceller(&self) -> Option<Canceller> {
+        self.progress.as_ref().ok().map(PendingAcquire::canceller)
     }
 
     pub(crate) fn wait(self) -> Result<Permit, AcquireError> {

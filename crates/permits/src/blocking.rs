@@ -29,8 +29,12 @@ use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::InvalidInput;
+use crate::session::pending_acquire::Canceller as PendingCanceller;
 use crate::session::permit_state::PermitStatus;
-use crate::{Client as AsyncClient, ClientBuilder, Permit as AsyncPermit, Semaphore as AsyncSemaphore};
+use crate::{
+    Acquire as AsyncAcquire, Client as AsyncClient, ClientBuilder, Permit as AsyncPermit,
+    Semaphore as AsyncSemaphore,
+};
 
 impl ClientBuilder {
     /// As [`ClientBuilder::connect`], for programs without a runtime.
@@ -150,6 +154,27 @@ impl Semaphore {
         Ok(Permit { inner: self.inner.acquire_with(options).wait()? })
     }
 
+    /// An acquisition that another thread can watch and cancel. [`Acquire::wait`] sends the request.
+    ///
+    /// # Examples
+    /// ```
+    /// use permits::{AcquireError, AcquireOptions};
+    ///
+    /// let client = permits::blocking::Client::connect("memory:")?;
+    /// let exports = client.semaphore("exports", 1)?;
+    /// let permit = exports.acquire()?;
+    /// let acquire = exports.start_acquire(AcquireOptions::new());
+    /// let canceller = acquire.canceller();
+    /// let waiter = std::thread::spawn(move || acquire.wait());
+    /// canceller.cancel();
+    /// assert_eq!(waiter.join().expect("it does not panic").err(), Some(AcquireError::Cancelled));
+    /// # permit.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_acquire(&self, options: AcquireOptions) -> Acquire {
+        Acquire { inner: self.inner.acquire_with(options) }
+    }
+
     /// As [`crate::Semaphore::try_acquire`].
     ///
     /// # Errors
@@ -255,6 +280,49 @@ impl Semaphore {
     }
 }
 
+/// An acquisition, as [`crate::Acquire`]. Returned by [`Semaphore::start_acquire`].
+#[derive(Debug)]
+#[must_use = "nothing is acquired before wait"]
+pub struct Acquire {
+    inner: AsyncAcquire,
+}
+
+impl Acquire {
+    /// The holder, as [`crate::Acquire::holder`].
+    pub fn holder(&self) -> &str {
+        self.inner.holder()
+    }
+
+    /// Cancels this acquisition from any thread, at any time.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { inner: self.inner.canceller() }
+    }
+
+    /// Sends the request, and blocks until it is granted, refused or cancelled.
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    pub fn wait(self) -> Result<Permit, AcquireError> {
+        Ok(Permit { inner: self.inner.wait()? })
+    }
+}
+
+/// Cancels an [`Acquire`]. It keeps no client open.
+#[derive(Debug, Clone)]
+pub struct Canceller {
+    inner: Option<PendingCanceller>,
+}
+
+impl Canceller {
+    /// Cancels the acquisition: [`Acquire::wait`] returns [`AcquireError::Cancelled`] at once, and the request leaves the line.
+    /// If it was granted before, it is not cancelled, and [`Acquire::wait`] returns the permit.
+    pub fn cancel(&self) {
+        if let Some(canceller) = &self.inner {
+            canceller.cancel();
+        }
+    }
+}
+
 /// Some units of a semaphore, as [`crate::Permit`].
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is released"]
@@ -311,6 +379,27 @@ impl Permit {
     /// Blocks until it is lost, or `limit` has passed. `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.inner.lost_within(limit)
+    }
+
+    /// As [`crate::Permit::release_part`].
+    ///
+    /// # Errors
+    /// [`RenewError`].
+    pub fn release_part(&self, units: u32) -> Result<(), RenewError> {
+        self.inner.start_release_part(units).wait()
+    }
+
+    /// As [`crate::Permit::set_lease`].
+    ///
+    /// # Errors
+    /// [`RenewError`].
+    pub fn set_lease(&self, lease: Duration) -> Result<(), RenewError> {
+        self.inner.start_set_lease(lease).wait()
+    }
+
+    /// As [`crate::Permit::auto_renew`].
+    pub fn auto_renew(&self, renew: bool) {
+        self.inner.auto_renew(renew);
     }
 
     /// As [`crate::Permit::renew`].

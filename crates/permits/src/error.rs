@@ -140,6 +140,9 @@ pub enum AcquireError {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
+    /// The program cancelled it, by [`blocking::Canceller`](crate::blocking::Canceller). The request has left the line.
+    #[error("the acquisition was cancelled")]
+    Cancelled,
     /// Never: a name, holder, weight, limit or lease is not valid.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
@@ -247,6 +250,9 @@ pub enum RenewError {
     /// It is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The units to release, or the lease, are out of range. Nothing has changed.
+    #[error(transparent)]
+    Invalid(#[from] InvalidInput),
     /// The store lost its state, and cannot put the permit back before other holders have renewed. The permit is still
     /// held until its deadline: renew it again.
     #[error("the store lost its state and cannot put the permit back yet: renew it again")]

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
-use crate::session::callers::PermitGuard;
+use crate::protocol::{InvalidInput, check_lease};
+use crate::session::callers::{PermitGuard, TermsChange};
 use crate::session::permit_state::PermitStatus;
 use crate::session::reply::PendingReply;
 
@@ -43,12 +44,12 @@ impl Permit {
 
     /// The number of units.
     pub fn weight(&self) -> u32 {
-        self.guard.state.weight
+        self.guard.state.weight()
     }
 
     /// The lease.
     pub fn lease(&self) -> Duration {
-        self.guard.state.lease
+        self.guard.state.lease()
     }
 
     /// The fencing token: greater than that of every earlier grant of this semaphore.
@@ -133,6 +134,54 @@ impl Permit {
         self.start_renewal().await
     }
 
+    /// Releases `units` of it: the next in line is granted in the same moment. Its slot, its token and its lease stay.
+    ///
+    /// Units of a permit that was acquired with [`AcquireOptions::at_least`](crate::AcquireOptions::at_least) are free with
+    /// the first renewal after that time.
+    ///
+    /// # Errors
+    /// [`RenewError::Invalid`] if `units` is 0 or no unit would be left: release the permit then. Otherwise [`RenewError`] as of
+    /// [`Permit::renew`]: the permit has the lower weight, and the store learns of it by the next renewal.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the units are released.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let workers = client.semaphore("workers", 8)?;
+    /// let permit = workers.acquire_many(8).await?;
+    /// // … the part that needs all of them
+    /// permit.release_part(7).await?;
+    /// assert_eq!((permit.weight(), workers.available().await?), (1, 7));
+    /// # permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release_part(&self, units: u32) -> Result<(), RenewError> {
+        self.start_release_part(units).await
+    }
+
+    /// Gives it another lease, 100 ms to 1 day, from now on, and renews it.
+    ///
+    /// # Errors
+    /// [`RenewError::Invalid`] if the lease is out of range. Otherwise [`RenewError`] as of [`Permit::renew`]: the permit has
+    /// the lease, and the store learns of it by the next renewal.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has the lease.
+    pub async fn set_lease(&self, lease: Duration) -> Result<(), RenewError> {
+        self.start_set_lease(lease).await
+    }
+
+    /// Renews it in the background from now on, or leaves that to [`Permit::renew`]:
+    /// see [`AcquireOptions::auto_renew`](crate::AcquireOptions::auto_renew).
+    pub fn auto_renew(&self, renew: bool) {
+        self.guard.change_terms(TermsChange::AutoRenew(renew));
+    }
+
     /// Releases it: the next in line is granted in the same moment.
     ///
     /// # Errors
@@ -179,8 +228,8 @@ impl Permit {
             semaphore: state.semaphore.clone(),
             holder: state.holder.clone(),
             request: state.request.clone(),
-            weight: state.weight,
-            lease_ms: u64::try_from(state.lease.as_millis()).unwrap_or(u64::MAX),
+            weight: state.weight(),
+            lease_ms: u64::try_from(state.lease().as_millis()).unwrap_or(u64::MAX),
             grant: state.grant,
             at_least_ms: u64::try_from(state.at_least.as_millis()).unwrap_or(u64::MAX),
         };
@@ -190,6 +239,26 @@ impl Permit {
 
     pub(crate) fn start_renewal(&self) -> PendingReply<(), RenewError> {
         self.guard.renew()
+    }
+
+    pub(crate) fn start_release_part(&self, units: u32) -> PendingReply<(), RenewError> {
+        let rest = if units == 0 { None } else { self.guard.state.give_back(units) };
+        let Some(rest) = rest else {
+            let invalid = InvalidInput::Part { units, weight: self.weight() };
+            return PendingReply::failed(invalid.into());
+        };
+        self.guard.change_terms(TermsChange::Weight(rest));
+        self.guard.renew()
+    }
+
+    pub(crate) fn start_set_lease(&self, lease: Duration) -> PendingReply<(), RenewError> {
+        match check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)) {
+            Ok(lease_ms) => {
+                self.guard.change_terms(TermsChange::Lease(Duration::from_millis(lease_ms)));
+                self.guard.renew()
+            }
+            Err(invalid) => PendingReply::failed(invalid.into()),
+        }
     }
 
     pub(crate) fn start_release(self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {

@@ -301,6 +301,9 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
     let named = step.named();
     for (holder, before) in step.entries_before() {
         if named.contains(&(holder.clone(), before.request.clone())) {
+            if let Some(after) = step.entry_after(holder).filter(|after| after.request == before.request) {
+                terms_change_in_order(before, after)?;
+            }
             continue;
         }
         let ended = before.deadline.unsigned_abs() <= step.now_ms();
@@ -326,21 +329,28 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
+/// P5: no renewal adds units, and none from before a change of the lease sets the former one.
+fn terms_change_in_order(before: &Entry, after: &Entry) -> Result<(), String> {
+    let is_earlier = after.lease_version < before.lease_version;
+    let is_other = after.lease_version == before.lease_version && after.lease_ms != before.lease_ms;
+    let is_wrong = after.weight > before.weight || is_earlier || is_other;
+    // A waiter that was put back as a holder has the terms that its session knows.
+    if is_wrong && before.place == after.place {
+        return Err(format!("{before:?} became {after:?}"));
+    }
+    Ok(())
+}
+
 /// P15: waiters are granted only from units that were free or became free, each once, and each session receives only
 /// its own events.
 fn no_herd(step: &Step) -> Result<(), String> {
-    let freed: u64 = step
-        .entries_before()
-        .filter(|(holder, before)| {
-            let stays = step.entry_after(holder).is_some_and(|after| after.place == before.place);
-            let cools = before
-                .place
-                .taken()
-                .is_some_and(|grant| step.entry_after(&holder.cooling(grant.token)).is_some());
-            before.place.taken().is_some() && !stays && !cools
-        })
-        .map(|(_, before)| u64::from(before.weight))
-        .sum();
+    let freed_of = |(holder, before): (&Holder, &Entry)| {
+        let Some(grant) = before.place.taken() else { return 0 };
+        let stays = step.entry_after(holder).filter(|after| after.place == before.place);
+        let left = stays.or_else(|| step.entry_after(&holder.cooling(grant.token)));
+        u64::from(before.weight.saturating_sub(left.map_or(0, |left| left.weight)))
+    };
+    let freed: u64 = step.entries_before().map(freed_of).sum();
     let room = step.limit_of_waiters().saturating_sub(step.held_before().saturating_sub(freed));
     let mut notified = BTreeSet::new();
     let mut granted = 0;
@@ -378,7 +388,10 @@ fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
             continue;
         }
         let freed = match &step.command.operation {
-            Operation::Revoke { holder: of, cooling: Some(token), .. } => of.cooling(*token) == *holder,
+            Operation::Revoke { holder: of, cooling: Some(token), .. } => {
+                // One whose lease ends with this command cools first.
+                of.cooling(*token) == holder.original().cooling(grant.token)
+            }
             _ => false,
         };
         let after = step.entry_after(holder).filter(|after| after.place.taken() == Some(grant));

@@ -156,6 +156,7 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
         request,
         weight: 1,
         lease_ms: LEASE_MS,
+        lease_version: 0,
         at_least_ms: at_least_ms(name),
         grant,
         label: label(name),

@@ -264,6 +264,7 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {
         request: id(request),
         weight: 1,
         lease_ms: millis(LEASE),
+        lease_version: 0,
         at_least_ms: 0,
         grant,
         label: Label::default(),

@@ -101,8 +101,17 @@ impl Execution<'_> {
         let ticket = self.now_us.max(self.state.last_ticket + 1);
         let place = EntryState::Waiting(ticket);
         let AcquireRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } = request.clone();
-        let session = self.command.session.clone();
-        let entry = Entry { request, session, label, weight, lease_ms, at_least_ms, deadline: 0, place };
+        let entry = Entry {
+            request,
+            session: self.command.session.clone(),
+            label,
+            weight,
+            lease_ms,
+            lease_version: 0,
+            at_least_ms,
+            deadline: 0,
+            place,
+        };
         self.state.entries.insert(holder.clone(), entry);
         if fits {
             AcquireOutcome::Granted(self.grant(&holder))

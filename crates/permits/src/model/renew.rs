@@ -45,6 +45,7 @@ impl Execution<'_> {
                 RenewOutcome::Granted(grant)
             }
             (EntryState::Holding(grant), Some(claimed)) if claimed == grant => {
+                self.change_terms(renew);
                 self.extend(&renew.holder);
                 RenewOutcome::Held
             }
@@ -69,6 +70,19 @@ impl Execution<'_> {
         }
     }
 
+    /// A holder may give a part of its units back, and change its lease. Units that count for some time stay until then: a
+    /// later renewal gives them back.
+    fn change_terms(&mut self, renew: &RenewRequest) {
+        let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
+        if renew.lease_version > entry.lease_version {
+            (entry.lease_ms, entry.lease_version) = (renew.lease_ms, renew.lease_version);
+        }
+        if renew.weight < entry.weight && entry.counts_until_ms() <= self.now_ms {
+            self.state.held -= u64::from(entry.weight - renew.weight);
+            entry.weight = renew.weight;
+        }
+    }
+
     /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its token shows
     /// which. A forgotten holder is put back if it fits.
     fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
@@ -85,9 +99,19 @@ impl Execution<'_> {
         }
         let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
-        let RenewRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } = renew.clone();
-        let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
-        let entry = Entry { request, session, label, weight, lease_ms, at_least_ms, deadline: 0, place };
+        let RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, label, .. } =
+            renew.clone();
+        let entry = Entry {
+            request,
+            session: self.command.session.clone(),
+            label,
+            weight,
+            lease_ms,
+            lease_version,
+            at_least_ms,
+            deadline: 0,
+            place: EntryState::Holding(grant),
+        };
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
@@ -99,12 +123,13 @@ impl Execution<'_> {
         let adopted = match self.state.entries.get_mut(&adopt.holder) {
             Some(entry)
                 if (entry.request == adopt.request || entry.request == adopt.new_request)
-                    && (entry.weight, entry.lease_ms, entry.at_least_ms)
-                        == (adopt.weight, adopt.lease_ms, adopt.at_least_ms)
+                    && adopt.weight <= entry.weight
+                    && (entry.lease_ms, entry.at_least_ms) == (adopt.lease_ms, adopt.at_least_ms)
                     && entry.place == EntryState::Holding(adopt.grant) =>
             {
                 entry.request = adopt.new_request.clone();
                 entry.session = self.command.session.clone();
+                entry.lease_version = 0;
                 self.extend(&adopt.holder);
                 true
             }

@@ -135,6 +135,9 @@ pub struct Entry {
     pub weight: u32,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
+    /// The number of changes of the lease by its holder.
+    #[cfg_attr(feature = "local", serde(default))]
+    pub lease_version: u32,
     /// The time for which its grant counts, in milliseconds.
     #[cfg_attr(feature = "local", serde(default))]
     pub at_least_ms: u64,

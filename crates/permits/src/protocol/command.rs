@@ -288,10 +288,13 @@ pub struct RenewRequest {
     pub holder: Holder,
     /// The acquisition.
     pub request: RequestId,
-    /// Its weight.
+    /// Its weight. A holder whose weight is lower than the store's releases the rest.
     pub weight: u32,
     /// Its lease, in milliseconds.
     pub lease_ms: u64,
+    /// The number of changes of its lease since the grant or the adoption. A call that was sent before a change may arrive
+    /// after it; the store then keeps the later lease.
+    pub lease_version: u32,
     /// The time for which its grant counts, in milliseconds.
     pub at_least_ms: u64,
     /// The session's grant, if it holds: with it, a permit that the store forgot can be put back.
@@ -307,7 +310,7 @@ pub struct AdoptRequest {
     pub holder: Holder,
     /// The acquisition's present request id.
     pub request: RequestId,
-    /// The weight that the permit must have.
+    /// The weight that the permit must have, or more: the rest is released.
     pub weight: u32,
     /// The lease that the permit must have, in milliseconds.
     pub lease_ms: u64,

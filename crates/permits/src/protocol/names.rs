@@ -61,6 +61,14 @@ pub enum InvalidInput {
         /// The requested time, in milliseconds.
         at_least_ms: u64,
     },
+    /// Of a permit no unit is to be released, or all are.
+    #[error("{units} of {weight} units are no part of a permit: release at least 1, and keep at least 1")]
+    Part {
+        /// The units to release.
+        units: u32,
+        /// The weight of the permit.
+        weight: u32,
+    },
     /// A key prefix that cannot be part of a key with a hash tag.
     #[error(
         "the key prefix {prefix:?} is not valid: use 1 to 64 printable ASCII characters without '{{', '}}' or spaces"

@@ -41,7 +41,8 @@ pub(super) struct SentCall {
 pub(super) enum CallKind {
     Acquire(Vec<ReleaseRequest>),
     Release(Vec<(Moment, PendingRelease)>),
-    Renew(Vec<RequestId>),
+    /// Each with the version of its lease.
+    Renew(Vec<(RequestId, u32)>),
     /// Renew what was granted, and ask the replicas for it.
     Confirm(Vec<RequestId>),
     /// A call that is not batched.

@@ -29,6 +29,12 @@ pub(crate) enum Message {
         semaphore: Name,
         release: PendingRelease,
     },
+    /// Hold it on other terms, from the next renewal on.
+    ChangeTerms {
+        semaphore: Name,
+        request: RequestId,
+        change: TermsChange,
+    },
     /// Renew now, once.
     Renew {
         semaphore: Name,
@@ -83,12 +89,24 @@ impl Message {
             ),
             // A permit that was lost by the closing has the reason.
             Self::Renew { .. }
+            | Self::ChangeTerms { .. }
             | Self::Cancel { .. }
             | Self::Release { .. }
             | Self::HandOver { .. }
             | Self::Close { answer: None } => {}
         }
     }
+}
+
+/// A change of the terms on which a permit is held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TermsChange {
+    /// Fewer units.
+    Weight(u32),
+    /// Another lease.
+    Lease(Duration),
+    /// Renewal in the background, or by the caller.
+    AutoRenew(bool),
 }
 
 /// A release that the store has not confirmed.
@@ -163,6 +181,11 @@ impl Session {
         let process = Process::current();
         let shared = Arc::new_cyclic(|weak| Shared { port: port(weak), requests, config, process });
         Self { shared }
+    }
+
+    /// A reference that does not keep the session alive.
+    pub(super) fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.shared)
     }
 
     /// The process that connected.
@@ -289,6 +312,12 @@ impl PermitGuard {
         )
     }
 
+    /// Changes its terms in the session. A renewal takes them to the store.
+    pub(crate) fn change_terms(&self, change: TermsChange) {
+        let (semaphore, request) = (self.state.semaphore.clone(), self.state.request.clone());
+        self.session.send(Message::ChangeTerms { semaphore, request, change });
+    }
+
     /// Forgets it without a release: another process holds it now.
     pub(crate) fn hand_over(mut self) {
         self.released = true;
@@ -316,7 +345,7 @@ impl PermitGuard {
         state.end();
         let release = PendingRelease {
             request: ReleaseRequest { holder: state.holder.clone(), request: state.request.clone() },
-            lease: state.lease,
+            lease: state.lease(),
             sent_before: false,
             answer,
         };

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use super::callers::{Message, PermitGuard, Session};
+use super::callers::{Message, PermitGuard, Session, Shared};
 use super::reply::channel;
 use super::spec::{AcquireSpec, Position};
 use crate::error::AcquireError;
@@ -22,7 +23,28 @@ pub(crate) struct PendingAcquire {
     holder: Holder,
     request: RequestId,
     position: Arc<Position>,
+    /// Set by [`Canceller::cancel`].
+    cancelled: Arc<AtomicBool>,
     progress: Progress,
+}
+
+/// Cancels an acquisition whose caller is blocked. Keeps no session alive.
+#[derive(Debug, Clone)]
+pub(crate) struct Canceller {
+    session: Weak<Shared>,
+    semaphore: Name,
+    request: RequestId,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Canceller {
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
+        if let Some(session) = self.session.upgrade() {
+            Session::from(session).send(Message::Cancel { semaphore, request });
+        }
+    }
 }
 
 enum Progress {
@@ -53,7 +75,17 @@ impl PendingAcquire {
             holder: spec.holder.clone(),
             request: spec.request.clone(),
             position: spec.position.clone(),
+            cancelled: Arc::default(),
             progress: Progress::Unsent(Box::new(spec)),
+        }
+    }
+
+    pub(crate) fn canceller(&self) -> Canceller {
+        Canceller {
+            session: self.session.downgrade(),
+            semaphore: self.semaphore.clone(),
+            request: self.request.clone(),
+            cancelled: self.cancelled.clone(),
         }
     }
 
@@ -119,6 +151,10 @@ impl PendingAcquire {
 
     pub(crate) fn wait(mut self) -> Result<PermitGuard, AcquireError> {
         self.send();
+        // A cancellation after this sends a message of its own, behind the request.
+        if self.cancelled.load(Ordering::SeqCst) {
+            self.canceller().cancel();
+        }
         let Progress::Sent(receiver) = std::mem::replace(&mut self.progress, Progress::Done) else {
             panic!("waited for after completion")
         };

@@ -8,7 +8,7 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -32,8 +32,9 @@ pub(crate) struct PermitState {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
-    pub(crate) weight: u32,
-    pub(crate) lease: Duration,
+    weight: AtomicU32,
+    /// In whole milliseconds.
+    lease_ms: AtomicU64,
     pub(crate) at_least: Duration,
     pub(crate) grant: Grant,
     /// In microseconds of [`Moment`]; [`ENDED`] once released or lost.
@@ -77,8 +78,8 @@ impl PermitState {
             semaphore: spec.semaphore.clone(),
             holder: spec.holder.clone(),
             request: spec.request.clone(),
-            weight: spec.weight,
-            lease: spec.lease,
+            weight: AtomicU32::new(spec.weight),
+            lease_ms: AtomicU64::new(u64::try_from(spec.lease.as_millis()).unwrap_or(u64::MAX)),
             at_least: spec.at_least,
             grant,
             deadline: AtomicU64::new(deadline.as_micros()),
@@ -88,6 +89,35 @@ impl PermitState {
             blocked: (Mutex::new(()), Condvar::new()),
             process,
             watch: Mutex::new(None),
+        }
+    }
+
+    /// The number of units.
+    pub(crate) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Takes `units` from its weight. Returns the rest; `None` if no unit would be left.
+    pub(crate) fn give_back(&self, units: u32) -> Option<u32> {
+        let rest = |weight: u32| weight.checked_sub(units).filter(|rest| *rest > 0);
+        let before = self.weight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
+        before.ok().map(|before| before - units)
+    }
+
+    /// The lease.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.load(Ordering::Relaxed))
+    }
+
+    /// Sets another lease. From now on the store may count with it: so it is not held beyond `until`, if it has not ended.
+    pub(super) fn set_lease(self: &Arc<Self>, lease: Duration, until: Moment) {
+        self.lease_ms.store(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
+        let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner);
+        let watched = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(key) = watched {
+            watchdog::forget(key);
+            self.watch();
         }
     }
 

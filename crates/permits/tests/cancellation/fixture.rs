@@ -42,7 +42,7 @@ impl Fixture {
     }
 
     /// Acquires all units, so that other requests wait.
-    fn block(&self) {
+    pub(crate) fn block(&self) {
         let permit = self.semaphore().acquire_with(AcquireOptions::new().weight(UNITS)).expect("all is free");
         *self.blocker.lock().expect("no panic") = Some(permit);
     }

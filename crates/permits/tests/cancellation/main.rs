@@ -4,11 +4,13 @@
 //! holds the acquisition at its stage. Afterwards a second client must get all units at once. The leases are longer than the
 //! test, so only a release frees the units.
 //!
+//! - `blocked`: an acquisition of the blocking API, cancelled by another thread.
 //! - `other_calls`: the same for other calls that are dropped.
 //! - `runtimes`: permits outlive the runtime that acquired them, and a blocked one.
 //! - `storm`: many acquisitions, dropped at random points.
 //! - `fixture`: server, proxy and observer; it brings an acquisition to its stage. `user`: the program that acquires.
 
+mod blocked;
 mod fixture;
 mod other_calls;
 mod runtimes;

@@ -222,6 +222,33 @@ impl Permit {
         }
     }
 
+    pub(crate) async fn release_part(&self, units: u32) -> Result<(), RenewError> {
+        match self {
+            Self::Async(permit) => permit.release_part(units).await,
+            Self::Blocking(permit) => {
+                let permit = permit.clone();
+                on_a_thread(move || permit.release_part(units)).await
+            }
+        }
+    }
+
+    pub(crate) async fn set_lease(&self, lease: Duration) -> Result<(), RenewError> {
+        match self {
+            Self::Async(permit) => permit.set_lease(lease).await,
+            Self::Blocking(permit) => {
+                let permit = permit.clone();
+                on_a_thread(move || permit.set_lease(lease)).await
+            }
+        }
+    }
+
+    pub(crate) fn auto_renew(&self, renew: bool) {
+        match self {
+            Self::Async(permit) => permit.auto_renew(renew),
+            Self::Blocking(permit) => permit.auto_renew(renew),
+        }
+    }
+
     pub(crate) async fn release(self) -> Result<(), ReleaseError> {
         match self {
             Self::Async(permit) => permit.release().await,

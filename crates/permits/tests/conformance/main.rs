@@ -19,6 +19,7 @@ mod limits;
 mod losing;
 mod queue;
 mod rates;
+mod terms;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -120,6 +121,16 @@ macro_rules! every_case {
                 no_window_has_more_grants_than_the_limit: units,
                 a_grant_that_was_handed_over_counts_as_long: anything,
                 a_time_above_a_day_is_refused: anything,
+            }
+            terms {
+                a_released_part_goes_to_the_head_of_the_queue: units,
+                neither_no_unit_nor_all_are_a_part: anything,
+                a_part_that_counts_for_some_time_is_free_after_it: units,
+                a_part_can_be_released_before_a_hand_over: units,
+                a_longer_lease_holds_at_once: anything,
+                a_shorter_lease_ends_sooner: anything,
+                a_lease_out_of_range_changes_nothing: anything,
+                renewal_can_be_left_to_the_caller_and_taken_back: anything,
             }
             closing {
                 closing_ends_permits_and_waits: anything,
@@ -299,6 +310,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("losing", include_str!("losing.rs")),
         ("queue", include_str!("queue.rs")),
         ("rates", include_str!("rates.rs")),
+        ("terms", include_str!("terms.rs")),
     ];
     let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();
     let cases = |(subject, source): (&'static str, &'static str)| {

@@ -288,6 +288,7 @@ impl World {
                         request,
                         weight,
                         lease_ms,
+                        lease_version: 0,
                         at_least_ms,
                         grant,
                         label,

@@ -34,7 +34,8 @@ fn sound() -> [Pairs; 5] {
         ("expires", "1790000060000"),
         ("changes", "s.9 2 1\n"),
     ];
-    let entries = [("web-3", "s.1 s 1 15000 0 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 0 ")];
+    let entries =
+        [("web-3", "s.1 s 1 15000 1 0 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 0 0 ")];
     let parts: [&[(&str, &str)]; 5] = [
         &state,
         &entries,

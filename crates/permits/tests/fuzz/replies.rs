@@ -193,6 +193,7 @@ fn operations(count: usize) -> Vec<Operation> {
         request: id(),
         weight: 1,
         lease_ms: 100,
+        lease_version: 0,
         at_least_ms: 0,
         grant: None,
         label: Label::default(),

@@ -81,6 +81,7 @@ fn use_all(state: &State) {
         request: id("s.1"),
         weight: 1,
         lease_ms: 15_000,
+        lease_version: 0,
         at_least_ms: 0,
         grant: None,
         label: Label::default(),

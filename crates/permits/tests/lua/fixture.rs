@@ -191,6 +191,7 @@ pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
         request: id(name),
         weight: 1,
         lease_ms: 3_000,
+        lease_version: 0,
         at_least_ms: 0,
         grant,
         label: label(),

@@ -123,18 +123,18 @@ fn decode_entries(
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
         // The label comes last, because it may contain spaces.
-        let words = if tickets.contains_key(name) { 6 } else { 8 };
+        let words = if tickets.contains_key(name) { 7 } else { 9 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
         let label = parts.pop().unwrap_or_default();
         let (request, session, weight, times, place) = match (&parts[..], tickets.get(name)) {
-            (&[request, session, weight, lease, at_least], Some(ticket)) => {
-                (request, session, weight, [lease, at_least], EntryState::Waiting(number(ticket)?))
+            (&[request, session, weight, lease, version, at_least], Some(ticket)) => {
+                (request, session, weight, [lease, version, at_least], EntryState::Waiting(number(ticket)?))
             }
-            (&[request, session, weight, lease, at_least, token, slot], None) => {
+            (&[request, session, weight, lease, version, at_least, token, slot], None) => {
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
                 let cools = holder(name)?.is_cooling();
                 let place = if cools { EntryState::Cooling(grant) } else { EntryState::Holding(grant) };
-                (request, session, weight, [lease, at_least], place)
+                (request, session, weight, [lease, version, at_least], place)
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
@@ -145,7 +145,8 @@ fn decode_entries(
             label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
             weight: number(weight)?,
             lease_ms: number(times[0])?,
-            at_least_ms: number(times[1])?,
+            lease_version: number(times[1])?,
+            at_least_ms: number(times[2])?,
             deadline: number(deadline)?,
             place,
         };

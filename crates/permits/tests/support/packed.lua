@@ -16,8 +16,11 @@ end
 
 local function entry(holder, packed)
   local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
-  local rest, at_least = string.sub(packed, 12), 0
-  if flags >= 2 then at_least, rest = struct.unpack('<I4', rest), string.sub(rest, 5) end
+  local rest, at_least, version = string.sub(packed, 12), 0, 0
+  if flags >= 2 then
+    at_least, version = struct.unpack('<I4I4', rest)
+    rest = string.sub(rest, 9)
+  end
   local function known_or_next(known)
     if known ~= '' then return known end
     local first = string.match(rest, '^(%Z+)%z')
@@ -26,10 +29,10 @@ local function entry(holder, packed)
   end
   local request = known_or_next(string.sub(holder, #holder + 1 - request_bytes))
   local session = known_or_next(string.sub(request, 1, session_bytes))
-  local words = { request, session, text(weight), text(lease), text(at_least) }
+  local words = { request, session, text(weight), text(lease), text(version), text(at_least) }
   if flags % 2 == 1 then
     local token, slot = struct.unpack('<dI4', string.sub(rest, -12))
-    words[6], words[7], rest = text(token), text(slot), string.sub(rest, 1, -13)
+    words[7], words[8], rest = text(token), text(slot), string.sub(rest, 1, -13)
   end
   words[#words + 1] = rest
   read[#read + 1] = holder

@@ -27,6 +27,7 @@ struct Known {
     request: RequestId,
     weight: u32,
     lease_ms: u64,
+    lease_version: u32,
     at_least_ms: u64,
     grant: Option<Grant>,
 }
@@ -244,7 +245,17 @@ impl Simulation {
         let label = label(self.made);
         if self.known.len() < REMEMBERED {
             let (holder, request) = (holder.clone(), request.clone());
-            self.known.push(Known { session, holder, request, weight, lease_ms, at_least_ms, grant: None });
+            let (lease_version, grant) = (0, None);
+            self.known.push(Known {
+                session,
+                holder,
+                request,
+                weight,
+                lease_ms,
+                lease_version,
+                at_least_ms,
+                grant,
+            });
         }
         AcquireRequest { holder, request, weight, lease_ms, at_least_ms, wait, label }
     }
@@ -287,6 +298,7 @@ impl Simulation {
             request: self.fresh(),
             weight: 1,
             lease_ms: 3_000,
+            lease_version: 0,
             at_least_ms: 0,
             grant: None,
         })
@@ -302,6 +314,12 @@ impl Simulation {
             Claiming::OtherToken => renewal.grant = Some(Grant { token: grant.token - 1, ..grant }),
             Claiming::OtherSlot => renewal.grant = Some(Grant { slot: grant.slot + 1, ..grant }),
             Claiming::OtherWeight => renewal.weight += 1,
+            Claiming::Lighter => renewal.weight = (renewal.weight - 1).max(1),
+            Claiming::Lease { lease_ms, later } => {
+                renewal.lease_ms = lease_ms;
+                let version = renewal.lease_version;
+                renewal.lease_version = if later { version + 1 } else { version.saturating_sub(1) };
+            }
             Claiming::Invented { age_us, slot } => {
                 renewal.grant = Some(Grant { token: self.now_us - age_us, slot });
             }
@@ -353,20 +371,32 @@ impl Simulation {
                 self.end(&holder, &request);
                 let grant = Some(grant);
                 let request = new_request;
-                self.known.push(Known { session, holder, request, weight, lease_ms, at_least_ms, grant });
+                let lease_version = 0;
+                self.known.push(Known {
+                    session,
+                    holder,
+                    request,
+                    weight,
+                    lease_ms,
+                    lease_version,
+                    at_least_ms,
+                    grant,
+                });
             }
             _ => {}
         }
     }
 
     fn learn_renewed(&mut self, session: usize, renewal: &RenewRequest, answer: &RenewOutcome) {
-        let RenewRequest { holder, request, weight, lease_ms, at_least_ms, grant, .. } = renewal.clone();
+        let RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, .. } =
+            renewal.clone();
         match answer {
             RenewOutcome::Lost | RenewOutcome::ExceedsLimit => self.end(&holder, &request),
             RenewOutcome::RetryLater => {}
             RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. } => {
                 let grant = if let RenewOutcome::Granted(grant) = answer { Some(*grant) } else { grant };
-                let renewed = Known { session, holder, request, weight, lease_ms, at_least_ms, grant };
+                let renewed =
+                    Known { session, holder, request, weight, lease_ms, lease_version, at_least_ms, grant };
                 match self.known.iter_mut().find(|known| known.request == renewed.request) {
                     Some(known) => *known = renewed,
                     None => self.known.push(renewed),
@@ -395,8 +425,8 @@ impl Simulation {
 }
 
 fn renew(known: &Known) -> RenewRequest {
-    let Known { holder, request, weight, lease_ms, at_least_ms, grant, .. } = known.clone();
-    RenewRequest { holder, request, weight, lease_ms, at_least_ms, grant, label: label(1) }
+    let Known { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, .. } = known.clone();
+    RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, label: label(1) }
 }
 
 /// A label, or none.

@@ -189,6 +189,13 @@ pub(crate) enum Claiming {
     OtherToken,
     OtherSlot,
     OtherWeight,
+    /// One unit less, which gives one back.
+    Lighter,
+    /// Another lease: a change, or a call from before the last one.
+    Lease {
+        lease_ms: u64,
+        later: bool,
+    },
     /// An invented grant of some time ago.
     Invented {
         age_us: u64,
@@ -383,6 +390,8 @@ fn claiming() -> impl Strategy<Value = Claiming> {
         1 => Just(Claiming::OtherToken),
         1 => Just(Claiming::OtherSlot),
         1 => Just(Claiming::OtherWeight),
+        2 => Just(Claiming::Lighter),
+        2 => (leases(), any::<bool>()).prop_map(|(lease_ms, later)| Claiming::Lease { lease_ms, later }),
         2 => (1_u64..5_000_000, prop_oneof![4 => 0_u32..12, 1 => 0_u32..3_000])
             .prop_map(|(age_us, slot)| Claiming::Invented { age_us, slot }),
     ]

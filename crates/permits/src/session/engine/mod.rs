@@ -166,7 +166,7 @@ impl Engine {
             }
             Message::Cancel { semaphore, request } => {
                 if let Some((semaphore, context)) = self.known(&semaphore) {
-                    semaphore.cancel(&request, now, context);
+                    semaphore.fail(&request, AcquireError::Cancelled, now, context);
                 }
             }
             Message::Release { semaphore, release } => {
@@ -178,6 +178,11 @@ impl Engine {
                     semaphore.hand_over(&request, now, context);
                 }
                 self.handed_over.push((semaphore, request));
+            }
+            Message::ChangeTerms { semaphore, request, change } => {
+                if let Some((semaphore, context)) = self.known(&semaphore) {
+                    semaphore.change_terms(&request, change, now, context);
+                }
             }
             Message::Renew { semaphore, request, answer } => {
                 let known = self.semaphores.get(&semaphore);

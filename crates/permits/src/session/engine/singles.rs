@@ -25,7 +25,7 @@ impl Engine {
                 let times = ReplyTimes { sent_at, server_us: now_us };
                 let known = self.known(&call.semaphore);
                 let held = known.is_some_and(|(semaphore, context)| {
-                    semaphore.on_single_renewal(&renewal.request, outcome, times, now, context)
+                    semaphore.on_single_renewal(&renewal, outcome, times, now, context)
                 });
                 let outbox = &mut self.context.outbox;
                 match held {

@@ -149,7 +149,7 @@ impl SemaphoreSession {
         let declaration = self.fallback();
         while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
             let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
-            let requests = part.iter().map(|renew| renew.request.clone()).collect();
+            let requests = part.iter().map(|renew| (renew.request.clone(), renew.lease_version)).collect();
             self.in_flight.renewing += 1;
             calls.push((declaration, Operation::Renew(part), CallKind::Renew(requests)));
         }

@@ -17,6 +17,8 @@ use crate::session::timers;
 /// One acquisition, and what belongs to it outside of its decisions.
 pub(super) struct Entry {
     pub(super) spec: AcquireSpec,
+    /// The number of changes of the lease since the permit was delivered.
+    pub(super) lease_version: u32,
     pub(super) acquisition: Acquisition,
     /// The caller, until it is answered.
     pub(super) answer: Option<Answer<PermitGuard, AcquireError>>,
@@ -48,6 +50,7 @@ impl Entry {
             request: self.spec.request.clone(),
             weight: self.spec.weight,
             lease_ms: millis(self.spec.lease),
+            lease_version: self.lease_version,
             at_least_ms: millis(self.spec.at_least),
             grant: self.acquisition.grant(),
             label: self.spec.label.clone(),

@@ -1,10 +1,11 @@
 //! One semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
 //!
 //! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls` makes batches,
-//! `replies` hands the replies to the acquisitions.
+//! `replies` hands the replies to the acquisitions; `held` is about permits that callers hold.
 
 mod calls;
 mod entry;
+mod held;
 mod replies;
 mod schedule;
 
@@ -20,16 +21,14 @@ use super::outage::Outage;
 use super::outbox::Outbox;
 use super::permit_state::{Check, PermitState};
 use super::reply::Answer;
-use super::spec::{AcquireSpec, LimitDeclaration, Position, Wait};
+use super::spec::{AcquireSpec, Wait};
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdoptError, Lost, ReleaseError};
+use crate::error::{AcquireError, Lost, ReleaseError};
 use crate::events::emit;
-use crate::protocol::{
-    AdoptRequest, Declaration, Event, EventKind, Grant, Label, Name, ReleaseRequest, RenewRequest, RequestId,
-};
+use crate::protocol::{Declaration, Event, EventKind, Grant, Name, ReleaseRequest, RequestId};
 use crate::store::StoreError;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
 
@@ -148,50 +147,18 @@ impl SemaphoreSession {
         let arrival = context.arrivals;
         let lease = spec.lease;
         self.shortest_lease = Some(self.shortest_lease.map_or(lease, |shortest| shortest.min(lease)));
-        let entry = Entry { acquisition, answer, permit: None, arrival, arrived_at: now, timer: None, spec };
+        let entry = Entry {
+            spec,
+            lease_version: 0,
+            acquisition,
+            answer,
+            permit: None,
+            arrival,
+            arrived_at: now,
+            timer: None,
+        };
         self.acquisitions.insert(entry.spec.request.clone(), entry);
         arrival
-    }
-
-    /// Takes a permit in that another process acquired, and that the store has given to `adopt.new_request` in reply to a
-    /// call sent at `sent_at`.
-    pub(super) fn adopt(
-        &mut self,
-        adopt: AdoptRequest,
-        sent_at: Moment,
-        now: Moment,
-        context: &mut Context,
-    ) -> Result<PermitGuard, AdoptError> {
-        let AdoptRequest { holder, weight, lease_ms, at_least_ms, grant, new_request: request, .. } = adopt;
-        let spec = AcquireSpec {
-            semaphore: self.name.clone(),
-            holder,
-            request: request.clone(),
-            label: Label::default(),
-            weight,
-            lease: Duration::from_millis(lease_ms),
-            at_least: Duration::from_millis(at_least_ms),
-            wait: Wait::No,
-            auto_renew: true,
-            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
-            position: Arc::new(Position::default()),
-        };
-        let acquisition =
-            Acquisition { stage: Stage::InFlight { cancelled: false }, ..Acquisition::new(sent_at) };
-        self.insert(spec, acquisition, None, now, context);
-        let adopted = self.acquisitions.get_mut(&request).map(|entry| {
-            let terms = terms(entry, context);
-            entry.acquisition.step(Input::Adopted(grant), &terms, now)
-        });
-        let permit = match adopted {
-            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, context),
-            // The reply took longer than the lease.
-            _ => None,
-        };
-        if permit.is_none() {
-            self.forget(&request, context);
-        }
-        permit.ok_or(AdoptError::Gone)
     }
 
     /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller that still
@@ -337,7 +304,7 @@ impl SemaphoreSession {
     }
 
     /// The caller no longer waits: at any stage, nothing stays behind.
-    pub(super) fn cancel(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+    fn cancel(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
         if let Some(entry) = self.acquisitions.get_mut(request)
             && entry.permit.is_none()
         {
@@ -346,21 +313,18 @@ impl SemaphoreSession {
         self.step(request, Input::Withdrawn, None, now, context);
     }
 
-    /// Answers a caller that still waits with an error, and cancels for it.
-    fn fail(&mut self, request: &RequestId, error: AcquireError, now: Moment, context: &mut Context) {
+    /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its permit.
+    pub(super) fn fail(
+        &mut self,
+        request: &RequestId,
+        error: AcquireError,
+        now: Moment,
+        context: &mut Context,
+    ) {
         if let Some(entry) = self.acquisitions.get_mut(request) {
             entry.answer(Err(error), &mut context.outbox);
             self.cancel(request, now, context);
         }
-    }
-
-    pub(super) fn hand_over(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
-        self.step(request, Input::HandedOver, None, now, context);
-    }
-
-    /// The renewal of one permit, and the declaration to send with it.
-    pub(super) fn renewal_of(&self, request: &RequestId) -> Option<(RenewRequest, Declaration)> {
-        Some((self.acquisitions.get(request)?.to_renewal(), self.fallback()))
     }
 
     /// The store has pushed an event about a request of this session.

@@ -8,7 +8,8 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
 use crate::events::emit;
 use crate::protocol::{
-    AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, RequestId,
+    AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+    RequestId,
 };
 use crate::session::call::CallKind;
 use crate::session::callers::PendingRelease;
@@ -78,14 +79,14 @@ impl SemaphoreSession {
                 }
             }
             (CallKind::Renew(requests), Answers::Renew(outcomes)) => {
-                for (request, outcome) in requests.iter().zip(outcomes) {
-                    self.on_renewed(request, outcome, times, now, context);
+                for ((request, lease_version), outcome) in requests.iter().zip(outcomes) {
+                    self.on_renewed(request, *lease_version, outcome, times, now, context);
                 }
             }
             (CallKind::Confirm(requests), Answers::Renew(outcomes)) => {
                 let wanted = context.config.replicas;
                 for (request, outcome) in requests.iter().zip(outcomes) {
-                    self.on_renewed(request, outcome, times, now, context);
+                    self.on_renewed(request, 0, outcome, times, now, context);
                     let error = AcquireError::NotReplicated { confirmed, wanted };
                     let input = Input::Confirmed { enough: confirmed >= wanted };
                     self.step(request, input, Some(error), now, context);
@@ -214,12 +215,17 @@ impl SemaphoreSession {
     fn on_renewed(
         &mut self,
         request: &RequestId,
+        lease_version: u32,
         outcome: RenewOutcome,
         times: ReplyTimes,
         now: Moment,
         context: &mut Context,
     ) {
         let Some(entry) = self.acquisitions.get(request) else { return };
+        if lease_version < entry.lease_version && outcome == RenewOutcome::Held {
+            // It extended another lease.
+            return;
+        }
         let (weight, limit) = (entry.spec.weight, self.limit.unwrap_or_default());
         let error = AcquireError::ExceedsLimit { weight, limit };
         self.step(request, Input::Renewed(outcome, times), Some(error), now, context);
@@ -228,13 +234,13 @@ impl SemaphoreSession {
     /// The reply to a renewal that the caller asked for. Returns whether the permit is still held.
     pub(in crate::session) fn on_single_renewal(
         &mut self,
-        request: &RequestId,
+        RenewRequest { request, lease_version, .. }: &RenewRequest,
         outcome: RenewOutcome,
         times: ReplyTimes,
         now: Moment,
         context: &mut Context,
     ) -> bool {
-        self.on_renewed(request, outcome, times, now, context);
+        self.on_renewed(request, *lease_version, outcome, times, now, context);
         let entry = self.acquisitions.get(request);
         entry.is_some_and(|entry| matches!(entry.acquisition.stage, Stage::Held(_)))
     }
@@ -257,7 +263,7 @@ impl SemaphoreSession {
             CallKind::Release(releases) => self.on_release_failed(releases, error, now, &mut context.outbox),
             CallKind::Renew(requests) => {
                 self.schedule.renew_due = true;
-                for request in requests {
+                for (request, _) in requests {
                     self.step(&request, Input::RenewFailed, None, now, context);
                 }
             }

@@ -403,7 +403,7 @@ impl World {
             let before = client.held.len();
             client.held.retain(|held| held.state.deadline(now).is_some());
             self.seen.lost += before - client.held.len();
-            units += client.held.iter().map(|held| held.state.weight).sum::<u32>();
+            units += client.held.iter().map(|held| held.state.weight()).sum::<u32>();
         }
         units
     }

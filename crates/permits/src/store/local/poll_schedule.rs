@@ -153,6 +153,7 @@ mod tests {
             request: RequestId::new(request).expect("valid"),
             weight: 1,
             lease_ms: 1000,
+            lease_version: 0,
             at_least_ms: 0,
             grant: None,
             label: crate::protocol::Label::default(),

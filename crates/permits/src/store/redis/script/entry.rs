@@ -10,8 +10,8 @@ use super::values::{Decoded, Malformed};
 use crate::protocol::RenewRequest;
 use crate::protocol::{Grant, Holder, Label, RequestId, SessionId};
 
-/// Added to the first byte of an entry whose grant is to count for some time.
-const AT_LEAST: u8 = 2;
+/// Added to the first byte of an entry whose grant is to count for some time, or whose lease was changed.
+const TIMES: u8 = 2;
 
 /// The entry of a holder, which has a grant, or of a waiter.
 pub(super) struct Entry<'a> {
@@ -19,6 +19,7 @@ pub(super) struct Entry<'a> {
     pub(super) session: &'a SessionId,
     pub(super) weight: u32,
     pub(super) lease_ms: u64,
+    pub(super) lease_version: u32,
     pub(super) at_least_ms: u64,
     pub(super) label: &'a Label,
     pub(super) grant: Option<Grant>,
@@ -32,14 +33,16 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let [lease_ms, at_least_ms] = [entry.lease_ms, entry.at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
     let mut packed = Vec::with_capacity(32 + entry.label.as_str().len());
-    packed.push(u8::from(entry.grant.is_some()) + if at_least_ms > 0 { AT_LEAST } else { 0 });
+    let has_times = at_least_ms > 0 || entry.lease_version > 0;
+    packed.push(u8::from(entry.grant.is_some()) + if has_times { TIMES } else { 0 });
     packed.extend(entry.weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
         packed.push(if is_known { u8::try_from(id.len()).expect("ids have at most 64 bytes") } else { 0 });
     }
-    if at_least_ms > 0 {
+    if has_times {
         packed.extend(at_least_ms.to_le_bytes());
+        packed.extend(entry.lease_version.to_le_bytes());
     }
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
         if !is_known {
@@ -67,15 +70,17 @@ fn read(holder: &Holder, packed: &[u8]) -> Option<(RenewRequest, SessionId)> {
     let (weight, rest) = rest.split_first_chunk()?;
     let (lease_ms, rest) = rest.split_first_chunk()?;
     let (&[request_bytes, session_bytes], mut rest) = rest.split_first_chunk()?;
-    let mut at_least_ms = 0;
-    if flags >= AT_LEAST {
+    let (mut at_least_ms, mut lease_version) = (0, 0);
+    if flags >= TIMES {
         let (milliseconds, behind) = rest.split_first_chunk()?;
-        (at_least_ms, rest) = (u32::from_le_bytes(*milliseconds).into(), behind);
+        let (version, behind) = behind.split_first_chunk()?;
+        at_least_ms = u32::from_le_bytes(*milliseconds).into();
+        (lease_version, rest) = (u32::from_le_bytes(*version), behind);
     }
     let start = holder.as_str().len().checked_sub(request_bytes.into())?;
     let (request, rest) = known_or_read(holder.as_str().get(start..)?, rest)?;
     let (session, rest) = known_or_read(request.get(..session_bytes.into())?, rest)?;
-    let (label, grant) = if flags % AT_LEAST == 0 {
+    let (label, grant) = if flags % TIMES == 0 {
         (rest, None)
     } else {
         let (label, rest) = rest.split_at_checked(rest.len().checked_sub(12)?)?;
@@ -88,6 +93,7 @@ fn read(holder: &Holder, packed: &[u8]) -> Option<(RenewRequest, SessionId)> {
         request: RequestId::new(request).ok()?,
         weight: u32::from_le_bytes(*weight),
         lease_ms: u32::from_le_bytes(*lease_ms).into(),
+        lease_version,
         at_least_ms,
         grant,
         label: Label::new(std::str::from_utf8(label).ok()?).ok()?,
@@ -123,15 +129,17 @@ mod tests {
             let request = RequestId::new(request).expect("it is plain");
             let session = SessionId::new(session).expect("it is plain");
             let grant = Some(Grant { token: 1 << 52, slot: u32::MAX });
-            for (label, grant, at_least_ms) in
-                [("", None, 0), ("a note", grant, 0), ("", None, 9), ("b", grant, 9)]
-            {
+            let times = [(0, 0), (9, 0), (0, 7), (9, 7)];
+            let grants = [("", None), ("a note", grant)];
+            let all = times.iter().flat_map(|times| grants.map(|(label, grant)| (label, grant, *times)));
+            for (label, grant, (at_least_ms, lease_version)) in all {
                 let label = Label::new(label).expect("it is valid");
                 let entry = Entry {
                     request: &request,
                     session: &session,
                     weight: 3,
                     lease_ms: 15_000,
+                    lease_version,
                     at_least_ms,
                     label: &label,
                     grant,
@@ -139,14 +147,15 @@ mod tests {
                 let packed = pack(&holder, &entry);
                 let more = label.as_str().len()
                     + if grant.is_some() { 12 } else { 0 }
-                    + if at_least_ms > 0 { 4 } else { 0 };
+                    + if at_least_ms > 0 || lease_version > 0 { 8 } else { 0 };
                 assert_eq!(packed.len(), bytes + more, "{holder}");
                 let (read, from) = unpack(&holder, &packed).expect("it was packed");
                 assert_eq!(
                     (&read.request, &from, &read.label, read.grant),
                     (&request, &session, &label, grant)
                 );
-                assert_eq!((read.weight, read.lease_ms, read.at_least_ms), (3, 15_000, at_least_ms));
+                assert_eq!((read.weight, read.lease_ms), (3, 15_000));
+                assert_eq!((read.at_least_ms, read.lease_version), (at_least_ms, lease_version));
             }
         }
     }

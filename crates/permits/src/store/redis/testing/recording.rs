@@ -235,15 +235,10 @@ mod tests {
             },
         );
         let release = (holders(), ids()).prop_map(|(holder, request)| ReleaseRequest { holder, request });
-        let renew = (holders(), ids(), any::<u32>(), times(), prop::option::of(grants()), labels()).prop_map(
-            |(holder, request, weight, (lease_ms, at_least_ms), grant, label)| RenewRequest {
-                holder,
-                request,
-                weight,
-                lease_ms,
-                at_least_ms,
-                grant,
-                label,
+        let terms = (any::<u32>(), times(), prop_oneof![Just(0), any::<u32>()]);
+        let renew = (holders(), ids(), terms, prop::option::of(grants()), labels()).prop_map(
+            |(holder, request, (weight, (lease_ms, at_least_ms), lease_version), grant, label)| {
+                RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, label }
             },
         );
         let adopt = (holders(), ids(), any::<u32>(), times(), grants(), ids()).prop_map(

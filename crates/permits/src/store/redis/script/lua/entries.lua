@@ -1,7 +1,8 @@
--- Entries and leases. An entry is packed: 1 if it holds, else 0, and 2 more if its grant is to count for some time;
--- weight; lease ms; the number of bytes at the end of the holder that are the request, and at the beginning of the request
--- that are the session, or 0; the ms for which its grant counts, if there are any; the texts of request and session that
--- the holder does not contain; label; of a holder, token and slot. So what a usual name contains is not stored twice.
+-- Entries and leases. An entry is packed: 1 if it holds, else 0, and 2 more if it has times; weight; lease ms; the number of
+-- bytes at the end of the holder that are the request, and at the beginning of the request that are the session, or 0; the
+-- times, which are the ms for which its grant counts, and the number of changes of its lease; the texts of request and
+-- session that the holder does not contain; label; of a holder, token and slot. So what a usual name contains is not stored
+-- twice.
 -- A grant that cools has an entry, too. Its key is the holder, a tab and the token.
 -- The score in leases is the deadline, negative while it waits: so one range holds everything expired, and
 -- holders are listed without walking the waiters.
@@ -10,13 +11,13 @@
 -- one.
 local entries, leases, scores = {}, {}, {}
 
--- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label, and the ms for which its
--- grant counts.
+-- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label, the ms for which its
+-- grant counts, and the number of changes of its lease.
 local function parts(holder, value)
   local request, from = nil, nil
   local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
-  local at_least = 0
-  if flags > 1 then at_least, at = struct.unpack('<I4', value, at) end
+  local at_least, version = 0, 0
+  if flags > 1 then at_least, version, at = struct.unpack('<I4I4', value, at) end
   if request_bytes > 0 then
     request = string.sub(holder, -request_bytes)
   else
@@ -27,16 +28,18 @@ local function parts(holder, value)
   else
     from, at = struct.unpack('s', value, at)
   end
-  if flags % 2 == 0 then return 0, 0, weight, lease, request, from, string.sub(value, at), at_least end
+  if flags % 2 == 0 then return 0, 0, weight, lease, request, from, string.sub(value, at), at_least, version end
   local token, slot = struct.unpack('<dI4', value, #value - 11)
-  return token, slot, weight, lease, request, from, string.sub(value, at, -13), at_least
+  return token, slot, weight, lease, request, from, string.sub(value, at, -13), at_least, version
 end
 
--- An entry of a holder whose name contains neither request nor session, if `request_bytes` and `session_bytes` are 0.
-local function pack(weight, lease, request_bytes, request, session_bytes, from, label, at_least, token, slot)
-  return struct.pack('<BI4I4BBc0c0c0c0dI4', at_least > 0 and 3 or 1, weight, lease, request_bytes, session_bytes,
-    at_least > 0 and struct.pack('<I4', at_least) or '', request_bytes > 0 and '' or struct.pack('s', request),
-    session_bytes > 0 and '' or struct.pack('s', from), label, token, slot)
+-- The packed entry of a holder.
+local function pack(holder, weight, lease, request, from, label, at_least, version, token, slot)
+  local request_bytes = string.sub(holder, -#request) == request and #request or 0
+  local session_bytes = string.sub(request, 1, #from) == from and #from or 0
+  local times = at_least + version > 0 and struct.pack('<I4I4', at_least, version) or ''
+  return struct.pack('<BI4I4BBc0c0c0c0dI4', times == '' and 1 or 3, weight, lease, request_bytes, session_bytes, times,
+    request_bytes > 0 and '' or struct.pack('s', request), session_bytes > 0 and '' or struct.pack('s', from), label, token, slot)
 end
 
 -- Adds an entry to write.

@@ -1,5 +1,10 @@
 -- Forgetting entries, and the end of the next lease.
 
+-- The ms until which the units of a grant stay taken, even if its holder leaves.
+local function counts_until(token, at_least)
+  return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
+end
+
 -- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or cool if their
 -- grants count for longer.
 local function forget(gone)
@@ -7,13 +12,12 @@ local function forget(gone)
   if #gone == 0 then return end
   local waiters = {}
   for _, holder in ipairs(gone) do
-    local token, slot, weight, lease, request, from, label, at_least = parts(holder, known[holder])
-    local until_ms = at_least > 0 and token > 0 and not string.find(holder, '\t', 1, true) and math.ceil(token / 1000) + at_least or 0
+    local token, slot, weight, lease, request, from, label, at_least, version = parts(holder, known[holder])
+    local until_ms = string.find(holder, '\t', 1, true) and 0 or counts_until(token, at_least)
     known[holder] = false
     if until_ms > now_ms then
-      local session_bytes = string.sub(request, 1, #from) == from and #from or 0
       local cooling = string.format('%s\t%.0f', holder, token)
-      put(cooling, pack(weight, lease, 0, request, session_bytes, from, label, at_least, token, slot))
+      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
       s.earliest = math.min(s.earliest, until_ms)
     elseif token > 0 then

@@ -1,5 +1,5 @@
--- renew: extends the lease of each entry and returns its state. Puts back a holder that the store forgot. An empty
--- batch only lets time take effect.
+-- renew: extends the lease of each entry and returns its state. Takes back units of a holder whose weight has become lower,
+-- and changes its lease. Puts back a holder that the store forgot. An empty batch only lets time take effect.
 -- KEYS      as in read.lua
 -- ARGV      8… 2 a request: holder, entry as in entries.lua: of a holder with its grant, of a waiter without
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
@@ -11,6 +11,18 @@ allow_at_maxmemory()
 local limit = declared()
 if limit then replace_limit(limit) end
 local n = #reply
+
+-- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later one stays.
+local function change_terms(holder, entry)
+  local token, slot, weight, lease, request, from, label, at_least, version = parts(holder, known[holder])
+  local _, _, new_weight, new_lease, _, _, _, _, new_version = parts(holder, entry)
+  local is_lighter = new_weight < weight and counts_until(token, at_least) <= now_ms
+  if not is_lighter and new_version <= version then return lease end
+  if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
+  if new_version > version then lease, version = new_lease, new_version end
+  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot))
+  return lease
+end
 
 local function renew(holder, entry)
   if not known[holder] then return reclaim(holder, entry) end
@@ -25,6 +37,7 @@ local function renew(holder, entry)
     forget({ holder })
     return forgot_grant and reclaim(holder, entry) or waits_too_heavy and 'exceeds_limit' or 'lost'
   end
+  if claims then lease = change_terms(holder, entry) end
   extend(holder, lease, token > 0)
   if token == 0 then return 'waiting' end
   return claims and 'held' or 'granted', token, slot

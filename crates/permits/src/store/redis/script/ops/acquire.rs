@@ -20,8 +20,16 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, request
     let waits: String = requests.iter().map(|request| if request.wait { '1' } else { '0' }).collect();
     cmd.arg(queue_max).arg(waits);
     for AcquireRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } in requests {
-        let (weight, lease_ms, at_least_ms) = (*weight, *lease_ms, *at_least_ms);
-        let entry = Entry { request, session, weight, lease_ms, at_least_ms, label, grant: None };
+        let entry = Entry {
+            request,
+            session,
+            weight: *weight,
+            lease_ms: *lease_ms,
+            lease_version: 0,
+            at_least_ms: *at_least_ms,
+            label,
+            grant: None,
+        };
         cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
 }

@@ -1,18 +1,13 @@
 //! The engine, step by step: one session, whose calls a test answers itself, at the times that the test chooses.
 
+mod terms;
+mod turns;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::call::{Call, Sending};
-use super::callers::{Message, PermitGuard, Session};
-use super::config::Config;
-use super::engine::Engine;
-use super::pending_acquire::PendingAcquire;
-use super::queue;
-use super::reply::channel;
-use super::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Lost};
 use crate::handle::PermitHandle;
@@ -20,6 +15,14 @@ use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name,
     Operation, Recovery, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
+use crate::session::call::{Call, Sending};
+use crate::session::callers::{Message, PermitGuard, Session};
+use crate::session::config::Config;
+use crate::session::engine::Engine;
+use crate::session::pending_acquire::PendingAcquire;
+use crate::session::queue;
+use crate::session::reply::channel;
+use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
 use crate::store::{Executed, StoreError};
 
 const LEASE: Duration = Duration::from_secs(15);

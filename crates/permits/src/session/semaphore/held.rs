@@ -1,0 +1,101 @@
+//! Permits that callers hold: adopted from another process, handed over to one, or held on other terms than before.
+//!
+//! A call that was sent before the lease changed may arrive after it, and its reply may. So each renewal carries the number
+//! of changes: the store keeps the latest lease, and a reply to an older renewal extends nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Context, SemaphoreSession, terms};
+use crate::acquisition::{Acquisition, Effect, Input, Stage};
+use crate::clock::Moment;
+use crate::error::AdoptError;
+use crate::protocol::{AdoptRequest, Declaration, Label, RenewRequest, RequestId};
+use crate::session::callers::{PermitGuard, TermsChange};
+use crate::session::spec::{AcquireSpec, LimitDeclaration, Position, Wait};
+use crate::session::timers::Timer;
+use crate::timing::held_until;
+
+impl SemaphoreSession {
+    /// Takes a permit in that another process acquired, and that the store has given to `adopt.new_request` in reply to a
+    /// call sent at `sent_at`.
+    pub(in crate::session) fn adopt(
+        &mut self,
+        adopt: AdoptRequest,
+        sent_at: Moment,
+        now: Moment,
+        context: &mut Context,
+    ) -> Result<PermitGuard, AdoptError> {
+        let AdoptRequest { holder, weight, lease_ms, at_least_ms, grant, new_request: request, .. } = adopt;
+        let spec = AcquireSpec {
+            semaphore: self.name.clone(),
+            holder,
+            request: request.clone(),
+            label: Label::default(),
+            weight,
+            lease: Duration::from_millis(lease_ms),
+            at_least: Duration::from_millis(at_least_ms),
+            wait: Wait::No,
+            auto_renew: true,
+            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
+            position: Arc::new(Position::default()),
+        };
+        let acquisition =
+            Acquisition { stage: Stage::InFlight { cancelled: false }, ..Acquisition::new(sent_at) };
+        self.insert(spec, acquisition, None, now, context);
+        let adopted = self.acquisitions.get_mut(&request).map(|entry| {
+            let terms = terms(entry, context);
+            entry.acquisition.step(Input::Adopted(grant), &terms, now)
+        });
+        let permit = match adopted {
+            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, context),
+            // The reply took longer than the lease.
+            _ => None,
+        };
+        if permit.is_none() {
+            self.forget(&request, context);
+        }
+        permit.ok_or(AdoptError::Gone)
+    }
+
+    pub(in crate::session) fn hand_over(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+        self.step(request, Input::HandedOver, None, now, context);
+    }
+
+    /// The renewal of one permit, and the declaration to send with it.
+    pub(in crate::session) fn renewal_of(&self, request: &RequestId) -> Option<(RenewRequest, Declaration)> {
+        Some((self.acquisitions.get(request)?.to_renewal(), self.fallback()))
+    }
+
+    /// Changes the terms of a permit. The next renewal takes them to the store.
+    pub(in crate::session) fn change_terms(
+        &mut self,
+        request: &RequestId,
+        change: TermsChange,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        let Some(entry) = self.acquisitions.get_mut(request) else { return };
+        let Some(permit) = entry.permit.clone() else { return };
+        match change {
+            // Of two parts released at once, the later message may come first.
+            TermsChange::Weight(weight) => entry.spec.weight = entry.spec.weight.min(weight),
+            TermsChange::AutoRenew(renew) => {
+                entry.spec.auto_renew = renew;
+                self.plan_renewal(request);
+            }
+            TermsChange::Lease(lease) => {
+                entry.spec.lease = lease;
+                entry.lease_version += 1;
+                permit.set_lease(lease, held_until(now, lease));
+                if let Some(deadline) = permit.deadline(now) {
+                    context.timers.remove(entry.timer.take());
+                    let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                    entry.timer = Some(context.timers.set(deadline, timer));
+                }
+                self.shortest_lease = self.shortest_lease.map(|shortest| shortest.min(lease));
+                self.plan_renewal(request);
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The rechecks of a session with waiters, when time alone frees units.
+
+use super::*;
+
+#[test]
+fn the_foremost_waiter_has_the_turn_and_others_do_not_delay_it() {
+    let mut bench = Bench::new();
+    bench.recheck_ms = Some(500);
+    let (_first, _) = bench.waiting("a");
+    // The turn of a waiter behind it is later.
+    bench.recheck_ms = Some(2_000);
+    let _second = bench.acquire("a", LEASE);
+    let call = bench.call();
+    bench.answer(call, Answers::Acquire(vec![AcquireOutcome::Waiting { position: 1 }]));
+    bench.pass(Duration::from_millis(499));
+    assert!(bench.calls().is_empty(), "not before");
+    bench.pass(Duration::from_millis(6));
+    assert!(is_renewal(&bench.call()));
+}
+
+#[test]
+fn a_session_whose_waiter_was_granted_has_no_turn() {
+    let mut bench = Bench::new();
+    bench.recheck_ms = Some(500);
+    let (mut pending, asked) = bench.waiting("a");
+    bench.push(&asked, EventKind::Granted(GRANT));
+    let _held = taken(&mut pending);
+    bench.pass(Duration::from_millis(600));
+    assert!(bench.calls().is_empty(), "no waiter asks");
+}
