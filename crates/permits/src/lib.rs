@@ -137,9 +137,11 @@ const _: () = {
     crosses_threads::<RenewError>();
 };
 
-/// The guide, the migration page and the README, so that their examples are compiled and run.
+/// The pages with examples, so that these are compiled and run.
 #[cfg(doctest)]
 mod documents {
+    #[doc = include_str!("../../../docs/cookbook.md")]
+    mod cookbook {}
     #[doc = include_str!("../../../docs/guide.md")]
     mod guide {}
     #[doc = include_str!("../../../docs/migration.md")]

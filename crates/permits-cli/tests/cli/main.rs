@@ -1,6 +1,7 @@
 //! The `permits` command from its users' side: the built program, on real servers and real terminals.
 
 mod administer;
+mod cookbook;
 mod doctor;
 mod ends;
 mod generate;

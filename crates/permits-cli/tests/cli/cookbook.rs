@@ -1,0 +1,129 @@
+//! The commands of docs/cookbook.md, as they stand there: several copies of each at once, beside a log of the scripts that
+//! they start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use permits_testkit::Server;
+use tempfile::TempDir;
+
+use crate::support::{Running, without_home};
+
+/// The entries of the page: the heading, the number of copies that run at once, and of each script how often it runs and how
+/// many at once at most.
+const ENTRIES: [(&str, usize, &[(&str, usize, usize)]); 11] = [
+    ("So many a minute, and so many at once", 12, &[("call-api.sh", 12, 8)]),
+    ("A door that opens every 200 ms", 4, &[("step.sh", 4, 1)]),
+    ("A limit for each tenant, within a limit for all", 12, &[("call-api.sh", 12, 10)]),
+    ("Readers and a writer", 4, &[("read.sh", 4, 4), ("write.sh", 4, 1)]),
+    ("A licence that lingers", 8, &[("simulate.sh", 8, 8)]),
+    ("One cron job over many hosts", 4, &[("backup.sh", 1, 1)]),
+    ("A deploy lock", 4, &[("deploy.sh", 4, 1)]),
+    ("Database migrations", 4, &[("migrate.sh", 4, 1)]),
+    ("The workers of a job queue", 0, &[]),
+    ("A Kubernetes Job", 6, &[("report.sh", 6, 4)]),
+    ("A CI job", 6, &[("test.sh", 6, 2)]),
+];
+
+/// Writes its name and `+` when it begins, its name and `-` when it ends. A short line is appended at once.
+const SCRIPT: &str = "#!/bin/sh\necho \"${0##*/} +\" >>log\nsleep 0.2\necho \"${0##*/} -\" >>log\n";
+
+/// The commands of the page by heading, as a shell runs them.
+fn commands(page: &str) -> BTreeMap<&str, String> {
+    let mut found = BTreeMap::new();
+    for entry in page.split("\n## ").skip(1) {
+        let (heading, text) = entry.split_once('\n').expect("a heading is a line");
+        let mut commands = String::new();
+        for block in text.split("\n```").skip(1).step_by(2) {
+            let (kind, block) = block.split_once('\n').expect("a fence is a line");
+            for line in block.lines() {
+                commands += &command(kind, line);
+            }
+        }
+        found.insert(heading, commands);
+    }
+    found
+}
+
+/// The command in a line of a block of this kind.
+fn command(kind: &str, line: &str) -> String {
+    let rest = match kind {
+        "sh" => Some(line.to_owned()),
+        // Behind the five fields of the time; other lines set variables.
+        "crontab" => line.splitn(6, ' ').nth(5).map(str::to_owned),
+        "yaml" => line.trim().strip_prefix("command: ").map_or_else(
+            || line.trim().strip_prefix("- permits").map(|rest| format!("permits{rest}")),
+            |list| {
+                let words: Vec<String> = serde_json::from_str(list).expect("it is a list of words");
+                // Kubernetes replaces $(POD).
+                Some(words.iter().map(|word| format!("'{word}' ")).collect::<String>().replace("$(POD)", "pod-1"))
+            },
+        ),
+        _ => None,
+    };
+    rest.map(|command| command + "\n").unwrap_or_default()
+}
+
+/// Starts `copies` of the commands at once, and returns the log of the scripts.
+fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String {
+    let (server, directory) = (Server::start(), TempDir::new().expect("a directory"));
+    for script in scripts {
+        let path = directory.path().join(script);
+        fs::write(&path, SCRIPT).expect("it can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("it is in a directory").to_owned();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is one"));
+    // A new server grants nothing at first, because it may have lost its state.
+    let url = format!("{}?recovery=off", server.url());
+    let running: Vec<Running> = (0..copies)
+        .map(|_| {
+            let mut command = Command::new("bash");
+            command.args(["-euc", commands]).current_dir(directory.path()).stdin(Stdio::null());
+            command.env("PATH", &path).env("PERMITS_URL", &url).env("CI_JOB_ID", "1");
+            Running::start(without_home(&mut command))
+        })
+        .collect();
+    for running in running {
+        let output = running.finish();
+        assert_eq!(output.code, 0, "{commands}{}", output.stderr);
+    }
+    fs::read_to_string(directory.path().join("log")).expect("a script ran")
+}
+
+#[test]
+fn the_commands_of_the_cookbook_do_what_it_says() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md"));
+    let page = page.expect("the page is there");
+    let commands = commands(&page);
+    let headings: Vec<&str> = ENTRIES.iter().map(|(heading, ..)| *heading).collect();
+    let mut sorted = headings.clone();
+    sorted.sort_unstable();
+    assert_eq!(commands.keys().copied().collect::<Vec<_>>(), sorted, "each entry of the page is tested");
+
+    for (heading, copies, scripts) in ENTRIES.iter().filter(|(_, copies, _)| *copies > 0) {
+        let names: Vec<&str> = scripts.iter().map(|(name, ..)| *name).collect();
+        let log = log_of(&commands[heading], *copies, &names);
+        let mut running: BTreeMap<&str, usize> = names.iter().map(|name| (*name, 0)).collect();
+        let mut runs = running.clone();
+        for line in log.lines() {
+            let (name, event) = line.split_once(' ').expect("a name and what happened");
+            let of_name = running.get_mut(name).expect("the script is known");
+            if event == "-" {
+                *of_name -= 1;
+                continue;
+            }
+            *of_name += 1;
+            *runs.get_mut(name).expect("the script is known") += 1;
+            let most = scripts.iter().find(|(script, ..)| *script == name).expect("it is known").2;
+            assert!(*of_name <= most, "{heading}: {of_name} of {name} at once:\n{log}");
+            let all: usize = running.values().sum();
+            assert!(running.get("write.sh").is_none_or(|writers| *writers == 0 || all == 1), "{heading}:\n{log}");
+        }
+        let expected: BTreeMap<&str, usize> = scripts.iter().map(|(name, runs, _)| (*name, *runs)).collect();
+        assert_eq!(runs, expected, "{heading}");
+    }
+}
