@@ -17,9 +17,10 @@ local function change_terms(holder, entry)
   local token, slot, weight, lease, request, from, label, at_least, version = parts(holder, known[holder])
   local _, _, new_weight, new_lease, _, _, _, _, new_version = parts(holder, entry)
   local is_lighter = new_weight < weight and counts_until(token, at_least) <= now_ms
-  if not is_lighter and new_version <= version then return lease end
+  local is_later = new_version > version
+  if not is_lighter and not is_later then return lease end
   if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
-  if new_version > version then lease, version = new_lease, new_version end
+  if is_later then lease, version = new_lease, new_version end
   put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot))
   return lease
 end
