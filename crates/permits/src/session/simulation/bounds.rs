@@ -11,7 +11,7 @@ use crate::session::spec::Wait;
 fn held_and_awaited() -> World {
     let mut world = World::new(1, 0, Recovery::Off);
     for number in [0, 1] {
-        world.clients[number].acquire(LIMIT, Wait::Forever);
+        world.clients[number].acquire(LIMIT, Duration::ZERO, Wait::Forever);
         world.turn(number);
         let until = world.now + Duration::from_millis(100);
         run_until(&mut world, until);
@@ -91,7 +91,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     let mut world = World::new(1, 0, Recovery::Off);
     let connected = world.now + Duration::from_millis(100);
     run_until(&mut world, connected);
-    world.clients[0].acquire(LIMIT, Wait::Forever);
+    world.clients[0].acquire(LIMIT, Duration::ZERO, Wait::Forever);
     world.turn(0);
     let sent = world.coming.values().find_map(|coming| match coming {
         Coming::Arrives(0, call) => Some(call.command.clone()),
@@ -113,7 +113,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
         "granted to no caller"
     );
     let began = world.now;
-    world.clients[1].acquire(LIMIT, Wait::Forever);
+    world.clients[1].acquire(LIMIT, Duration::ZERO, Wait::Forever);
     world.turn(1);
     while world.clients[1].held.is_empty() {
         world.advance();

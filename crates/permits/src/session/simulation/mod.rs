@@ -12,6 +12,7 @@ mod world;
 use self::world::{CLIENTS, Seen, World};
 use super::callers::Message;
 use super::reply::channel;
+use crate::model::{Entry, EntryState};
 use crate::protocol::Recovery;
 
 const STEPS: usize = 1500;
@@ -61,12 +62,13 @@ fn under_every_fault_the_limit_holds_and_everything_comes_back() {
         all.crashed += seen.crashed;
         all.frozen += seen.frozen;
         all.cancelled += seen.cancelled;
+        all.changed += seen.changed;
         all.held_back += seen.held_back;
     }
     println!("{all:?}");
     let Seen { granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed, .. } = all;
     let counts = [granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed];
-    let more = [all.crashed, all.frozen, all.cancelled, all.held_back];
+    let more = [all.crashed, all.frozen, all.cancelled, all.changed, all.held_back];
     assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
 }
 
@@ -147,5 +149,6 @@ fn a_closing_engine_answers_everybody_and_ends() {
         assert!(world.clients[number].held.iter().all(|held| held.state.deadline(world.now).is_none()));
     }
     let state = world.state.expect("it has just been used");
-    assert_eq!((state.held, state.queue.len()), (0, 0));
+    let cools = |entry: &Entry| matches!(entry.place, EntryState::Cooling(_));
+    assert!(state.entries.values().all(cools), "nothing is held, and nothing waits: {state:?}");
 }

@@ -12,7 +12,7 @@ use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
 use crate::session::call::{Call, Sending};
-use crate::session::callers::{Message, PermitGuard, Session};
+use crate::session::callers::{Message, PermitGuard, Session, TermsChange};
 use crate::session::config::Config;
 use crate::session::engine::Engine;
 use crate::session::pending_acquire::PendingAcquire;
@@ -52,7 +52,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn acquire(&mut self, weight: u32, wait: Wait) {
+    pub(super) fn acquire(&mut self, weight: u32, at_least: Duration, wait: Wait) {
         let request = self.session.new_request();
         let spec = AcquireSpec {
             semaphore: Name::new("simulated").expect("valid"),
@@ -61,7 +61,7 @@ impl Client {
             label: Label::default(),
             weight,
             lease: LEASE,
-            at_least: Duration::ZERO,
+            at_least,
             wait,
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),
@@ -90,6 +90,7 @@ pub(super) struct Seen {
     pub(super) crashed: usize,
     pub(super) frozen: usize,
     pub(super) cancelled: usize,
+    pub(super) changed: usize,
     pub(super) held_back: usize,
     pub(super) cut_off: usize,
     pub(super) late: usize,
@@ -362,17 +363,19 @@ impl World {
         if self.clients[number].frozen {
             return;
         }
-        let action = self.random.u32(0..10);
+        let action = self.random.u32(0..12);
         let weight = if self.chance(20) { 2 } else { 1 };
         let wait = match self.random.u32(0..4) {
             0 => Wait::No,
             1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8000))),
             _ => Wait::Forever,
         };
+        let at_least = Duration::from_millis(if self.chance(20) { self.random.u64(1..8000) } else { 0 });
+        let lease = LEASE / self.random.u32(1..4);
         let client = &mut self.clients[number];
         match action {
             0..=3 if client.pending.len() < 3 => {
-                client.acquire(weight, wait);
+                client.acquire(weight, at_least, wait);
             }
             4 if !client.pending.is_empty() => {
                 self.seen.cancelled += 1;
@@ -382,6 +385,13 @@ impl World {
             5..=8 if !client.held.is_empty() => {
                 let last = client.held.len() - 1;
                 drop(client.held.swap_remove(self.random.usize(0..=last)));
+            }
+            10.. if !client.held.is_empty() => {
+                let held = &client.held[self.random.usize(0..client.held.len())];
+                let rest = if action == 10 { held.state.give_back(1) } else { None };
+                let change = rest.map_or(TermsChange::Lease(lease), TermsChange::Weight);
+                self.seen.changed += 1;
+                held.change_terms(change);
             }
             _ => {}
         }
