@@ -275,7 +275,7 @@ impl Acquisition {
                 | Input::Acquired(..)
                 | Input::Renewed(..)
                 | Input::RenewFailed
-                | Input::Pushed(EventKind::Granted(_) | EventKind::Refused)
+                | Input::Pushed(EventKind::Granted(_) | EventKind::Refused | EventKind::Turn(_))
                 | Input::Confirmed { .. }
                 | Input::ConfirmFailed(_)
                 | Input::Adopted(_)

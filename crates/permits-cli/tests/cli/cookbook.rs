@@ -59,7 +59,13 @@ fn command(kind: &str, line: &str) -> String {
             |list| {
                 let words: Vec<String> = serde_json::from_str(list).expect("it is a list of words");
                 // Kubernetes replaces $(POD).
-                Some(words.iter().map(|word| format!("'{word}' ")).collect::<String>().replace("$(POD)", "pod-1"))
+                Some(
+                    words
+                        .iter()
+                        .map(|word| format!("'{word}' "))
+                        .collect::<String>()
+                        .replace("$(POD)", "pod-1"),
+                )
             },
         ),
         _ => None,
@@ -121,7 +127,10 @@ fn the_commands_of_the_cookbook_do_what_it_says() {
             let most = scripts.iter().find(|(script, ..)| *script == name).expect("it is known").2;
             assert!(*of_name <= most, "{heading}: {of_name} of {name} at once:\n{log}");
             let all: usize = running.values().sum();
-            assert!(running.get("write.sh").is_none_or(|writers| *writers == 0 || all == 1), "{heading}:\n{log}");
+            assert!(
+                running.get("write.sh").is_none_or(|writers| *writers == 0 || all == 1),
+                "{heading}:\n{log}"
+            );
         }
         let expected: BTreeMap<&str, usize> = scripts.iter().map(|(name, runs, _)| (*name, *runs)).collect();
         assert_eq!(runs, expected, "{heading}");

@@ -222,7 +222,7 @@ fn event(event: &Event) -> Vec<Event> {
         EventKind::Revoked(reason) => {
             vec![EventKind::Refused, EventKind::Revoked(format!("{reason}!").into())]
         }
-        EventKind::Refused => vec![EventKind::Revoked("why".into())],
+        EventKind::Refused | EventKind::Turn(_) => vec![EventKind::Revoked("why".into())],
     };
     all.extend(kinds.into_iter().map(|kind| Event { kind, ..event.clone() }));
     all

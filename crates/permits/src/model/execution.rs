@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Damage, ServerClock, State, signed};
+use super::state::{Damage, EntryState, ServerClock, State, signed};
 use crate::protocol::{Answers, Command, Event, EventKind, Holder, ReleaseOutcome, Reply};
 
 /// The most expired entries that one command reaps.
@@ -23,6 +23,8 @@ pub(super) struct Execution<'a> {
     pub(super) reap_truncated: bool,
     /// True if the promotion stopped at its bound.
     pub(super) promote_truncated: bool,
+    /// True if a waiter may have its turn to ask what time alone has granted, and no session has been told.
+    pub(super) turn_is_new: bool,
     /// True if the command extends the life of the state.
     pub(super) extends: bool,
     /// The limit that the declaration has replaced.
@@ -49,6 +51,7 @@ impl<'a> Execution<'a> {
             freed_slots: BTreeSet::new(),
             reap_truncated: false,
             promote_truncated: false,
+            turn_is_new: false,
             extends: !command.only_looks() || damage == Some(Damage::StateLost),
             replaced_limit: None,
             events: Vec::new(),
@@ -85,11 +88,14 @@ impl<'a> Execution<'a> {
 
     /// Ends an entry: removes it, unless its grant is to count for longer.
     fn end(&mut self, holder: &Holder) -> ReleaseOutcome {
+        let place = self.state.entries.get(holder).map(|entry| entry.place);
+        self.turn_is_new |= matches!(place, Some(EntryState::Waiting(_) | EntryState::Cooling(_)));
         match self.state.entries.get(holder) {
             Some(entry) if entry.counts_until_ms() > self.now_ms => {
                 let until_ms = entry.counts_until_ms();
                 let Some(grant) = entry.place.taken() else { return ReleaseOutcome::Unknown };
                 self.state.cool(holder, grant, until_ms);
+                self.turn_is_new = true;
                 ReleaseOutcome::Held
             }
             _ => self.state.remove(holder),
@@ -114,8 +120,24 @@ impl<'a> Execution<'a> {
         });
     }
 
+    /// Sends the head of the queue the time of the next change, for which no session is responsible. Not after a hand-over
+    /// among holders whose grants do not count for some time: there a release changes something before a lease ends.
+    fn announce_turn(&mut self) {
+        let head = self.state.queue.values().next().cloned();
+        let is_cut = self.reap_truncated || self.promote_truncated;
+        if let Some(head) = head
+            && self.turn_is_new
+            && !is_cut
+            && !self.state.paused
+        {
+            let delay_ms = self.state.next_change_ms(self.now_ms).saturating_sub(self.now_ms).max(1);
+            self.emit(&head, EventKind::Turn(delay_ms));
+        }
+    }
+
     /// Ends the command: sequence number, expiry, and the reply.
     pub(super) fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
+        self.announce_turn();
         let state = &mut self.state;
         if state.held == 0 {
             state.slots_made = 0;

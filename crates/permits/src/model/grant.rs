@@ -54,6 +54,7 @@ impl Execution<'_> {
                 self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
             } else if self.fits(limit, entry.weight) {
+                self.turn_is_new |= entry.at_least_ms > 0;
                 self.state.queue.remove(&ticket);
                 let grant = self.grant(&holder);
                 self.emit(&holder, EventKind::Granted(grant));

@@ -12,7 +12,7 @@ use crate::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, Reques
 pub const CHANGES_MAX: usize = 32;
 
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
-const TURN_MS: u64 = 1_000;
+const TURN_MS: u64 = 200;
 
 /// The clock and the identity of the server at the moment of a command.
 #[derive(Debug, Clone, Copy)]

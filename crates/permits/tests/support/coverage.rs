@@ -59,6 +59,7 @@ pub(crate) const SMALL: &[&str] = &[
     "event: granted",
     "event: revoked",
     "event: refused",
+    "event: turn",
     "expiry with a queue",
     "idle state expired",
     "new era with its data",
@@ -94,6 +95,7 @@ impl Coverage {
                 EventKind::Granted(_) => "event: granted",
                 EventKind::Revoked(_) => "event: revoked",
                 EventKind::Refused => "event: refused",
+                EventKind::Turn(_) => "event: turn",
             });
         }
         self.add(events.len() > 300, "hundreds granted at once");

@@ -337,6 +337,7 @@ impl Simulation {
                 match kind {
                     EventKind::Granted(grant) => self.holds(holder, request, *grant),
                     EventKind::Revoked(_) | EventKind::Refused => self.end(holder, request),
+                    EventKind::Turn(_) => {}
                 }
             }
         }

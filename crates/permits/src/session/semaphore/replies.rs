@@ -18,10 +18,6 @@ use crate::session::outbox::Outbox;
 use crate::store::{Executed, StoreError};
 use crate::timing::BACKOFF;
 
-/// A recheck comes later than the time that it waits for by up to this: a call that another session makes meanwhile does
-/// its work.
-const RECHECK_DELAY_MS: u64 = 4;
-
 /// The number of rechecks that may follow one another at once, and the pause before each that comes after them.
 const RECHECKS_AT_ONCE: u32 = 32;
 const RECHECK_PAUSE: Duration = Duration::from_millis(100);
@@ -123,9 +119,8 @@ impl SemaphoreSession {
             Some(0) => self.schedule.recheck_by(now + RECHECK_PAUSE),
             Some(milliseconds) => {
                 self.schedule.rechecked_at_once = 0;
-                let delay = Duration::from_millis(milliseconds + fastrand::u64(1..=RECHECK_DELAY_MS));
                 let position = reply.answers.foremost().unwrap_or(0);
-                self.schedule.recheck_in_turn(now + delay, position);
+                self.schedule.recheck_in_turn(now + Duration::from_millis(milliseconds), position);
             }
             None => self.schedule.rechecked_at_once = 0,
         }

@@ -19,6 +19,17 @@ fn the_foremost_waiter_has_the_turn_and_others_do_not_delay_it() {
 }
 
 #[test]
+fn a_waiter_that_has_become_the_head_asks_when_its_turn_is_announced() {
+    let mut bench = Bench::new();
+    bench.recheck_ms = Some(5_000);
+    let (_pending, asked) = bench.waiting("a");
+    bench.push(&asked, EventKind::Turn(20));
+    assert!(bench.calls().is_empty(), "not before");
+    bench.pass(Duration::from_millis(20));
+    assert!(is_renewal(&bench.call()));
+}
+
+#[test]
 fn a_session_whose_waiter_was_granted_has_no_turn() {
     let mut bench = Bench::new();
     bench.recheck_ms = Some(500);

@@ -75,7 +75,7 @@ impl PollSchedule {
     pub(super) fn on_event(&mut self, event: &Event) {
         let role = match event.kind {
             EventKind::Granted(_) => Some(Role::Holder),
-            EventKind::Revoked(_) | EventKind::Refused => None,
+            EventKind::Revoked(_) | EventKind::Refused | EventKind::Turn(_) => None,
         };
         self.set_role(&event.semaphore, &event.request, role);
     }

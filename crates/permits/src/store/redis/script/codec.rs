@@ -96,6 +96,10 @@ fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
             let (holder, reason) = rest.split_once('\t')?;
             (holder, EventKind::Revoked(Arc::from(reason)))
         }
+        "turn" => {
+            let (delay_ms, holder) = rest.split_once(' ')?;
+            (holder, EventKind::Turn(delay_ms.parse().ok()?))
+        }
         "refused" => (rest, EventKind::Refused),
         _ => return None,
     };

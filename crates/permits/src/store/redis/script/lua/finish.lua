@@ -29,6 +29,18 @@ if stays then
   end
 end
 
+-- The next moment at which time alone changes something. The head of the queue asks then, since no session hands on what
+-- time frees.
+local cut, at = s.reap_truncated or s.promote_truncated, math.huge
+local new_turn = s.new_turn and not cut and s.paused == 0 and s.waiting > 0
+if new_turn or s.foremost then at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge) end
+if new_turn then
+  local head = redis.call('ZRANGE', queue_key, 0, 0)[1]
+  find({ head })
+  local _, _, _, _, request, from = parts(head, known[head])
+  emit(from, string.format('turn %s %.0f %s', request, math.max(1, at - now_ms), head))
+end
+
 for _, to in ipairs(recipients) do
   local message = string.format('%.0f %s\n%s', s.sequence, ARGV[1], table.concat(events[to], '\n'))
   redis.call(PUBLISH, ARGV[2] .. to, message)
@@ -36,11 +48,9 @@ end
 
 reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
   now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned, math.max(0, s.recovering_until - now_ms), s.replaced or 0
-if s.reap_truncated or s.promote_truncated then
+if cut then
   reply[3] = 0
 elseif s.foremost then
-  -- The next moment at which time alone changes something, or the turn of this waiter to ask whether it has.
-  local at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge)
   reply[3] = math.max(1, turn(at, s.foremost, s.waiting, s.holders) - now_ms)
 end
 return reply

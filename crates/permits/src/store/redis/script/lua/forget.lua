@@ -15,6 +15,7 @@ local function forget(gone)
     local token, slot, weight, lease, request, from, label, at_least, version = parts(holder, known[holder])
     local until_ms = string.find(holder, '\t', 1, true) and 0 or counts_until(token, at_least)
     known[holder] = false
+    s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or string.find(holder, '\t', 1, true) ~= nil
     if until_ms > now_ms then
       local cooling = string.format('%s\t%.0f', holder, token)
       put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot))

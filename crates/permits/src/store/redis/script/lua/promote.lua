@@ -44,7 +44,7 @@ local function promote()
   find(heads)
   local holders, heavy, blocked = {}, {}, false
   for _, holder in ipairs(heads) do
-    local _, _, weight, lease, request, from = parts(holder, known[holder])
+    local _, _, weight, lease, request, from, _, at_least = parts(holder, known[holder])
     local dead = s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms
     if not dead and weight > s.limit then
       heavy[#heavy + 1] = holder
@@ -52,7 +52,7 @@ local function promote()
     elseif not dead and weight <= room and slot_left(s.limit) then
       room = room - weight
       local token, slot = grant(holder, known[holder], weight, lease)
-      holders[#holders + 1] = holder
+      holders[#holders + 1], s.new_turn = holder, s.new_turn or at_least > 0
       emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
     else
       blocked = true

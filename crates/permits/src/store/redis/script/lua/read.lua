@@ -22,11 +22,11 @@ local now_ms = (now_us - now_us % 1000) / 1000
 local asked = { STATE, ARGV[FIRST] }
 for i = FIRST + 2, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
 -- When the session of a waiter asks whether time has granted something, if `at` is the next change: the head then, each
--- other when as many leases of holders have ended as wait before it and one more, or a second after the one before it.
+-- other when as many leases of holders have ended as wait before it and one more, or 200 ms after the one before it.
 local function turn(at, position, waiting, holders)
   if position == 0 then return at end
   local ends = position < holders and redis.call('ZRANGE', leases_key, waiting + position, waiting + position, 'WITHSCORES')[2]
-  return math.min(at + 1000 * position, tonumber(ends or math.huge))
+  return math.min(at + 200 * position, tonumber(ends or math.huge))
 end
 
 local found = redis.call('HMGET', state_key, unpack(asked))
