@@ -7,6 +7,7 @@ mod compare;
 mod faults;
 mod local_bench;
 mod meter;
+mod rates;
 mod regression;
 mod scale;
 mod soak;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["regression"] => regression::run(false),
         ["regression", "--store"] => regression::run(true),
         ["scale", options @ ..] => scale::run(options),
+        ["rates", options @ ..] => rates::run(options),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
         ["faults", arguments @ ..] => faults::run(arguments),
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
             eprintln!(
-                "usage: permits-lab compare | core | faults | local | recipes | regression | scale | soak | startup"
+                "usage: permits-lab compare | core | faults | local | rates | recipes | regression | scale | soak | startup"
             );
             return ExitCode::from(64);
         }

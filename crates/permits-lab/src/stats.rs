@@ -20,6 +20,12 @@ pub fn shared_clock_us() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
+/// The microseconds between that clock and the clock of the day, which the servers of this machine read.
+pub fn server_clock_ahead_us() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3 - shared_clock_us()
+}
+
 /// In microseconds.
 pub fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6

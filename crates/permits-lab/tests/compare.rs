@@ -1,5 +1,5 @@
 //! The comparison measures every figure that its page and the regression check show, for `permits` and for the floors, in
-//! each mode that this machine has; so does the program for many processes. They are run by hand and rarely, and would
+//! each mode that this machine has; so do the programs for many processes and for limits in time. They are run by hand and rarely, and would
 //! rot unnoticed.
 
 use std::path::Path;
@@ -114,4 +114,25 @@ fn the_quick_run_at_scale_measures_every_figure() {
         assert!(table.contains(row), "no {row} in:\n{table}");
     }
     assert!(!table.contains('–'), "a figure is missing:\n{table}");
+}
+
+#[test]
+fn the_quick_run_of_limits_for_a_time_measures_every_figure_of_permits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(directory.path().join("target")).expect("it can be written");
+    let status = lab(directory.path(), &["rates", "--quick"]);
+    assert!(status.success(), "{status}");
+    let page =
+        std::fs::read_to_string(directory.path().join("target/rates.md")).expect("the table was written");
+    assert!(page.contains("| bursts, 20 in 100 ms: grants/s | "), "{page}");
+    assert!(page.contains("Bottleneck (Node.js) is missing: not built."), "{page}");
+    let aims = std::fs::read_to_string(directory.path().join("target/rates-aims.md"));
+    let aims = aims.expect("the aims were written");
+    assert!(!aims.contains("not measured"), "{aims}");
+    // Not a matter of speed: no window may have more grants than the limit.
+    for workload in ["bursts", "smooth", "long", "crashes"] {
+        let row = format!("| {workload} | most grants in any window / the limit | ≤ 1 | ");
+        let cell = aims.lines().find_map(|line| line.strip_prefix(&row)).expect("each has its aim");
+        assert!(cell.contains(", met"), "{aims}");
+    }
 }

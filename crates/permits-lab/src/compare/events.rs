@@ -17,7 +17,7 @@ pub(crate) struct Event {
     /// The time at which the release was called.
     pub(crate) freed: f64,
     /// The order of the grants: the fencing token of a system that has one, else the time.
-    order: f64,
+    pub(crate) order: f64,
 }
 
 /// Reads the answers of the processes, in the order of grants.

@@ -15,7 +15,7 @@
 
 mod aims;
 pub(crate) mod driver;
-mod events;
+pub(crate) mod events;
 mod page;
 mod plots;
 mod results;
@@ -32,8 +32,9 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 pub(crate) use results::Results;
-use system::{Kind, SYSTEMS, System};
-pub(crate) use workloads::{Bench, Scale};
+use system::SYSTEMS;
+pub(crate) use system::{Kind, Process, System};
+pub(crate) use workloads::{Bench, Scale, all};
 
 /// The options of the command line.
 struct Plan {

@@ -134,6 +134,12 @@ impl Process {
         self.answer()
     }
 
+    /// The answers that have arrived since the last one; the command need not have ended.
+    pub(crate) fn arrived(&self) -> Result<Vec<Value>, Failure> {
+        let lines = std::iter::from_fn(|| self.lines.next_line(Duration::ZERO));
+        Ok(lines.map(|line| serde_json::from_str(&line)).collect::<Result<_, _>>()?)
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.guard.pid()
     }
@@ -141,6 +147,13 @@ impl Process {
     /// Kills it, as a crash would.
     pub(crate) fn kill(mut self) {
         self.guard.kill();
+    }
+
+    /// Kills it. Returns the answers that had arrived since the last one.
+    pub(crate) fn crash(mut self) -> Result<Vec<Value>, Failure> {
+        self.guard.kill();
+        let lines = std::iter::from_fn(|| self.lines.next_line(TIMEOUT));
+        Ok(lines.map(|line| serde_json::from_str(&line)).collect::<Result<_, _>>()?)
     }
 
     /// The processor time so far, in microseconds.

@@ -436,11 +436,13 @@ impl Bench {
 }
 
 /// Sends the same command to all at once, and collects the answers.
-fn all(processes: &mut [Process], command: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) fn all(processes: &mut [Process], command: &str) -> Result<Vec<Value>, Failure> {
     for process in processes.iter_mut() {
         process.send(command)?;
     }
-    processes.iter().map(Process::answer).collect()
+    // All are read, also after one that the system cannot do, so that none is taken for the answer to a later command.
+    let answers: Vec<_> = processes.iter().map(Process::answer).collect();
+    answers.into_iter().collect()
 }
 
 fn number(answer: &Value, field: &str) -> Result<f64, Failure> {

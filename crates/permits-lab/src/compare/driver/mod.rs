@@ -6,6 +6,7 @@
 //! written in Rust share.
 
 mod permits;
+mod rates;
 mod raw;
 
 use std::io::{self, BufRead as _, Write as _};

@@ -8,6 +8,7 @@ use permits::{Client, Permit, Semaphore};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::rates::Clients;
 use super::{answer, cycles, next_command, pause, summary};
 use crate::Failure;
 use crate::stats::{micros, shared_clock_us};
@@ -18,6 +19,8 @@ struct Driver {
     /// Zero: the default of the library.
     lease: Duration,
     client: Client,
+    /// The clients of `scripts/bench rates`.
+    clients: Clients,
     /// A cycle drops its permit, which releases it without waiting.
     drops: bool,
     held: Vec<Permit>,
@@ -31,6 +34,7 @@ pub(super) async fn serve(url: &str, lease: Duration, drops: bool) -> Result<(),
         url: url.to_owned(),
         lease,
         client,
+        clients: Clients::new(url),
         drops,
         held: Vec::new(),
         queue: JoinSet::new(),
@@ -69,6 +73,14 @@ impl Driver {
                 let hold = Duration::from_micros(hold_us.parse()?);
                 let pause = Duration::from_micros(pause_us.parse()?);
                 contend(&semaphore, tasks.parse()?, hold, pause, seconds.parse()?).await
+            }
+            ["admit", name, limit, window_ms, count, seconds] => {
+                let window = Duration::from_millis(window_ms.parse()?);
+                self.clients.admit(name, limit.parse()?, window, count.parse()?, seconds.parse()?).await
+            }
+            ["mix", name, limit, window_ms, lease_ms, count] => {
+                let [window, lease] = [window_ms.parse()?, lease_ms.parse()?].map(Duration::from_millis);
+                self.clients.mix(name, limit.parse()?, window, lease, count.parse()?).await
             }
             ["hoard", name, count] => self.hold_all(name, count.parse()?).await,
             ["queue", name, count] => self.queue(name, count.parse()?),
