@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use crate::error::AcquireError;
 use crate::permit::Permit;
 use crate::session::pending_acquire::{Canceller, PendingAcquire};
+use crate::session::spec::Wait;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///
@@ -63,6 +64,21 @@ impl Acquire {
     /// `None` if the options are not valid.
     pub(crate) fn canceller(&self) -> Option<Canceller> {
         self.progress.as_ref().ok().map(PendingAcquire::canceller)
+    }
+
+    /// The error of the options, if they are not valid, before the first poll.
+    pub(crate) fn checked(self) -> Result<Self, AcquireError> {
+        match self.progress {
+            Err(Some(error)) => Err(error),
+            progress => Ok(Self { progress }),
+        }
+    }
+
+    /// Replaces the wait limit of the options, before the first poll.
+    pub(crate) fn set_wait(&mut self, wait: Wait) {
+        if let Ok(pending) = &mut self.progress {
+            pending.set_wait(wait);
+        }
     }
 
     pub(crate) fn wait(self) -> Result<Permit, AcquireError> {

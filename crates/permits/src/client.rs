@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
-use crate::error::{AcquireAllError, AdminError, AdoptError, CloseError, ConnectError};
+use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
 use crate::handle::PermitHandle;
 use crate::options::{AcquireOptions, Limit};
 use crate::permit::Permit;
@@ -18,7 +18,7 @@ use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::config::Config;
 use crate::session::reply::PendingReply;
 use crate::session::thread;
-use crate::several::{self, PermitSet, Sequence};
+use crate::several::AcquireAll;
 use crate::store::Address;
 
 /// The default lease.
@@ -127,17 +127,21 @@ impl Client {
     }
 
     /// Permits of several semaphores, all or none: `requests` are semaphores with their options. They may be those of several
-    /// clients.
+    /// clients. Of no requests, an empty set at once.
     ///
     /// They are acquired one after the other, in an order that all programs share: names with more `/` first, then by name. So
     /// programs that ask for several at once do not block one another forever, and a request that waits in the line
-    /// `api/tenant-7` holds no place of `api`. Each is waited for in its line, in strict order. The shortest
-    /// [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) is the limit of the whole wait.
+    /// `api/tenant-7` holds no unit of `api`. Each is waited for in its line, in strict order. The shortest
+    /// [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) is the limit of the whole wait; if one of them does not
+    /// wait, none does.
     ///
-    /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
+    /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another. Leases begin with
+    /// the grants: one that is [not renewed](crate::AcquireOptions::auto_renew) can end while others are waited for. A grant
+    /// with [`at_least`](crate::AcquireOptions::at_least) counts also if another semaphore then refuses.
     ///
     /// # Errors
-    /// [`AcquireAllError`]: the semaphore, and why it was not acquired. Nothing is held then.
+    /// [`AcquireAllError`]: the semaphore, and why it was not acquired. What was acquired before it is released then, as by a
+    /// drop. Requests that are not valid fail before any is sent.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
@@ -158,11 +162,8 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn acquire_all(
-        &self,
-        requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>,
-    ) -> Result<PermitSet, AcquireAllError> {
-        several::acquire_all(Sequence::new(requests)?).await
+    pub fn acquire_all(&self, requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>) -> AcquireAll {
+        AcquireAll::new(requests)
     }
 
     /// The names of the semaphores that the store has, sorted: those in use, those used within the last minutes,

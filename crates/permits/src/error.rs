@@ -160,12 +160,12 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-/// Permits of several semaphores were not acquired. None of them is held.
+/// The errors of acquiring permits of several semaphores. None of them is held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireAllError {
     /// One of them was not granted.
-    #[error("{semaphore}: {source}")]
+    #[error("no permit of {semaphore:?}")]
     Acquire {
         /// The semaphore.
         semaphore: String,
@@ -173,20 +173,34 @@ pub enum AcquireAllError {
         source: AcquireError,
     },
     /// One that had been granted was lost while another was waited for.
-    #[error("{semaphore}: {reason}, while others were waited for")]
+    #[error("the permit of {semaphore:?} was lost while another was waited for")]
     Lost {
         /// The semaphore.
         semaphore: String,
         /// The reason.
+        #[source]
         reason: Lost,
     },
-    /// A semaphore is named twice: two programs that take its places one by one can wait for one another. Ask for the sum of
-    /// the weights.
+    /// Never: a semaphore is named twice. Two programs that acquire its units one by one can wait for one another: ask for
+    /// the sum of the weights. Semaphores of one name at two clients count as one, because the stores may be the same.
     #[error("semaphore {semaphore:?} is named twice: ask for its units by one weight")]
     Twice {
         /// The semaphore.
         semaphore: String,
     },
+}
+
+impl AcquireAllError {
+    /// Returns true if the same request may succeed later: also after a loss.
+    pub fn is_not_now(&self) -> bool {
+        match self {
+            Self::Acquire { source, .. } => source.is_not_now(),
+            Self::Lost { reason, .. } => {
+                matches!(reason, Lost::Expired | Lost::Gone | Lost::Revoked { .. })
+            }
+            Self::Twice { .. } => false,
+        }
+    }
 }
 
 impl AcquireError {

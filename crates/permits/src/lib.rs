@@ -103,7 +103,7 @@ pub use permit::Permit;
 pub use protocol::Recovery;
 pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;
-pub use several::PermitSet;
+pub use several::{AcquireAll, PermitSet};
 
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, acl_rules};
@@ -118,6 +118,7 @@ const _: () = {
     crosses_threads::<Semaphore>();
     crosses_threads::<AcquireOptions>();
     crosses_threads::<Acquire>();
+    crosses_threads::<AcquireAll>();
     crosses_threads::<Permit>();
     crosses_threads::<PermitHandle>();
     crosses_threads::<PermitSet>();

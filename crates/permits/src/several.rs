@@ -1,21 +1,203 @@
-//! [`PermitSet`]: permits of several semaphores, acquired and released together.
+//! [`AcquireAll`] and [`PermitSet`]: permits of several semaphores, acquired and released together.
 //!
 //! They are acquired one after the other, in one order that all programs share. So no two programs wait for one another in a
 //! circle, and docs/design.md says why that admits as many as a grant of all at once would.
+//!
+//! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped or failed, the
+//! request is withdrawn and the set is released, at any stage.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::acquire::Acquire;
+use crate::clock::Moment;
 use crate::error::{AcquireAllError, AcquireError, Lost, ReleaseError};
 use crate::options::AcquireOptions;
 use crate::permit::Permit;
 use crate::semaphore::Semaphore;
 use crate::session::spec::Wait;
+
+/// The future of a [`PermitSet`], returned by [`Client::acquire_all`](crate::Client::acquire_all).
+///
+/// The first request is sent when the future is first polled, each of the others when the one before it is granted. While it
+/// waits, [`AcquireAll::semaphore`] is the line that it waits in. It is `Unpin` and `'static`.
+///
+/// # Cancel safety
+/// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use permits::AcquireOptions;
+/// use std::time::Duration;
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let names = ["api", "api/tenant-7"];
+/// let semaphores = names.map(|name| client.semaphore(name, 10).expect("the name is valid"));
+/// let mut acquire = client.acquire_all(semaphores.map(|semaphore| (semaphore, AcquireOptions::new())));
+/// let permits = loop {
+///     tokio::select! {
+///         permits = &mut acquire => break permits?,
+///         () = tokio::time::sleep(Duration::from_secs(1)) => {
+///             println!("{:?} before in {:?}", acquire.position(), acquire.semaphore());
+///         }
+///     }
+/// };
+/// # permits.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct AcquireAll {
+    /// Without one: the error of the requests, until it was returned.
+    progress: Result<Progress, Option<AcquireAllError>>,
+}
+
+impl AcquireAll {
+    pub(crate) fn new(requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>) -> Self {
+        Self { progress: Progress::new(requests.into_iter().collect()).map_err(Some) }
+    }
+
+    /// The semaphore that is acquired now: the next one of those that are not yet held. `None` if it is ready.
+    pub fn semaphore(&self) -> Option<&str> {
+        Some(&self.progress.as_ref().ok()?.requests.front()?.semaphore)
+    }
+
+    /// The position in the line of that semaphore, as [`Acquire::position`]. `None` until the request is queued there.
+    pub fn position(&self) -> Option<u64> {
+        self.progress.as_ref().ok()?.requests.front()?.acquire.position()
+    }
+}
+
+impl Future for AcquireAll {
+    type Output = Result<PermitSet, AcquireAllError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = match &mut self.progress {
+            Ok(progress) => ready!(progress.poll(context)),
+            Err(error) => return Poll::Ready(Err(error.take().expect("polled after completion"))),
+        };
+        // After an error, this withdraws the request and releases the set, before the caller has the error.
+        self.progress = Err(None);
+        Poll::Ready(result)
+    }
+}
+
+/// A set that is being acquired.
+#[derive(Debug)]
+struct Progress {
+    /// In the order in which they are acquired. The first one is acquired now.
+    requests: VecDeque<Request>,
+    /// The first one has been polled.
+    is_begun: bool,
+    /// The shortest wait limit of all.
+    wait: Wait,
+    /// The time of the first poll.
+    began: Option<Moment>,
+    set: PermitSet,
+    /// Of each permit of the set.
+    losses: Vec<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+#[derive(Debug)]
+struct Request {
+    semaphore: String,
+    acquire: Acquire,
+}
+
+impl Progress {
+    fn new(mut requests: Vec<(Semaphore, AcquireOptions)>) -> Result<Self, AcquireAllError> {
+        requests.sort_by(|(one, _), (other, _)| rank(one.name()).cmp(&rank(other.name())));
+        if let Some(pair) = requests.windows(2).find(|pair| pair[0].0.name() == pair[1].0.name()) {
+            return Err(AcquireAllError::Twice { semaphore: pair[0].0.name().to_owned() });
+        }
+        let wait = requests.iter().map(|(_, options)| options.wait).min().unwrap_or(Wait::Forever);
+        let mut checked = VecDeque::with_capacity(requests.len());
+        for (semaphore, options) in requests {
+            let (acquire, semaphore) = (semaphore.acquire_with(options), semaphore.name().to_owned());
+            // Before the first is sent, because a request that is not valid would be found only after the wait for others.
+            let acquire = acquire.checked();
+            let acquire = acquire
+                .map_err(|source| AcquireAllError::Acquire { semaphore: semaphore.clone(), source })?;
+            checked.push_back(Request { semaphore, acquire });
+        }
+        let (set, losses) = (PermitSet::new(Vec::new()), Vec::new());
+        Ok(Self { requests: checked, is_begun: false, wait, began: None, set, losses })
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitSet, AcquireAllError>> {
+        loop {
+            for loss in &mut self.losses {
+                // Wakes the caller when the permit is lost. The reason is read below.
+                let _ = loss.as_mut().poll(context);
+            }
+            if let Some((permit, reason)) = self.set.loss() {
+                let semaphore = permit.semaphore().to_owned();
+                return Poll::Ready(Err(AcquireAllError::Lost { semaphore, reason }));
+            }
+            let left = self.wait_left();
+            let Some(request) = self.requests.front_mut() else {
+                return Poll::Ready(Ok(PermitSet::new(std::mem::take(&mut self.set.permits))));
+            };
+            if !self.is_begun {
+                let Some(left) = left else { return Poll::Ready(Err(self.failed(timed_out()))) };
+                request.acquire.set_wait(left);
+                self.is_begun = true;
+            }
+            match ready!(Pin::new(&mut request.acquire).poll(context)) {
+                Ok(permit) => self.add(permit),
+                Err(error) => return Poll::Ready(Err(self.failed(error))),
+            }
+        }
+    }
+
+    /// The wait limit of a request that begins now. `None` if the time is over.
+    fn wait_left(&mut self) -> Option<Wait> {
+        let Wait::AtMost(limit) = self.wait else { return Some(self.wait) };
+        let now = Moment::now();
+        let left = limit.saturating_sub(now.since(*self.began.get_or_insert(now)));
+        (!left.is_zero()).then_some(Wait::AtMost(left))
+    }
+
+    /// Adds the permit of the first request.
+    fn add(&mut self, permit: Permit) {
+        self.requests.pop_front();
+        self.is_begun = false;
+        if !self.requests.is_empty() {
+            self.losses.push(Box::pin(permit.cancellation_token().cancelled_owned()));
+        }
+        self.set.permits.push(permit);
+    }
+
+    /// The error of the first request, with the wait limit of all.
+    fn failed(&mut self, source: AcquireError) -> AcquireAllError {
+        let semaphore = self.requests.pop_front().map(|request| request.semaphore).unwrap_or_default();
+        let source = match (source, self.wait) {
+            (AcquireError::TimedOut { .. }, Wait::AtMost(waited)) => AcquireError::TimedOut { waited },
+            (source, _) => source,
+        };
+        AcquireAllError::Acquire { semaphore, source }
+    }
+}
+
+/// The error of a request that is not sent because the time is over. [`Progress::failed`] sets the time.
+fn timed_out() -> AcquireError {
+    AcquireError::TimedOut { waited: Duration::ZERO }
+}
+
+/// Deeper paths first, so that a request that waits for a place in a narrow line takes none of a wide one; then by name.
+fn rank(name: &str) -> (Reverse<usize>, &str) {
+    (Reverse(name.matches('/').count()), name)
+}
 
 /// Permits of several semaphores, returned by [`Client::acquire_all`](crate::Client::acquire_all).
 ///
@@ -56,17 +238,14 @@ impl PermitSet {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> (&Permit, Lost) {
-        let mut losses: Vec<_> = self.permits.iter().map(|permit| Box::pin(permit.lost())).collect();
-        poll_fn(|context| {
-            let lost = self.permits.iter().zip(&mut losses).find_map(|(permit, loss)| {
-                match loss.as_mut().poll(context) {
-                    Poll::Ready(lost) => Some((permit, lost)),
-                    Poll::Pending => None,
-                }
-            });
-            lost.map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
+        let (index, lost) = first_lost(&self.permits).await;
+        (&self.permits[index], lost)
+    }
+
+    /// One that is lost now.
+    fn loss(&self) -> Option<(&Permit, Lost)> {
+        let lost = |permit: &Permit| permit.lost_within(Duration::ZERO);
+        self.permits.iter().find_map(|permit| Some((permit, lost(permit)?)))
     }
 
     /// Runs `work` while all are held. If one is lost, `work` is dropped at its current await.
@@ -74,32 +253,24 @@ impl PermitSet {
     /// # Errors
     /// [`Lost`] if one was lost before `work` was ready.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let (mut lost, mut work) = (pin!(self.lost()), pin!(work));
-        poll_fn(|context| match lost.as_mut().poll(context) {
-            Poll::Ready((_, lost)) => Poll::Ready(Err(lost)),
-            Poll::Pending => work.as_mut().poll(context).map(Ok),
-        })
-        .await
+        tokio::select! {
+            biased;
+            (_, lost) = self.lost() => Err(lost),
+            done = work => Ok(done),
+        }
     }
 
     /// Releases all.
     ///
     /// # Errors
-    /// The first [`ReleaseError`]; all are released nevertheless, as far as they can be.
+    /// The first [`ReleaseError`], in the order of [`PermitSet::permits`]; all are released nevertheless, as far as they can be.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, all are released in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let releases: Vec<_> = self.permits.into_iter().rev().map(Permit::start_release).collect();
-        let mut result = Ok(());
-        for release in releases {
-            let released = match release {
-                Ok(release) => release.await,
-                Err(error) => Err(error),
-            };
-            result = result.and(released);
-        }
-        result
+        // All are begun before one is awaited: dropped, each continues. A store that does not reply delays no other's.
+        let releases: Vec<_> = self.permits.into_iter().map(Permit::start_release).collect();
+        join_all(releases.into_iter().map(async |release| release?.await)).await.into_iter().collect()
     }
 
     /// The permits, each on its own from now on.
@@ -108,70 +279,16 @@ impl PermitSet {
     }
 }
 
-/// Requests for permits of several semaphores, in the order in which they are acquired.
-pub(crate) struct Sequence {
-    began: Instant,
-    /// The shortest wait limit of all.
-    limit: Option<Duration>,
-    requests: VecDeque<(Semaphore, AcquireOptions)>,
-}
-
-impl Sequence {
-    pub(crate) fn new(
-        requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>,
-    ) -> Result<Self, AcquireAllError> {
-        let mut requests: Vec<_> = requests.into_iter().collect();
-        requests.sort_by(|(one, _), (other, _)| rank(one.name()).cmp(&rank(other.name())));
-        if let Some(pair) = requests.windows(2).find(|pair| pair[0].0.name() == pair[1].0.name()) {
-            let semaphore = pair[0].0.name().to_owned();
-            return Err(AcquireAllError::Twice { semaphore });
-        }
-        let limits = requests.iter().filter_map(|(_, options)| match options.wait {
-            Wait::AtMost(limit) => Some(limit),
-            Wait::No | Wait::Forever => None,
-        });
-        let limit = limits.min();
-        Ok(Self { began: Instant::now(), limit, requests: requests.into() })
-    }
-
-    /// The error of an acquisition, with the wait limit of all.
-    pub(crate) fn failed(&self, semaphore: String, source: AcquireError) -> AcquireAllError {
-        let source = match (source, self.limit) {
-            (AcquireError::TimedOut { .. }, Some(waited)) => AcquireError::TimedOut { waited },
-            (source, _) => source,
-        };
-        AcquireAllError::Acquire { semaphore, source }
-    }
-
-    /// The name of the next semaphore, and the acquisition of its permit.
-    pub(crate) fn next(&mut self) -> Option<(String, Acquire)> {
-        let (semaphore, mut options) = self.requests.pop_front()?;
-        if let (Some(limit), false) = (self.limit, options.wait == Wait::No) {
-            // What is free now is still taken once the time is over.
-            options.wait =
-                Wait::AtMost(limit.saturating_sub(self.began.elapsed()).max(Duration::from_millis(1)));
-        }
-        Some((semaphore.name().to_owned(), semaphore.acquire_with(options)))
-    }
-}
-
-/// Deeper paths first, so that who waits for a place in a narrow line takes none of a wide one; then by name.
-fn rank(name: &str) -> (Reverse<usize>, &str) {
-    (Reverse(name.matches('/').count()), name)
-}
-
-/// Acquires all, or none.
-pub(crate) async fn acquire_all(mut sequence: Sequence) -> Result<PermitSet, AcquireAllError> {
-    let mut set = PermitSet::new(Vec::new());
-    while let Some((semaphore, acquire)) = sequence.next() {
-        let acquired = tokio::select! {
-            biased;
-            (permit, reason) = set.lost() => {
-                return Err(AcquireAllError::Lost { semaphore: permit.semaphore().to_owned(), reason });
-            }
-            acquired = acquire => acquired,
-        };
-        set.permits.push(acquired.map_err(|error| sequence.failed(semaphore, error))?);
-    }
-    Ok(set)
+/// Waits until one of them is lost. Returns its index and the reason.
+pub(crate) async fn first_lost(permits: impl IntoIterator<Item = &Permit>) -> (usize, Lost) {
+    let mut losses: Vec<_> = permits.into_iter().map(|permit| Box::pin(permit.lost())).collect();
+    poll_fn(|context| {
+        let lost =
+            losses.iter_mut().enumerate().find_map(|(index, loss)| match loss.as_mut().poll(context) {
+                Poll::Ready(lost) => Some((index, lost)),
+                Poll::Pending => None,
+            });
+        lost.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }

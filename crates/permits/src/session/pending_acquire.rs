@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::callers::{Message, PermitGuard, Session, Shared};
 use super::reply::channel;
-use super::spec::{AcquireSpec, Position};
+use super::spec::{AcquireSpec, Position, Wait};
 use crate::error::AcquireError;
 use crate::protocol::{Holder, Name, RequestId};
 
@@ -95,6 +95,13 @@ impl PendingAcquire {
 
     pub(crate) fn position(&self) -> Option<u64> {
         self.position.get()
+    }
+
+    /// Replaces the wait limit. Has no effect once the request is begun.
+    pub(crate) fn set_wait(&mut self, wait: Wait) {
+        if let Progress::Unsent(spec) = &mut self.progress {
+            spec.wait = wait;
+        }
     }
 
     /// Sends the request, if it has not been sent.

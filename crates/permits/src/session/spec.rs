@@ -23,8 +23,8 @@ pub(crate) struct AcquireSpec {
     pub(crate) position: Arc<Position>,
 }
 
-/// The limit of the wait in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The limit of the wait in the queue. Shorter ones are less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wait {
     No,
     AtMost(Duration),
