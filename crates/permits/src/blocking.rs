@@ -19,10 +19,12 @@
 
 use std::time::Duration;
 
+use crate::block_on::block_on;
 use crate::client::thread_ended;
 use crate::diagnostics::Diagnosis;
 use crate::error::{
-    AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError, RenewError,
+    AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, Lost, ReleaseError,
+    RenewError,
 };
 use crate::handle::PermitHandle;
 use crate::inspection::Inspection;
@@ -31,8 +33,10 @@ use crate::options::{AcquireOptions, Limit};
 use crate::protocol::InvalidInput;
 use crate::session::pending_acquire::Canceller as PendingCanceller;
 use crate::session::permit_state::PermitStatus;
+use crate::several::first_lost;
 use crate::{
     Acquire as AsyncAcquire, Client as AsyncClient, ClientBuilder, Permit as AsyncPermit,
+    PermitSet as AsyncPermitSet,
     Semaphore as AsyncSemaphore,
 };
 
@@ -91,6 +95,19 @@ impl Client {
         limit: impl Into<Limit>,
     ) -> Result<Semaphore, InvalidInput> {
         Ok(Semaphore { inner: self.inner.semaphore(name, limit)? })
+    }
+
+    /// As [`crate::Client::acquire_all`].
+    ///
+    /// # Errors
+    /// [`AcquireAllError`].
+    pub fn acquire_all(
+        &self,
+        requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>,
+    ) -> Result<PermitSet, AcquireAllError> {
+        let requests = requests.into_iter().map(|(semaphore, options)| (semaphore.inner, options));
+        let permits = self.inner.acquire_all(requests).wait()?.into_permits();
+        Ok(PermitSet { permits: permits.into_iter().map(|inner| Permit { inner }).collect() })
     }
 
     /// As [`crate::Client::list`].
@@ -425,5 +442,54 @@ impl Permit {
     pub fn hand_over(self) -> Result<PermitHandle, RenewError> {
         self.renew()?;
         Ok(self.inner.into_handle())
+    }
+}
+
+/// Permits of several semaphores, as [`crate::PermitSet`].
+#[derive(Debug)]
+#[must_use = "permits that are dropped are released"]
+pub struct PermitSet {
+    permits: Vec<Permit>,
+}
+
+impl PermitSet {
+    /// The permits, in the order in which they were acquired.
+    pub fn permits(&self) -> &[Permit] {
+        &self.permits
+    }
+
+    /// The permit of this semaphore.
+    pub fn get(&self, semaphore: &str) -> Option<&Permit> {
+        self.permits.iter().find(|permit| permit.semaphore() == semaphore)
+    }
+
+    /// As [`crate::PermitSet::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.permits.iter().all(Permit::is_held)
+    }
+
+    /// As [`crate::PermitSet::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.permits.iter().map(Permit::remaining).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Blocks until one is lost, or `limit` has passed. `None` if all are still held then.
+    pub fn lost_within(&self, limit: Duration) -> Option<(&Permit, Lost)> {
+        let lost = first_lost(self.permits.iter().map(|permit| &permit.inner));
+        block_on(lost, Some(limit)).map(|(index, lost)| (&self.permits[index], lost))
+    }
+
+    /// As [`crate::PermitSet::release`].
+    ///
+    /// # Errors
+    /// [`ReleaseError`].
+    pub fn release(self) -> Result<(), ReleaseError> {
+        let permits = self.permits.into_iter().map(|permit| permit.inner).collect();
+        AsyncPermitSet::new(permits).wait_for_release()
+    }
+
+    /// The permits, each on its own from now on.
+    pub fn into_permits(self) -> Vec<Permit> {
+        self.permits
     }
 }

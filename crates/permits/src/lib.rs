@@ -63,6 +63,7 @@ mod acquire;
 #[doc(hidden)]
 pub mod acquisition;
 mod background;
+mod block_on;
 pub mod blocking;
 pub mod check;
 mod client;
@@ -127,6 +128,7 @@ const _: () = {
     crosses_threads::<blocking::Client>();
     crosses_threads::<blocking::Semaphore>();
     crosses_threads::<blocking::Permit>();
+    crosses_threads::<blocking::PermitSet>();
     crosses_threads::<AcquireAllError>();
     crosses_threads::<AcquireError>();
     crosses_threads::<AdminError>();

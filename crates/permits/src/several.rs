@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::acquire::Acquire;
+use crate::block_on::block_on;
 use crate::clock::Moment;
 use crate::error::{AcquireAllError, AcquireError, Lost, ReleaseError};
 use crate::options::AcquireOptions;
@@ -75,6 +76,10 @@ impl AcquireAll {
     /// The position in the line of that semaphore, as [`Acquire::position`]. `None` until the request is queued there.
     pub fn position(&self) -> Option<u64> {
         self.progress.as_ref().ok()?.requests.front()?.acquire.position()
+    }
+
+    pub(crate) fn wait(self) -> Result<PermitSet, AcquireAllError> {
+        block_on(self, None).expect("it has no time limit")
     }
 }
 
@@ -240,6 +245,10 @@ impl PermitSet {
     pub async fn lost(&self) -> (&Permit, Lost) {
         let (index, lost) = first_lost(&self.permits).await;
         (&self.permits[index], lost)
+    }
+
+    pub(crate) fn wait_for_release(self) -> Result<(), ReleaseError> {
+        block_on(self.release(), None).expect("it has no time limit")
     }
 
     /// One that is lost now.
