@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AcquireOptions, AdminError, AdoptError, ClientBuilder, CloseError, ConnectError,
-    Inspection, Limit, Lost, PermitHandle, PermitStatus, ReleaseError, RenewError, blocking,
+    AcquireAllError, AcquireError, AcquireOptions, AdminError, AdoptError, ClientBuilder, CloseError,
+    ConnectError, Inspection, Limit, Lost, PermitHandle, PermitStatus, ReleaseError, RenewError, blocking,
 };
 use tokio::sync::oneshot;
 
@@ -50,6 +50,26 @@ impl Client {
         match self {
             Self::Async(client) => Semaphore::Async(client.semaphore(name, limit).expect("valid")),
             Self::Blocking(client) => Semaphore::Blocking(client.semaphore(name, limit).expect("valid")),
+        }
+    }
+
+    pub(crate) async fn acquire_all<const N: usize>(
+        &self,
+        requests: [(&Semaphore, AcquireOptions); N],
+    ) -> Result<PermitSet, AcquireAllError> {
+        match self.clone() {
+            Self::Async(client) => {
+                let requests = requests.map(|(semaphore, options)| (semaphore.as_async().clone(), options));
+                client.acquire_all(requests).await.map(PermitSet::Async)
+            }
+            Self::Blocking(client) => {
+                let requests = requests.map(|(semaphore, options)| match semaphore {
+                    Semaphore::Blocking(semaphore) => (semaphore.clone(), options),
+                    Semaphore::Async(_) => panic!("client and semaphore are of one API"),
+                });
+                let permits = on_a_thread(move || client.acquire_all(requests)).await?;
+                Ok(PermitSet::Blocking(Arc::new(permits)))
+            }
         }
     }
 
@@ -159,6 +179,14 @@ impl Semaphore {
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, AdminError> {
         call!(self.inspect())
+    }
+
+    /// The semaphore of the async API, for methods that only that API has.
+    pub(crate) fn as_async(&self) -> &permits::Semaphore {
+        match self {
+            Self::Async(semaphore) => semaphore,
+            Self::Blocking(_) => panic!("the blocking API has no such method: mark the case `asynchronous`"),
+        }
     }
 }
 
@@ -274,6 +302,79 @@ impl Permit {
         match self {
             Self::Async(permit) => permit,
             Self::Blocking(_) => panic!("the blocking API has no such method: mark the case `asynchronous`"),
+        }
+    }
+}
+
+/// Permits of several semaphores.
+#[derive(Debug)]
+pub(crate) enum PermitSet {
+    Async(permits::PermitSet),
+    /// Shared with the thread of a call, while the call lasts.
+    Blocking(Arc<blocking::PermitSet>),
+}
+
+impl PermitSet {
+    read! {
+        is_held: bool,
+        remaining: Duration,
+    }
+
+    /// The semaphores and weights, in order.
+    pub(crate) fn weights(&self) -> Vec<(String, u32)> {
+        match self {
+            Self::Async(set) => {
+                set.permits().iter().map(|permit| (permit.semaphore().to_owned(), permit.weight())).collect()
+            }
+            Self::Blocking(set) => {
+                set.permits().iter().map(|permit| (permit.semaphore().to_owned(), permit.weight())).collect()
+            }
+        }
+    }
+
+    /// The token of the permit of this semaphore.
+    pub(crate) fn token(&self, semaphore: &str) -> Option<u64> {
+        match self {
+            Self::Async(set) => set.get(semaphore).map(permits::Permit::token),
+            Self::Blocking(set) => set.get(semaphore).map(blocking::Permit::token),
+        }
+    }
+
+    /// Waits for a loss until `limit` has passed. Returns the semaphore and the reason.
+    pub(crate) async fn lost_within(&self, limit: Duration) -> Option<(String, Lost)> {
+        match self {
+            Self::Async(set) => {
+                let (permit, lost) = tokio::time::timeout(limit, set.lost()).await.ok()?;
+                Some((permit.semaphore().to_owned(), lost))
+            }
+            Self::Blocking(set) => {
+                let set = set.clone();
+                on_a_thread(move || {
+                    let (permit, lost) = set.lost_within(limit)?;
+                    Some((permit.semaphore().to_owned(), lost))
+                })
+                .await
+            }
+        }
+    }
+
+    pub(crate) async fn release(self) -> Result<(), ReleaseError> {
+        match self {
+            Self::Async(set) => set.release().await,
+            Self::Blocking(set) => {
+                let set = Arc::into_inner(set).expect("no other call is made with it");
+                on_a_thread(move || set.release()).await
+            }
+        }
+    }
+
+    pub(crate) fn into_permits(self) -> Vec<Permit> {
+        match self {
+            Self::Async(set) => set.into_permits().into_iter().map(Permit::Async).collect(),
+            Self::Blocking(set) => {
+                let set = Arc::into_inner(set).expect("no other call is made with it");
+                set.into_permits().into_iter().map(Permit::from).collect()
+            }
         }
     }
 }

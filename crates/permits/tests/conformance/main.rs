@@ -19,6 +19,7 @@ mod limits;
 mod losing;
 mod queue;
 mod rates;
+mod several;
 mod terms;
 
 use std::collections::BTreeSet;
@@ -131,6 +132,26 @@ macro_rules! every_case {
                 a_shorter_lease_ends_sooner: anything,
                 a_lease_out_of_range_changes_nothing: anything,
                 renewal_can_be_left_to_the_caller_and_taken_back: anything,
+            }
+            several {
+                a_set_is_acquired_in_the_order_that_all_programs_share: anything,
+                a_set_is_acquired_completely_or_not_at_all: anything,
+                a_set_whose_last_semaphore_refuses_for_good_holds_nothing: anything,
+                a_request_that_is_not_valid_fails_before_any_is_sent: anything,
+                a_semaphore_named_twice_is_refused: anything,
+                an_empty_set_is_acquired_at_once: anything,
+                a_set_that_waits_in_a_narrow_line_holds_nothing_of_the_wide_one: anything,
+                a_set_that_waits_in_a_wide_line_keeps_its_place_in_the_narrow_one: anything,
+                the_shortest_timeout_is_the_limit_of_the_whole_wait: anything,
+                a_set_of_which_one_does_not_wait_does_not_wait: anything,
+                a_permit_that_is_lost_while_another_is_waited_for_fails_the_set: anything,
+                a_permit_that_is_not_renewed_can_end_while_another_is_waited_for: anything,
+                a_set_is_lost_with_any_of_its_permits: anything,
+                a_dropped_set_is_released: anything,
+                permits_of_a_set_can_be_released_one_by_one: anything,
+                the_line_that_a_set_waits_in_is_known: asynchronous,
+                a_dropped_acquisition_of_a_set_leaves_nothing: asynchronous,
+                a_set_that_is_lost_stops_the_work_it_runs: asynchronous,
             }
             closing {
                 closing_ends_permits_and_waits: anything,
@@ -311,6 +332,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("queue", include_str!("queue.rs")),
         ("rates", include_str!("rates.rs")),
         ("terms", include_str!("terms.rs")),
+        ("several", include_str!("several.rs")),
     ];
     let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();
     let cases = |(subject, source): (&'static str, &'static str)| {
