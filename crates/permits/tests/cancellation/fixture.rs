@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Lost, Recovery, blocking};
+use permits::{AcquireError, AcquireOptions, Limit, Lost, Recovery, blocking};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::user::User;
-use crate::{LEASE, LIMIT, Stage, TIMEOUT, UNITS};
+use crate::{FIRST, LEASE, LIMIT, Stage, Subject, TIMEOUT, UNITS};
 
 /// A server, a proxy before it, and an observer that connects directly to the server.
 pub(crate) struct Fixture {
@@ -60,9 +60,14 @@ impl Fixture {
 
     #[track_caller]
     pub(crate) fn settles(&self, held: u64, waiting: u64) {
+        Self::semaphore_settles(&self.semaphore(), held, waiting);
+    }
+
+    #[track_caller]
+    fn semaphore_settles(semaphore: &blocking::Semaphore, held: u64, waiting: u64) {
         let mut seen = None;
         let settled = wait::until(LIMIT, || {
-            let now = self.semaphore().inspect().expect("the server is up");
+            let now = semaphore.inspect().expect("the server is up");
             let settled = (now.held, now.waiting) == (held, waiting);
             seen = Some(now);
             settled
@@ -70,9 +75,25 @@ impl Fixture {
         assert!(settled, "not {held} held and {waiting} waiting, but {seen:?}");
     }
 
+    /// Starts to acquire a set, and stops it with the grant of the first permit, before the second is requested.
+    fn acquire_first(&self, user: &mut User, options: AcquireOptions) {
+        let first = self.observer.semaphore(FIRST, UNITS).expect("valid");
+        let permit = first.acquire_with(AcquireOptions::new().weight(UNITS)).expect("all is free");
+        user.start(options);
+        Self::semaphore_settles(&first, UNITS.into(), 1);
+        user.block_on(user.first().inspect()).expect("the server is up");
+        user.gate.shut();
+        permit.release().expect("it is held");
+        user.gate.await_stopped_poll();
+    }
+
     /// Starts an acquisition and brings it to `stage`.
     pub(crate) fn reach(&self, stage: Stage, user: &mut User, options: AcquireOptions) {
+        if user.subject == Subject::LastOfASet {
+            self.acquire_first(user, options.clone());
+        }
         match stage {
+            Stage::BeforeTheFirstPoll if user.subject == Subject::LastOfASet => {}
             Stage::BeforeTheFirstPoll => {
                 user.gate.shut();
                 user.start(options);
@@ -131,6 +152,12 @@ impl Fixture {
 
     pub(crate) fn let_it_time_out(&self, stage: Stage, user: &User) {
         match stage {
+            // The timeout began with the first poll of the set, and the second request is not sent any more.
+            Stage::BeforeTheFirstPoll if user.subject == Subject::LastOfASet => {
+                thread::sleep(TIMEOUT);
+                user.gate.open();
+                assert_eq!(user.result().map(drop), Err(AcquireError::TimedOut { waited: TIMEOUT }));
+            }
             // The timeout begins with the first poll; a grant before its end stands.
             Stage::BeforeTheFirstPoll | Stage::GrantedAndNotDelivered | Stage::Held => {
                 thread::sleep(TIMEOUT + TIMEOUT / 10);
@@ -149,6 +176,12 @@ impl Fixture {
         let runtime = user.runtime.as_ref().expect("it is not dropped");
         let closing = runtime.spawn(user.client.clone().close());
         match stage {
+            // The set is checked again before its caller has it, and its first permit is lost.
+            Stage::GrantedAndNotDelivered if user.subject == Subject::LastOfASet => {
+                user.block_on(closing).expect("closing does not panic").expect("the server is up");
+                user.gate.open();
+                assert_eq!(user.result().map(drop), Err(AcquireError::Closed));
+            }
             Stage::GrantedAndNotDelivered | Stage::Held => {
                 user.block_on(closing).expect("closing does not panic").expect("the server is up");
                 user.gate.open();
@@ -183,16 +216,19 @@ impl Fixture {
             self.settles(UNITS.into(), 0);
             self.unblock();
         }
-        let all = AcquireOptions::new().weight(UNITS).timeout(LIMIT);
-        let permit = self.semaphore().acquire_with(all).expect("all units are given back");
-        permit.release().expect("it is held");
-        self.settles(0, 0);
+        for name in self.observer.list().expect("the server is up") {
+            let semaphore = self.observer.semaphore(&name, Limit::Stored).expect("valid");
+            let all = AcquireOptions::new().weight(UNITS).timeout(LIMIT);
+            let permit = semaphore.acquire_with(all).expect("all units are released");
+            permit.release().expect("it is held");
+            Self::semaphore_settles(&semaphore, 0, 0);
+        }
         // A delayed request may arrive only now, be granted, and be released.
         let mut left = Vec::new();
         let only_state = wait::until(LIMIT, || {
             let keys = self.server.command(&["KEYS", "*"]);
             left = keys.array().iter().map(|key| key.text().to_owned()).collect();
-            left.iter().all(|key| key == "permits:{exports}:state")
+            left.iter().all(|key| key.ends_with(":state"))
         });
         assert!(only_state, "{left:?} are left");
         for key in &left {

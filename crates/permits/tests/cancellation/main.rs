@@ -1,8 +1,8 @@
 //! A cancelled acquisition leaves nothing in the store, at every stage.
 //!
-//! Each [`Stage`] of an acquisition is crossed with each [`Outcome`]; every pair is a test. A proxy between client and server
-//! holds the acquisition at its stage. Afterwards a second client must get all units at once. The leases are longer than the
-//! test, so only a release frees the units.
+//! Each [`Stage`] of an acquisition is crossed with each [`Outcome`] and each [`Subject`]; every triple is a test. A proxy
+//! between client and server holds the acquisition at its stage. Afterwards a second client must get all units at once. The
+//! leases are longer than the test, so only a release frees the units.
 //!
 //! - `blocked`: an acquisition of the blocking API, cancelled by another thread.
 //! - `other_calls`: the same for other calls that are dropped.
@@ -35,6 +35,18 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The limit.
 pub(crate) const UNITS: u32 = 2;
+
+/// The semaphore of a set that is acquired before the other one.
+pub(crate) const FIRST: &str = "exports/first";
+
+/// The acquisition that is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Of one permit.
+    Permit,
+    /// Of the second permit of a set, while the first is held. The first one's stages are those of one permit.
+    LastOfASet,
+}
 
 /// A stage of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,60 +83,71 @@ enum Outcome {
 }
 
 macro_rules! crossed {
-    ($($stage:ident: $variant:ident,)*) => {
+    ($subject:ident: $($stage:ident: $variant:ident,)*) => {
         $(mod $stage {
-            use crate::{Outcome, Stage, cross};
+            use crate::{Outcome, Stage, Subject, cross};
 
             #[test]
             fn a_dropped_future_leaves_nothing() {
-                cross(Stage::$variant, Outcome::FutureDropped);
+                cross(Subject::$subject, Stage::$variant, Outcome::FutureDropped);
             }
 
             #[test]
             fn a_timeout_leaves_nothing() {
-                cross(Stage::$variant, Outcome::TimedOut);
+                cross(Subject::$subject, Stage::$variant, Outcome::TimedOut);
             }
 
             #[test]
             fn a_closed_client_leaves_nothing() {
-                cross(Stage::$variant, Outcome::ClientClosed);
+                cross(Subject::$subject, Stage::$variant, Outcome::ClientClosed);
             }
 
             #[test]
             fn a_dropped_runtime_leaves_nothing() {
-                cross(Stage::$variant, Outcome::RuntimeDropped);
+                cross(Subject::$subject, Stage::$variant, Outcome::RuntimeDropped);
             }
 
             #[test]
             fn a_cut_connection_does_not_stop_it() {
-                cross(Stage::$variant, Outcome::ConnectionCut);
+                cross(Subject::$subject, Stage::$variant, Outcome::ConnectionCut);
             }
 
             #[test]
             fn a_cut_connection_and_a_dropped_future_leave_nothing() {
-                cross(Stage::$variant, Outcome::ConnectionCutAndFutureDropped);
+                cross(Subject::$subject, Stage::$variant, Outcome::ConnectionCutAndFutureDropped);
             }
         })*
     };
 }
 
-crossed! {
-    before_the_first_poll: BeforeTheFirstPoll,
-    before_it_is_sent: BeforeItIsSent,
-    on_its_way: OnItsWay,
-    granted_with_the_reply_on_its_way: GrantedWithTheReplyOnItsWay,
-    queued_with_the_reply_on_its_way: QueuedWithTheReplyOnItsWay,
-    queued: Queued,
-    granted_with_the_event_on_its_way: GrantedWithTheEventOnItsWay,
-    granted_and_not_delivered: GrantedAndNotDelivered,
-    held: Held,
+/// All stages of a subject.
+macro_rules! stages {
+    ($subject:ident) => {
+        crossed! { $subject:
+            before_the_first_poll: BeforeTheFirstPoll,
+            before_it_is_sent: BeforeItIsSent,
+            on_its_way: OnItsWay,
+            granted_with_the_reply_on_its_way: GrantedWithTheReplyOnItsWay,
+            queued_with_the_reply_on_its_way: QueuedWithTheReplyOnItsWay,
+            queued: Queued,
+            granted_with_the_event_on_its_way: GrantedWithTheEventOnItsWay,
+            granted_and_not_delivered: GrantedAndNotDelivered,
+            held: Held,
+        }
+    };
 }
 
-fn cross(stage: Stage, outcome: Outcome) {
+stages!(Permit);
+
+mod last_of_a_set {
+    stages!(LastOfASet);
+}
+
+fn cross(subject: Subject, stage: Stage, outcome: Outcome) {
     let fixture = Fixture::new();
     let options = AcquireOptions::new();
     let options = if outcome == Outcome::TimedOut { options.timeout(TIMEOUT) } else { options };
-    let mut user = User::new(&fixture);
+    let mut user = User::new(&fixture, subject);
     fixture.reach(stage, &mut user, options);
     match outcome {
         Outcome::FutureDropped => user.drop_future(),

@@ -6,12 +6,12 @@ use permits_testkit::wait;
 
 use crate::fixture::Fixture;
 use crate::user::{User, poll_once};
-use crate::{LEASE, LIMIT};
+use crate::{LEASE, LIMIT, Subject};
 
 #[test]
 fn a_hand_over_that_is_dropped_releases() {
     let fixture = Fixture::new();
-    let user = User::new(&fixture);
+    let user = User::new(&fixture, Subject::Permit);
     let permit = user.block_on(user.semaphore.acquire()).expect("it is free");
     fixture.proxy.delay_replies(Duration::MAX / 4);
     let mut handing_over = Box::pin(permit.hand_over());
@@ -24,7 +24,7 @@ fn a_hand_over_that_is_dropped_releases() {
 #[test]
 fn a_release_that_is_dropped_goes_on() {
     let fixture = Fixture::new();
-    let user = User::new(&fixture);
+    let user = User::new(&fixture, Subject::Permit);
     for polled in [false, true] {
         let permit = user.block_on(user.semaphore.acquire()).expect("it is free");
         let mut releasing = Box::pin(permit.release());
@@ -40,7 +40,7 @@ fn a_release_that_is_dropped_goes_on() {
 #[test]
 fn an_adoption_that_is_dropped_releases() {
     let fixture = Fixture::new();
-    let user = User::new(&fixture);
+    let user = User::new(&fixture, Subject::Permit);
     let permit = fixture.semaphore().acquire().expect("it is free");
     let handle = permit.hand_over().expect("it is held");
     fixture.proxy.delay_replies(Duration::MAX / 4);

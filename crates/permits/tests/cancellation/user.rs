@@ -1,4 +1,4 @@
-//! [`User`]: a program that acquires, and the [`Gate`] that stops the polls of its future.
+//! [`User`]: a program that acquires one permit or a set, and the [`Gate`] that stops the polls of its future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,30 +6,77 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use permits::{AcquireError, AcquireOptions, Permit, Semaphore};
+use permits::{
+    Acquire, AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Lost, Permit, PermitSet,
+    ReleaseError, Semaphore,
+};
 use permits_testkit::wait;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::fixture::Fixture;
-use crate::{LEASE, LIMIT, UNITS};
+use crate::{FIRST, LEASE, LIMIT, Subject, UNITS};
 
-type Acquiring = Pin<Box<dyn Future<Output = Result<Permit, AcquireError>> + Send>>;
+/// The acquisition of a [`Subject`].
+enum Acquiring {
+    Permit(Acquire),
+    LastOfASet(AcquireAll),
+}
+
+/// Its result.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Permit(Permit),
+    Set(PermitSet),
+}
+
+impl Held {
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Permit(permit) => permit.is_held(),
+            Self::Set(set) => set.is_held(),
+        }
+    }
+
+    pub(crate) async fn lost(&self) -> Lost {
+        match self {
+            Self::Permit(permit) => permit.lost().await,
+            Self::Set(set) => set.lost().await.1,
+        }
+    }
+
+    pub(crate) async fn release(self) -> Result<(), ReleaseError> {
+        match self {
+            Self::Permit(permit) => permit.release().await,
+            Self::Set(set) => set.release().await,
+        }
+    }
+}
+
+/// The error of the request that failed, which in a closed client may be the first one's.
+fn of_one(error: AcquireAllError) -> AcquireError {
+    match error {
+        AcquireAllError::Acquire { source, .. } => source,
+        AcquireAllError::Lost { reason: Lost::Closed, .. } => AcquireError::Closed,
+        other => panic!("{other:?}"),
+    }
+}
 
 /// A program that acquires a unit, on a runtime of its own.
 pub(crate) struct User {
     pub(crate) runtime: Option<Runtime>,
     pub(crate) client: permits::Client,
     pub(crate) semaphore: Semaphore,
+    pub(crate) subject: Subject,
     pub(crate) gate: Arc<Gate>,
     answered: Arc<AtomicBool>,
     hand_out: Arc<Notify>,
-    task: Mutex<Option<JoinHandle<Result<Permit, AcquireError>>>>,
+    task: Mutex<Option<JoinHandle<Result<Held, AcquireError>>>>,
 }
 
 impl User {
-    pub(crate) fn new(fixture: &Fixture) -> Self {
+    pub(crate) fn new(fixture: &Fixture, subject: Subject) -> Self {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_time().build().expect("a runtime");
         let client = runtime.block_on(fixture.client(LEASE));
@@ -38,6 +85,7 @@ impl User {
             runtime: Some(runtime),
             client,
             semaphore,
+            subject,
             gate: Arc::default(),
             answered: Arc::default(),
             hand_out: Arc::default(),
@@ -45,10 +93,26 @@ impl User {
         }
     }
 
-    /// Starts to acquire, in a task that keeps the permit until [`User::result`].
+    /// The first semaphore of the set.
+    pub(crate) fn first(&self) -> Semaphore {
+        self.client.semaphore(FIRST, UNITS).expect("valid")
+    }
+
+    /// Starts to acquire, in a task that keeps the result until [`User::result`]. An acquisition that was started before, and
+    /// stopped by the gate, continues.
     pub(crate) fn start(&mut self, options: AcquireOptions) {
-        let semaphore = self.semaphore.clone();
-        let inner: Acquiring = Box::pin(async move { semaphore.acquire_with(options).await });
+        if self.task.lock().expect("no panic").is_some() {
+            return self.gate.open();
+        }
+        let inner = match self.subject {
+            Subject::Permit => Acquiring::Permit(self.semaphore.acquire_with(options)),
+            Subject::LastOfASet => {
+                let both = [self.semaphore.clone(), self.first()];
+                Acquiring::LastOfASet(
+                    self.client.acquire_all(both.map(|semaphore| (semaphore, options.clone()))),
+                )
+            }
+        };
         let gated = Gated { inner, gate: self.gate.clone() };
         let (answered, hand_out) = (self.answered.clone(), self.hand_out.clone());
         let task = async move {
@@ -74,7 +138,7 @@ impl User {
 
     /// The result of the task.
     #[track_caller]
-    pub(crate) fn result(&self) -> Result<Permit, AcquireError> {
+    pub(crate) fn result(&self) -> Result<Held, AcquireError> {
         self.is_answered();
         self.hand_out.notify_one();
         let task = self.task.lock().expect("no panic").take().expect("it was started");
@@ -99,7 +163,10 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// Stops the next poll. The records begin again.
     pub(crate) fn shut(&self) {
+        self.poll_stopped.store(false, SeqCst);
+        self.poll_passed.store(false, SeqCst);
         self.shut.store(true, SeqCst);
     }
 
@@ -130,7 +197,7 @@ struct Gated {
 }
 
 impl Future for Gated {
-    type Output = Result<Permit, AcquireError>;
+    type Output = Result<Held, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let gate = self.gate.clone();
@@ -140,7 +207,12 @@ impl Future for Gated {
             gate.poll_stopped.store(true, SeqCst);
             return Poll::Pending;
         }
-        let result = self.inner.as_mut().poll(context);
+        let result = match &mut self.inner {
+            Acquiring::Permit(acquire) => Pin::new(acquire).poll(context).map_ok(Held::Permit),
+            Acquiring::LastOfASet(acquire) => {
+                Pin::new(acquire).poll(context).map_ok(Held::Set).map_err(of_one)
+            }
+        };
         gate.poll_passed.store(true, SeqCst);
         result
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, Client, ConnectError, Limit, StoreError};
+use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Permit, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
 use permits_testkit::{Server, skip, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed};
+use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed, until};
 
 /// The hash slot of a semaphore's keys.
 fn slot_of(name: &str) -> u16 {
@@ -170,6 +170,46 @@ async fn a_map_that_is_out_of_date_is_corrected() {
         permit.release().await.expect("it is held");
     }
     is_at_rest(&semaphore).await;
+    assert_eq!(replayed(&recorders), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_spans_all_shards() {
+    if skip::before(7, 0) {
+        return;
+    }
+    let cluster = Cluster::builder().replicas(0).start();
+    let recorders = record_all(cluster.nodes());
+    let (client, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let mut names = [0, 1, 2].map(|node| name_on(&cluster, node));
+    names.sort();
+    let semaphores = names.clone().map(|name| client.semaphore(name, 1).expect("valid"));
+    let start = || {
+        let semaphores = names.clone().map(|name| other.semaphore(name, 1).expect("valid"));
+        tokio::spawn(other.acquire_all(semaphores.map(|semaphore| (semaphore, AcquireOptions::new()))))
+    };
+    let [first, second, last] = &semaphores;
+    let permit = last.acquire().await.expect("it is free");
+    let waits_in_the_last = async || {
+        let acquiring = start();
+        until(last, 1, 1).await;
+        until(first, 1, 0).await;
+        until(second, 1, 0).await;
+        acquiring
+    };
+    waits_in_the_last().await.abort();
+    until(last, 1, 0).await;
+    is_at_rest(first).await;
+    is_at_rest(second).await;
+
+    let acquiring = waits_in_the_last().await;
+    permit.release().await.expect("it is held");
+    let set = in_time(acquiring).await.expect("it does not panic").expect("all are free");
+    assert_eq!(set.permits().iter().map(Permit::semaphore).collect::<Vec<_>>(), names);
+    set.release().await.expect("all are held");
+    for semaphore in &semaphores {
+        is_at_rest(semaphore).await;
+    }
     assert_eq!(replayed(&recorders), 0);
 }
 

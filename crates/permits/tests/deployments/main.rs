@@ -81,14 +81,19 @@ async fn granted(waiter: JoinHandle<Result<Permit, AcquireError>>) -> Permit {
 
 /// Waits until nothing is held, and nothing waits.
 async fn is_at_rest(semaphore: &Semaphore) {
-    let rest = async {
+    until(semaphore, 0, 0).await;
+}
+
+/// Waits until `held` units are held, and `waiting` requests wait.
+async fn until(semaphore: &Semaphore, held: u64, waiting: u64) {
+    let reached = async {
         loop {
             let seen = semaphore.inspect().await.expect("the store is up");
-            if (seen.held, seen.waiting) == (0, 0) {
+            if (seen.held, seen.waiting) == (held, waiting) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    in_time(rest).await;
+    in_time(reached).await;
 }
