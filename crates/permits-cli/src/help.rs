@@ -55,6 +55,7 @@ Examples:
   permits run nightly --limit 1 --no-wait -q -E 0 echo or silence, and 0
   permits run per-host --limit 9 --holder \"$(hostname)\" -- echo one a host
   permits run licence --limit 8 -- sh -c 'echo \"seat $PERMITS_SLOT\"'
+  permits run api --limit 100 --also api/tenant-7=10 echo both or none
 
 Environment of the command:
   PERMITS_NAME     the semaphore
@@ -63,6 +64,20 @@ Environment of the command:
                    the semaphore
   PERMITS_SLOT     a number from 0 to the limit less 1 that no other live
                    permit has
+  PERMITS_ALSO     the permits of --also, one a line: token, slot and name,
+                   with spaces between them; empty without --also
+
+Several semaphores:
+  With --also the command runs when the permits of all are held, and is
+  ended if one of them is lost. They are acquired one after the other, in
+  an order that all programs share: names with more / first, then by name.
+  So no two programs block each other, and a full line of api/tenant-7
+  keeps no unit of api. --limit, --weight and the environment variables
+  but PERMITS_ALSO are NAME's. --wait is the limit of the whole wait.
+  --lease, --at-least, --holder, --label and --require-limit are of each.
+  In --also, the number after the last : is the weight, and the number
+  after the last = the limit. If a name ends so, write both after it:
+  --also db:5432=4:1, or the weight: --also db:5432:1.
 
 The limit:
   A --limit that differs from the stored limit replaces it for all
@@ -106,7 +121,7 @@ Exit code:
    75  no permit in time (or -E): none is free, --wait has passed, the line
        is full, the holder holds or waits already, or an operator revoked
        the place in line
-   76  the permit was lost
+   76  the permit was lost, or one of those of --also
   126  the command cannot be executed
   127  the command was not found";
 

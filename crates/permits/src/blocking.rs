@@ -19,6 +19,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::block_on::block_on;
 use crate::client::thread_ended;
 use crate::diagnostics::Diagnosis;
@@ -477,6 +479,15 @@ impl PermitSet {
     pub fn lost_within(&self, limit: Duration) -> Option<(&Permit, Lost)> {
         let lost = first_lost(self.permits.iter().map(|permit| &permit.inner));
         block_on(lost, Some(limit)).map(|(index, lost)| (&self.permits[index], lost))
+    }
+
+    /// As [`crate::PermitSet::renew`].
+    ///
+    /// # Errors
+    /// [`RenewError`].
+    pub fn renew(&self) -> Result<(), RenewError> {
+        let renewals = join_all(self.permits.iter().map(|permit| permit.inner.renew()));
+        block_on(renewals, None).expect("it has no time limit").into_iter().collect()
     }
 
     /// As [`crate::PermitSet::release`].

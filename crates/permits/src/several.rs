@@ -19,7 +19,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::acquire::Acquire;
 use crate::block_on::block_on;
 use crate::clock::Moment;
-use crate::error::{AcquireAllError, AcquireError, Lost, ReleaseError};
+use crate::error::{AcquireAllError, AcquireError, Lost, ReleaseError, RenewError};
 use crate::options::AcquireOptions;
 use crate::permit::Permit;
 use crate::semaphore::Semaphore;
@@ -267,6 +267,17 @@ impl PermitSet {
             (_, lost) = self.lost() => Err(lost),
             done = work => Ok(done),
         }
+    }
+
+    /// Renews all now, as [`Permit::renew`].
+    ///
+    /// # Errors
+    /// The first [`RenewError`], in the order of [`PermitSet::permits`]; all are renewed nevertheless, as far as they can be.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, they may have been renewed.
+    pub async fn renew(&self) -> Result<(), RenewError> {
+        join_all(self.permits.iter().map(Permit::renew)).await.into_iter().collect()
     }
 
     /// Releases all.

@@ -12,7 +12,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use permits::Recovery;
 
 use crate::{exit, help};
-pub(crate) use value::LimitChange;
+pub(crate) use value::{Also, LimitChange};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
@@ -92,6 +92,11 @@ pub(crate) struct Run {
     /// The number of units to hold
     #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
     pub(crate) weight: u32,
+
+    /// Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT] [default: the stored limit, 1 unit]. The command
+    /// runs when all are held. Can be given several times
+    #[arg(long, value_name = "SEMAPHORE", value_parser = value::also)]
+    pub(crate) also: Vec<Also>,
 
     /// Time that the permit lasts without renewal, 100ms to 24h. It is renewed three times in that time; if
     /// this machine dies, it ends by itself

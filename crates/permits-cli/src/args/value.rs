@@ -11,6 +11,15 @@ pub(crate) enum LimitChange {
     By(i64),
 }
 
+/// A further semaphore of `run --also`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Also {
+    pub(crate) name: String,
+    /// The limit to declare; the stored one if there is none.
+    pub(crate) limit: Option<u32>,
+    pub(crate) weight: u32,
+}
+
 pub(super) fn name(text: &str) -> Result<String, InvalidInput> {
     check::name(text).map(|()| text.to_owned())
 }
@@ -32,11 +41,11 @@ pub(super) fn reason(text: &str) -> Result<String, InvalidInput> {
 }
 
 pub(super) fn limit(text: &str) -> Result<u32, String> {
-    at_least_1(text, InvalidInput::ZeroLimit)
+    at_least_1("it", text, InvalidInput::ZeroLimit)
 }
 
 pub(super) fn weight(text: &str) -> Result<u32, String> {
-    at_least_1(text, InvalidInput::ZeroWeight)
+    at_least_1("it", text, InvalidInput::ZeroWeight)
 }
 
 pub(super) fn change(text: &str) -> Result<LimitChange, String> {
@@ -48,11 +57,38 @@ pub(super) fn change(text: &str) -> Result<LimitChange, String> {
     by.map(LimitChange::By).ok_or_else(|| format!("after a sign it must be a number up to {most}"))
 }
 
-fn at_least_1(text: &str, zero: InvalidInput) -> Result<u32, String> {
+fn at_least_1(subject: &str, text: &str, zero: InvalidInput) -> Result<u32, String> {
     match text.parse() {
         Ok(0) => Err(zero.to_string()),
         Ok(number) => Ok(number),
-        Err(_) => Err(format!("it must be a number from 1 to {}", u32::MAX)),
+        Err(_) => Err(format!("{subject} must be a number from 1 to {}", u32::MAX)),
+    }
+}
+
+/// Parses `NAME[=LIMIT][:WEIGHT]`. The weight is the number after the last `:`, the limit that after the last `=` before it;
+/// any other `:` or `=` belongs to the name.
+pub(super) fn also(text: &str) -> Result<Also, String> {
+    if let Some(mark) = text.chars().last().filter(|last| matches!(last, ':' | '=')) {
+        return Err(format!("a number is missing after the last {mark:?}"));
+    }
+    let (rest, weight) = split_number(text, ':');
+    let (name, limit) = split_number(rest, '=');
+    let weight = weight.map_or(Ok(1), |weight| at_least_1("the weight", weight, InvalidInput::ZeroWeight))?;
+    let limit = limit.map(|limit| at_least_1("the limit", limit, InvalidInput::ZeroLimit)).transpose()?;
+    let name = self::name(name).map_err(|error| error.to_string())?;
+    match limit.filter(|limit| weight > *limit) {
+        Some(limit) => Err(format!("a weight of {weight} exceeds the limit of {limit}")),
+        None => Ok(Also { name, limit, weight }),
+    }
+}
+
+/// Splits a text at the last `mark`, if a number follows it.
+fn split_number(text: &str, mark: char) -> (&str, Option<&str>) {
+    match text.rsplit_once(mark) {
+        Some((rest, number)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (rest, Some(number))
+        }
+        _ => (text, None),
     }
 }
 
@@ -156,6 +192,49 @@ mod tests {
         }
         for text in ["0", "+", "-", "+-1", "+1.5", "-4294967296", "x"] {
             assert!(change(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_further_semaphore_has_a_limit_and_a_weight_if_numbers_follow() {
+        for (text, name, limit, weight) in [
+            ("api", "api", None, 1),
+            ("api=100", "api", Some(100), 1),
+            ("api:2", "api", None, 2),
+            ("api=100:2", "api", Some(100), 2),
+            ("api/tenant 7=4294967295:4294967295", "api/tenant 7", Some(u32::MAX), u32::MAX),
+            ("db:5432:1", "db:5432", None, 1),
+            ("db:5432=3", "db:5432", Some(3), 1),
+            ("db:main", "db:main", None, 1),
+            ("x=y", "x=y", None, 1),
+            ("x=1=2", "x=1", Some(2), 1),
+            ("x=:1", "x=", None, 1),
+            ("x:1=2", "x:1", Some(2), 1),
+            ("x:-1", "x:-1", None, 1),
+            ("x=٣", "x=٣", None, 1),
+        ] {
+            assert_eq!(also(text), Ok(Also { name: name.into(), limit, weight }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_further_semaphore_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("", "the semaphore's name is empty"),
+            ("=4", "the semaphore's name is empty"),
+            (":4", "the semaphore's name is empty"),
+            ("=4:2", "the semaphore's name is empty"),
+            ("api=", "a number is missing after the last '='"),
+            ("api=4:", "a number is missing after the last ':'"),
+            ("api=0", "the limit is 0: it must be at least 1"),
+            ("api:0", "the weight is 0"),
+            ("api=4294967296", "the limit must be a number from 1 to 4294967295"),
+            ("api=4:4294967296", "the weight must be a number from 1 to 4294967295"),
+            ("api=4:5", "a weight of 5 exceeds the limit of 4"),
+            ("a\nb=4", "control character"),
+        ] {
+            let error = also(text).expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 

@@ -1,4 +1,6 @@
-//! Supervision of the command: signals, the terminal, and the loss of the permit.
+//! Supervision of the command: signals, the terminal, and the loss of a permit.
+//!
+//! With `--also` there are several permits; *the permit* below is then the one of them that ends first.
 //!
 //! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command gets
 //! SIGTERM early enough to be killed before the deadline. If the permit is lost at once, because an operator
@@ -9,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use permits::{Lost, Permit};
+use permits::{Lost, Permit, PermitSet};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -56,17 +58,38 @@ pub(super) struct Supervisor {
 }
 
 /// The reason to end a command.
-pub(super) enum EndReason {
+pub(super) struct EndReason {
+    /// The semaphore, if there are several.
+    semaphore: Option<String>,
+    fault: Fault,
+}
+
+enum Fault {
     Lost(Lost),
     /// The permit was not renewed, and ends after this time.
     RunningOut(Duration),
 }
 
+impl EndReason {
+    fn new(permits: &PermitSet, permit: &Permit, fault: Fault) -> Self {
+        let several = permits.permits().len() > 1;
+        Self { semaphore: several.then(|| permit.semaphore().to_owned()), fault }
+    }
+
+    pub(super) async fn lost(permits: &PermitSet) -> Self {
+        let (permit, lost) = permits.lost().await;
+        Self::new(permits, permit, Fault::Lost(lost))
+    }
+}
+
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(lost) => lost.fmt(f),
-            Self::RunningOut(left) => {
+        if let Some(semaphore) = &self.semaphore {
+            write!(f, "{semaphore:?}: ")?;
+        }
+        match &self.fault {
+            Fault::Lost(lost) => lost.fmt(f),
+            Fault::RunningOut(left) => {
                 write!(f, "the permit ends in {:.1} s: it could not be renewed in time", left.as_secs_f64())
             }
         }
@@ -95,25 +118,28 @@ impl Supervisor {
     }
 
     /// Supervises the command until it has ended or has to be ended.
-    pub(super) async fn watch(&mut self, permit: &Permit) -> Result<Ended, EndReason> {
-        let grace = MAX_GRACE.min(permit.lease() / GRACE_SHARE);
+    pub(super) async fn watch(&mut self, permits: &PermitSet) -> Result<Ended, EndReason> {
+        let lease = permits.permits().iter().map(Permit::lease).min().unwrap_or_default();
+        let grace = MAX_GRACE.min(lease / GRACE_SHARE);
         let last_try = grace / LAST_TRY_SHARE;
         loop {
-            let left = permit.remaining();
+            let left = permits.remaining();
             tokio::select! {
                 biased;
-                lost = permit.lost() => return Err(EndReason::Lost(lost)),
+                reason = EndReason::lost(permits) => return Err(reason),
                 // Each renewal postpones this branch.
                 () = sleep(left.saturating_sub(grace + last_try)) => {
                     // Renews at once if this process was suspended.
-                    let _ = timeout(last_try.min(permit.remaining() / LAST_TRY_SHARE), permit.renew()).await;
-                    let left = permit.remaining();
-                    if left > Duration::ZERO && left <= grace + last_try {
-                        return Err(EndReason::RunningOut(left));
+                    let _ = timeout(last_try.min(permits.remaining() / LAST_TRY_SHARE), permits.renew()).await;
+                    if let Some((permit, left)) = first_to_end(permits)
+                        && left > Duration::ZERO
+                        && left <= grace + last_try
+                    {
+                        return Err(EndReason::new(permits, permit, Fault::RunningOut(left)));
                     }
                 }
                 signal = self.signals.next() => {
-                    if let Some(ended) = self.on_signal(signal, permit).await? {
+                    if let Some(ended) = self.on_signal(signal, permits).await? {
                         return Ok(ended);
                     }
                 }
@@ -121,17 +147,17 @@ impl Supervisor {
         }
     }
 
-    async fn on_signal(&mut self, signal: Signal, permit: &Permit) -> Result<Option<Ended>, EndReason> {
+    async fn on_signal(&mut self, signal: Signal, permits: &PermitSet) -> Result<Option<Ended>, EndReason> {
         match signal {
             Signal::CHILD => {
                 while let Some(change) = self.child.next_change() {
                     match change {
                         ChildChange::Ended(ended) => return Ok(Some(ended)),
-                        ChildChange::Stopped(signal) => self.on_stop(signal, permit).await?,
+                        ChildChange::Stopped(signal) => self.on_stop(signal, permits).await?,
                     }
                 }
             }
-            Signal::CONT => self.continue_child(permit).await?,
+            Signal::CONT => self.continue_child(permits).await?,
             _ => self.forward(signal),
         }
         Ok(None)
@@ -147,7 +173,7 @@ impl Supervisor {
 
     /// The command is stopped. Under job control this process stops, too, because the shell watches this
     /// process only.
-    async fn on_stop(&mut self, signal: i32, permit: &Permit) -> Result<(), EndReason> {
+    async fn on_stop(&mut self, signal: i32, permits: &PermitSet) -> Result<(), EndReason> {
         let group = self.child.group();
         let in_front = self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(group));
         let by = |other: Signal| signal == other.as_raw();
@@ -157,7 +183,7 @@ impl Supervisor {
         {
             // The command asks for the terminal, and this process is in the foreground.
             self.wants_terminal = true;
-            return self.continue_child(permit).await;
+            return self.continue_child(permits).await;
         }
         // Stopped from outside, say, by a debugger: the permit is renewed meanwhile.
         let not_ours = by(Signal::STOP) && !in_front;
@@ -168,7 +194,7 @@ impl Supervisor {
             terminal.take_back_from(group);
         }
         self.stop_self(signal).await;
-        self.continue_child(permit).await
+        self.continue_child(permits).await
     }
 
     async fn stop_self(&mut self, signal: i32) {
@@ -189,9 +215,9 @@ impl Supervisor {
 
     /// Continues the command, in the foreground if this process is there. The permit may be lost, because
     /// nothing was renewed during a suspension.
-    async fn continue_child(&mut self, permit: &Permit) -> Result<(), EndReason> {
-        if !permit.is_held() {
-            return Err(EndReason::Lost(permit.lost().await));
+    async fn continue_child(&mut self, permits: &PermitSet) -> Result<(), EndReason> {
+        if !permits.is_held() {
+            return Err(EndReason::lost(permits).await);
         }
         if let Some(terminal) = &self.terminal
             && self.wants_terminal
@@ -211,9 +237,9 @@ impl Supervisor {
         let asked = self.child.signal(Signal::TERM);
         // A stopped command would not get SIGTERM.
         let _ = self.child.signal(Signal::CONT);
-        let kill_after = match reason {
-            EndReason::Lost(_) => MAX_GRACE,
-            EndReason::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
+        let kill_after = match &reason.fault {
+            Fault::Lost(_) => MAX_GRACE,
+            Fault::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
         };
         let kill_at = Instant::now() + kill_after;
         report::say(format_args!("{reason}; ending the command"));
@@ -260,6 +286,12 @@ impl Supervisor {
         };
         (ended, interrupt)
     }
+}
+
+/// The permit that ends first, and the time until then.
+fn first_to_end(permits: &PermitSet) -> Option<(&Permit, Duration)> {
+    let all = permits.permits().iter().map(|permit| (permit, permit.remaining()));
+    all.min_by_key(|(_, left)| *left)
 }
 
 /// Ends this process by SIGINT. After a Ctrl-C, a shell continues its script unless the program it waited

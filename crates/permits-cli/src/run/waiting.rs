@@ -3,8 +3,8 @@
 //! On a terminal one line is rewritten in place. On another stream a line of its own is written: at once with `-v`, or
 //! while the store recovers; after 10 s and then every minute in any case.
 //!
-//! The position comes from the acquisition, which costs the store nothing. The reason comes from an inspection of a
-//! few holders, at most every 10 s.
+//! With `--also` it is about the line in which the request waits now. The position comes from the acquisition, which costs the
+//! store nothing. The reason comes from an inspection of a few holders, at most every 10 s.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -34,54 +34,46 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const NAMED: usize = 3;
 const NAME_WIDTH: usize = 32;
 
-/// Shows the wait for `semaphore` for as long as this future is polled. `position` returns the number of waiters
-/// before this one, if it is known.
-pub(super) async fn show(
-    semaphore: &Semaphore,
-    position: impl Fn() -> Option<u64>,
-    verbose: bool,
-) -> Infallible {
-    let began = Instant::now();
-    if report::in_place() {
-        show_in_place(semaphore, position, began).await
-    } else {
-        show_plain(semaphore, position, began, verbose).await
-    }
+/// The line in which a request waits now.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) semaphore: Semaphore,
+    /// The number of waiters before this one, if it is known.
+    pub(super) position: Option<u64>,
 }
 
-async fn show_in_place(
-    semaphore: &Semaphore,
-    position: impl Fn() -> Option<u64>,
-    began: Instant,
-) -> Infallible {
+/// Shows the wait for as long as this future is polled. `line` returns the line in which the request waits now.
+pub(super) async fn show(line: impl Fn() -> Line, verbose: bool) -> Infallible {
+    let began = Instant::now();
+    if report::in_place() { show_in_place(line, began).await } else { show_plain(line, began, verbose).await }
+}
+
+async fn show_in_place(line: impl Fn() -> Line, began: Instant) -> Infallible {
     let mut next = began + FIRST_AFTER;
-    let (mut reason, mut reason_due) = (String::new(), began);
+    let (mut reason, mut reason_of, mut reason_due) = (String::new(), String::new(), began);
     loop {
         sleep_until(next).await;
         // In the background the terminal's last line belongs to another program.
         if report::in_foreground() {
-            if reason_due <= Instant::now() {
-                reason = self::reason(semaphore, NAME_WIDTH).await.0;
-                reason_due = Instant::now() + REASON_EVERY;
+            let line = line();
+            if reason_due <= Instant::now() || reason_of != line.semaphore.name() {
+                reason = self::reason(&line.semaphore, NAME_WIDTH).await.0;
+                (reason_of, reason_due) = (line.semaphore.name().to_owned(), Instant::now() + REASON_EVERY);
             }
-            report::show_status(&line(semaphore, position(), &reason, began.elapsed(), NAME_WIDTH));
+            report::show_status(&text_of(&line, &reason, began.elapsed(), NAME_WIDTH));
         }
         next = Instant::now() + IN_PLACE_EVERY;
     }
 }
 
-async fn show_plain(
-    semaphore: &Semaphore,
-    position: impl Fn() -> Option<u64>,
-    began: Instant,
-    verbose: bool,
-) -> Infallible {
+async fn show_plain(line: impl Fn() -> Line, began: Instant, verbose: bool) -> Infallible {
     let mut after = FIRST_AFTER;
     loop {
         sleep_until(began + after).await;
-        let (reason, recovering) = reason(semaphore, usize::MAX).await;
+        let line = line();
+        let (reason, recovering) = reason(&line.semaphore, usize::MAX).await;
         if verbose || recovering || after >= PLAIN_AFTER {
-            report::say(line(semaphore, position(), &reason, began.elapsed(), usize::MAX));
+            report::say(text_of(&line, &reason, began.elapsed(), usize::MAX));
         }
         after = match after {
             FIRST_AFTER => PLAIN_AFTER,
@@ -91,16 +83,10 @@ async fn show_plain(
     }
 }
 
-/// The line after `waited`, with the name in at most `columns` columns.
-fn line(
-    semaphore: &Semaphore,
-    position: Option<u64>,
-    reason: &str,
-    waited: Duration,
-    columns: usize,
-) -> String {
-    let name = text::truncate(semaphore.name(), columns);
-    let position = match position {
+/// The text of a line after `waited`, with the name in at most `columns` columns.
+fn text_of(line: &Line, reason: &str, waited: Duration, columns: usize) -> String {
+    let name = text::truncate(line.semaphore.name(), columns);
+    let position = match line.position {
         Some(0) => "first in line, ".to_owned(),
         Some(before) => format!("{before} before you, "),
         None => String::new(),

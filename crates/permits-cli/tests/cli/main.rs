@@ -10,6 +10,7 @@ mod list;
 mod loss;
 mod names;
 mod output;
+mod several;
 mod signals;
 mod status;
 mod store;

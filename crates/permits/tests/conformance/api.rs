@@ -358,6 +358,16 @@ impl PermitSet {
         }
     }
 
+    pub(crate) async fn renew(&self) -> Result<(), RenewError> {
+        match self {
+            Self::Async(set) => set.renew().await,
+            Self::Blocking(set) => {
+                let set = set.clone();
+                on_a_thread(move || set.renew()).await
+            }
+        }
+    }
+
     pub(crate) async fn release(self) -> Result<(), ReleaseError> {
         match self {
             Self::Async(set) => set.release().await,

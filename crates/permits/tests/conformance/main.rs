@@ -147,6 +147,7 @@ macro_rules! every_case {
                 a_permit_that_is_lost_while_another_is_waited_for_fails_the_set: anything,
                 a_permit_that_is_not_renewed_can_end_while_another_is_waited_for: anything,
                 a_set_is_lost_with_any_of_its_permits: anything,
+                a_renewal_extends_each_permit_of_a_set: anything,
                 a_dropped_set_is_released: anything,
                 permits_of_a_set_can_be_released_one_by_one: anything,
                 the_line_that_a_set_waits_in_is_known: asynchronous,

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use permits::{AcquireAllError, AcquireError, AcquireOptions, InvalidInput, Lost, ReleaseError};
+use permits::{AcquireAllError, AcquireError, AcquireOptions, InvalidInput, Lost, ReleaseError, RenewError};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::api::{Client, Permit, PermitSet, Semaphore};
 use crate::fixture::{Fixture, LIMIT};
@@ -242,6 +242,31 @@ pub(crate) async fn a_set_is_lost_with_any_of_its_permits(fixture: &Fixture) {
         assert_eq!(set.release().await, Err(ReleaseError::Lost(reason)));
         assert_eq!(fixture.inspect(left).await.held, 0);
     }
+}
+
+pub(crate) async fn a_renewal_extends_each_permit_of_a_set(fixture: &Fixture) {
+    let program = Program::new(fixture).await;
+    let unrenewed = AcquireOptions::new().lease(Duration::from_secs(60)).auto_renew(false);
+    let set = program.acquire_with(unrenewed.clone(), unrenewed).await.expect("both are free");
+    let fresh = set.remaining();
+    while set.remaining() > fresh - Duration::from_millis(100) {
+        sleep(INTERVAL).await;
+    }
+    // The set's remaining time is that of the permit that ends first.
+    let before = set.remaining();
+    set.renew().await.expect("both are held");
+    assert!(set.remaining() > before, "{:?} after {before:?}", set.remaining());
+    assert!(
+        program.tenant.revoke(&holder(fixture, &program.tenant).await, "").await.expect("the store is up")
+    );
+    assert!(set.lost_within(LIMIT).await.is_some());
+    let lost = RenewError::Lost(Lost::Revoked { reason: "".into() });
+    assert_eq!(set.renew().await, Err(lost));
+}
+
+/// The only holder.
+async fn holder(fixture: &Fixture, semaphore: &Semaphore) -> String {
+    fixture.inspect(semaphore).await.holders.remove(0).holder
 }
 
 pub(crate) async fn a_dropped_set_is_released(fixture: &Fixture) {
