@@ -7,6 +7,7 @@
 
 mod bounds;
 mod faults;
+mod sets;
 mod world;
 
 use self::world::{CLIENTS, Seen, World};
