@@ -191,18 +191,19 @@ async fn a_set_spans_all_shards() {
     let [first, second, last] = &semaphores;
     let permit = last.acquire().await.expect("it is free");
     let waits_in_the_last = async || {
-        let acquiring = start();
         until(last, 1, 1).await;
         until(first, 1, 0).await;
         until(second, 1, 0).await;
-        acquiring
     };
-    waits_in_the_last().await.abort();
+    let acquiring = start();
+    waits_in_the_last().await;
+    acquiring.abort();
     until(last, 1, 0).await;
     is_at_rest(first).await;
     is_at_rest(second).await;
 
-    let acquiring = waits_in_the_last().await;
+    let acquiring = start();
+    waits_in_the_last().await;
     permit.release().await.expect("it is held");
     let set = in_time(acquiring).await.expect("it does not panic").expect("all are free");
     assert_eq!(set.permits().iter().map(Permit::semaphore).collect::<Vec<_>>(), names);
