@@ -140,8 +140,8 @@ impl Client {
     /// with [`at_least`](crate::AcquireOptions::at_least) counts also if another semaphore then refuses.
     ///
     /// # Errors
-    /// [`AcquireAllError`]: the semaphore, and why it was not acquired. What was acquired before it is released then, as by a
-    /// drop. Requests that are not valid fail before any is sent.
+    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. What was acquired before it is
+    /// released then, as by a drop. Requests that are not valid fail before any is sent.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.

@@ -45,6 +45,7 @@
 //! # Map
 //!
 //! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is the result.
+//! [`Client::acquire_all`] acquires permits of several semaphores; [`PermitSet`] is the result.
 //! [`blocking`] is the same without async. [`error`] has the errors, one enum for each operation.
 //! [`ClientBuilder::diagnose`] finds the problems of a store. [`check`] checks input before there is a client.
 //!
