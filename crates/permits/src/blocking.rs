@@ -19,8 +19,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
 use crate::block_on::block_on;
 use crate::client::thread_ended;
 use crate::diagnostics::Diagnosis;
@@ -38,8 +36,7 @@ use crate::session::permit_state::PermitStatus;
 use crate::several::first_lost;
 use crate::{
     Acquire as AsyncAcquire, Client as AsyncClient, ClientBuilder, Permit as AsyncPermit,
-    PermitSet as AsyncPermitSet,
-    Semaphore as AsyncSemaphore,
+    PermitSet as AsyncPermitSet, Semaphore as AsyncSemaphore,
 };
 
 impl ClientBuilder {
@@ -486,7 +483,7 @@ impl PermitSet {
     /// # Errors
     /// [`RenewError`].
     pub fn renew(&self) -> Result<(), RenewError> {
-        let renewals = join_all(self.permits.iter().map(|permit| permit.inner.renew()));
+        let renewals = futures_util::future::join_all(self.permits.iter().map(|permit| permit.inner.renew()));
         block_on(renewals, None).expect("it has no time limit").into_iter().collect()
     }
 
