@@ -86,6 +86,8 @@ struct Inner {
     states: HashMap<(String, Name), Option<State>>,
     sessions: HashMap<SessionId, mpsc::Sender<Event>>,
     executed: u64,
+    /// The time of the last command. That of the next one is later.
+    last_us: u64,
 }
 
 impl MemoryStore {
@@ -140,10 +142,12 @@ impl Shared {
     }
 
     fn execute(&self, prefix: &str, command: &Command) -> Reply {
-        let now_us = self.now_us();
+        let mut inner = self.lock();
+        // A session tells by the time whether a reply or a message is the later one.
+        let now_us = self.now_us().max(inner.last_us + 1);
+        inner.last_us = now_us;
         // The store loses no state while the process lives, so it never recovers.
         let server = ServerClock { now_us, run_id: "memory", uptime_ms: u64::MAX };
-        let mut inner = self.lock();
         inner.executed += 1;
         if inner.executed.is_multiple_of(SWEEP_EVERY) {
             inner
@@ -224,6 +228,21 @@ mod tests {
         while has_session() {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn each_command_is_later_than_the_one_before() {
+        let shared = Shared::new();
+        let command = Command {
+            semaphore: Name::new("exports").expect("it is valid"),
+            session: SessionId::new("session").expect("it is plain"),
+            lease_ms: 15_000,
+            recovery: crate::protocol::Recovery::Off,
+            declaration: crate::protocol::Declaration::Stored,
+            operation: crate::protocol::Operation::Inspect { max: 0 },
+        };
+        let times: Vec<u64> = (0..1000).map(|_| shared.execute("permits", &command).now_us).collect();
+        assert!(times.is_sorted_by(|one, other| one < other), "{times:?}");
     }
 
     #[test]
