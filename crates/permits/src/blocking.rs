@@ -207,6 +207,14 @@ impl Semaphore {
         self.acquire_with(options.no_wait())
     }
 
+    /// As [`crate::Semaphore::declare`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn declare(&self) -> Result<u32, AdminError> {
+        self.inner.start_declare().wait()
+    }
+
     /// As [`crate::Semaphore::set_limit`].
     ///
     /// # Errors

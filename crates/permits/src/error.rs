@@ -314,11 +314,21 @@ pub enum AdminError {
         /// The limit in force.
         limit: u32,
     },
-    /// There is no limit to adjust.
+    /// No limit is stored: there is none to adjust or to show, and the program declares none.
     #[error("semaphore {semaphore:?} has no limit yet: set one")]
     NoLimit {
         /// The semaphore.
         semaphore: String,
+    },
+    /// Another limit is in force than the one required.
+    #[error("semaphore {semaphore:?} has a limit of {stored}, not {required}")]
+    LimitMismatch {
+        /// The semaphore.
+        semaphore: String,
+        /// The limit required.
+        required: u32,
+        /// The limit in force.
+        stored: u32,
     },
     /// The adjusted limit would be below 1 or above 2^32 − 1.
     #[error("the limit is {limit}: adjusted so, it would not be between 1 and 4294967295")]

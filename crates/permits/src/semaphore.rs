@@ -9,8 +9,8 @@ use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    self, Answers, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation, ReleaseOutcome,
-    check_at_least, check_lease, check_reason,
+    self, Answers, Declaration, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation,
+    ReleaseOutcome, check_at_least, check_lease, check_reason,
 };
 use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
@@ -124,6 +124,40 @@ impl Semaphore {
         Ok(PendingAcquire::new(&self.session, spec))
     }
 
+    /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. It counts as a declaration by an
+    /// acquisition does: an operator's pinned limit stays, and a higher limit grants at once. Returns the limit in force.
+    ///
+    /// A semaphore that is not used is forgotten, as after an acquisition: with the default lease, between half a minute and a
+    /// minute after its last use.
+    ///
+    /// # Errors
+    /// [`AdminError::LimitMismatch`] if the limit is [`Limit::Exactly`] and another one is in force;
+    /// [`AdminError::NoLimit`] if it is [`Limit::Stored`] and none is stored; [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub async fn declare(&self) -> Result<u32, AdminError> {
+        self.start_declare().await
+    }
+
+    pub(crate) fn start_declare(&self) -> Reply<u32> {
+        let declared = self.limit.clone();
+        // An empty batch of renewals applies the declaration, and grants what it lets through.
+        self.administer(self.limit.first(), Operation::Renew(Vec::new()), move |name, reply| {
+            let semaphore = name.to_string();
+            match (declared.first(), reply.limit) {
+                (_, 0) => Err(AdminError::NoLimit { semaphore }),
+                (Declaration::Require(required), stored) if required != stored => {
+                    Err(AdminError::LimitMismatch { semaphore, required, stored })
+                }
+                (_, limit) => {
+                    declared.note_sent();
+                    Ok(limit)
+                }
+            }
+        })
+    }
+
     /// Sets the limit and pins it: from now on declarations of programs are ignored, until [`Semaphore::unpin`].
     ///
     /// A higher limit grants at once. A lower one revokes no permit: nothing is granted until the held units fit.
@@ -190,7 +224,7 @@ impl Semaphore {
     fn change_limit(&self, change: LimitChange, expected_version: Option<u64>) -> Reply<(u32, u64)> {
         let request = self.session.new_request();
         let operation = Operation::SetLimit { request, change, expected_version };
-        self.administer(operation, move |name, reply| {
+        self.administer(Declaration::Stored, operation, move |name, reply| {
             let (limit, version) = (reply.limit, reply.limit_version);
             match reply.answers {
                 Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok((limit, version)),
@@ -223,7 +257,7 @@ impl Semaphore {
     }
 
     pub(crate) fn start_pause(&self, paused: bool) -> Reply<()> {
-        self.administer(Operation::Pause(paused), |_, _| Ok(()))
+        self.administer(Declaration::Stored, Operation::Pause(paused), |_, _| Ok(()))
     }
 
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
@@ -255,9 +289,11 @@ impl Semaphore {
             Err(invalid) => return Reply::failed(invalid.into()),
         };
         let request = self.session.new_request();
-        self.administer(Operation::Revoke { request, holder, cooling, reason }, |_, reply| {
-            Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown))
-        })
+        self.administer(
+            Declaration::Stored,
+            Operation::Revoke { request, holder, cooling, reason },
+            |_, reply| Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown)),
+        )
     }
 
     /// The limit, and the first 1,000 holders and 1,000 waiters.
@@ -278,7 +314,7 @@ impl Semaphore {
 
     pub(crate) fn start_inspect(&self, max: u32) -> Reply<Inspection> {
         let operation = Operation::Inspect { max: max.min(INSPECT_MAX) };
-        self.administer(operation, |name, reply| match Inspection::new(name, reply) {
+        self.administer(Declaration::Stored, operation, |name, reply| match Inspection::new(name, reply) {
             Some(inspection) => Ok(inspection),
             None => Err(AdminError::Store(StoreError::Malformed { reason: "no inspection".into() })),
         })
@@ -303,11 +339,12 @@ impl Semaphore {
     /// Executes an operation on the semaphore itself, and makes the result of the reply.
     fn administer<T: 'static>(
         &self,
+        declaration: Declaration,
         operation: Operation,
         result: impl FnOnce(Name, protocol::Reply) -> Result<T, AdminError> + Send + 'static,
     ) -> Reply<T> {
         let (name, semaphore) = (self.name.clone(), self.name.clone());
-        let call = self.session.call(|answer| Message::Admin { semaphore, operation, answer });
+        let call = self.session.call(|answer| Message::Admin { semaphore, declaration, operation, answer });
         call.and_then(move |reply| result(name, reply))
     }
 }

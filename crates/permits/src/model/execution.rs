@@ -146,7 +146,7 @@ impl<'a> Execution<'a> {
         if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
-        let stays = self.existed || !state.entries.is_empty() || state.pinned || state.paused;
+        let stays = self.existed || state.limit > 0 || state.paused;
         state.sequence = if stays { state.sequence + 1 } else { 0 };
         let reply = Reply {
             now_us: self.now_us,

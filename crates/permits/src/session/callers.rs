@@ -14,7 +14,7 @@ use super::spec::AcquireSpec;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::process::Process;
-use crate::protocol::{AdoptRequest, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
+use crate::protocol::{AdoptRequest, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
 use crate::store::StoreError;
 
 /// A message to the engine.
@@ -55,6 +55,7 @@ pub(crate) enum Message {
     /// An operation on the semaphore itself.
     Admin {
         semaphore: Name,
+        declaration: Declaration,
         operation: Operation,
         answer: Answer<Reply, AdminError>,
     },

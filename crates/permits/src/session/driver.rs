@@ -366,7 +366,12 @@ mod tests {
         let refused = PendingAcquire::new(&session, spec(&session)).wait_here();
         assert_eq!(refused.err(), Some(AcquireError::SessionFailed));
         let (semaphore, operation) = (Name::new("s").expect("valid"), Operation::Inspect { max: 0 });
-        let inspecting = session.call(|answer| Message::Admin { semaphore, operation, answer });
+        let inspecting = session.call(|answer| Message::Admin {
+            semaphore,
+            declaration: Declaration::Stored,
+            operation,
+            answer,
+        });
         assert_eq!(inspecting.await.err(), Some(AdminError::SessionFailed));
         let listing = session.call(|answer| Message::List { answer });
         assert_eq!(listing.await.err(), Some(AdminError::SessionFailed));

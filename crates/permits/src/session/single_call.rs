@@ -48,11 +48,12 @@ impl SingleCall {
 
     pub(super) fn admin(
         semaphore: Name,
+        declaration: Declaration,
         operation: Operation,
         answer: Answer<Reply, AdminError>,
         now: Moment,
     ) -> Self {
-        Self::new(semaphore, Declaration::Stored, operation, ReplyTo::Admin(answer), now)
+        Self::new(semaphore, declaration, operation, ReplyTo::Admin(answer), now)
     }
 
     pub(super) fn renew(

@@ -67,6 +67,11 @@ impl LimitDeclaration {
         Self { first, sent: AtomicBool::new(false) }
     }
 
+    /// The declaration of the first request.
+    pub(crate) fn first(&self) -> Declaration {
+        self.first
+    }
+
     /// The declaration of the next request.
     pub(super) fn next(&self) -> Declaration {
         match self.first {
@@ -75,7 +80,7 @@ impl LimitDeclaration {
         }
     }
 
-    pub(super) fn note_sent(&self) {
+    pub(crate) fn note_sent(&self) {
         self.sent.store(true, Ordering::Relaxed);
     }
 

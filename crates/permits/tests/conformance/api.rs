@@ -139,6 +139,10 @@ impl Semaphore {
         }
     }
 
+    pub(crate) async fn declare(&self) -> Result<u32, AdminError> {
+        call!(self.declare())
+    }
+
     pub(crate) async fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
         call!(self.set_limit(limit))
     }

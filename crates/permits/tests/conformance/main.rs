@@ -16,6 +16,7 @@ mod closing;
 mod fixture;
 mod handing_over;
 mod limits;
+mod lines;
 mod losing;
 mod queue;
 mod rates;
@@ -103,6 +104,12 @@ macro_rules! every_case {
                 a_paused_semaphore_grants_nothing: anything,
                 a_revoked_holder_receives_the_reason: anything,
                 a_revoked_waiter_receives_the_reason: anything,
+            }
+            lines {
+                a_declared_limit_is_shown_before_anything_is_acquired: anything,
+                a_raised_declaration_grants_at_once: anything,
+                a_declaration_leaves_a_pinned_limit: anything,
+                without_a_limit_there_is_nothing_to_declare: anything,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,
@@ -329,6 +336,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("closing", include_str!("closing.rs")),
         ("handing_over", include_str!("handing_over.rs")),
         ("limits", include_str!("limits.rs")),
+        ("lines", include_str!("lines.rs")),
         ("losing", include_str!("losing.rs")),
         ("queue", include_str!("queue.rs")),
         ("rates", include_str!("rates.rs")),

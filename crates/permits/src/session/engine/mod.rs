@@ -197,8 +197,8 @@ impl Engine {
             Message::Adopt { semaphore, adopt, answer } => {
                 self.run(SingleCall::adopt(semaphore, adopt, answer, now));
             }
-            Message::Admin { semaphore, operation, answer } => {
-                self.run(SingleCall::admin(semaphore, operation, answer, now));
+            Message::Admin { semaphore, declaration, operation, answer } => {
+                self.run(SingleCall::admin(semaphore, declaration, operation, answer, now));
             }
             Message::List { answer } => self.context.outbox.reply(answer, Err(AdminError::Closed)),
             Message::Close { answer } => self.close(answer, now),
