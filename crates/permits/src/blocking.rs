@@ -279,6 +279,14 @@ impl Semaphore {
         self.inner.start_revoke(holder, Some(token), "").wait()
     }
 
+    /// As [`crate::Semaphore::delete`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn delete(&self) -> Result<bool, AdminError> {
+        self.inner.start_delete().wait()
+    }
+
     /// As [`crate::Semaphore::inspect`].
     ///
     /// # Errors

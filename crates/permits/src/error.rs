@@ -330,6 +330,26 @@ pub enum AdminError {
         /// The limit in force.
         stored: u32,
     },
+    /// Not now: the semaphore to delete is in use.
+    #[error("semaphore {semaphore:?} is in use: {held} units are held or cool, {waiting} requests wait")]
+    InUse {
+        /// The semaphore.
+        semaphore: String,
+        /// The units held, including those that cool.
+        held: u64,
+        /// The number of waiters.
+        waiting: u64,
+    },
+    /// Not now: the store started or lost its state a moment ago, and holders of the semaphore to delete may be alive.
+    #[error(
+        "semaphore {semaphore:?} is not deleted for another {remaining:?}: the store started or lost its state a moment ago"
+    )]
+    Recovering {
+        /// The semaphore.
+        semaphore: String,
+        /// The time until it can be deleted.
+        remaining: Duration,
+    },
     /// The adjusted limit would be below 1 or above 2^32 − 1.
     #[error("the limit is {limit}: adjusted so, it would not be between 1 and 4294967295")]
     LimitOutOfRange {

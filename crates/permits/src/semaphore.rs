@@ -9,8 +9,8 @@ use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    self, Answers, Declaration, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name, Operation,
-    ReleaseOutcome, check_at_least, check_lease, check_reason,
+    self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name,
+    Operation, ReleaseOutcome, check_at_least, check_lease, check_reason,
 };
 use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
@@ -294,6 +294,39 @@ impl Semaphore {
             Operation::Revoke { request, holder, cooling, reason },
             |_, reply| Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown)),
         )
+    }
+
+    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, and a pause.
+    /// Returns whether there was one. An idle semaphore is forgotten without that, except if it is pinned or paused.
+    ///
+    /// A call whose reply was lost is sent again, and returns `false` if the first one has deleted it. The tokens of a later
+    /// semaphore of this name are higher than those before, because a token is the time of its grant.
+    ///
+    /// # Errors
+    /// [`AdminError::InUse`] while units are held or cool, or requests wait; [`AdminError::Recovering`] in a recovery window;
+    /// [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub async fn delete(&self) -> Result<bool, AdminError> {
+        self.start_delete().await
+    }
+
+    pub(crate) fn start_delete(&self) -> Reply<bool> {
+        self.administer(Declaration::Stored, Operation::Delete, |name, reply| {
+            let semaphore = name.to_string();
+            match reply.answers {
+                Answers::Delete(DeleteOutcome::Deleted) => Ok(true),
+                Answers::Delete(DeleteOutcome::InUse { held, waiting }) => {
+                    Err(AdminError::InUse { semaphore, held, waiting })
+                }
+                Answers::Delete(DeleteOutcome::Recovering) => {
+                    let remaining = Duration::from_millis(reply.recovering_ms);
+                    Err(AdminError::Recovering { semaphore, remaining })
+                }
+                _ => Ok(false),
+            }
+        })
     }
 
     /// The limit, and the first 1,000 holders and 1,000 waiters.

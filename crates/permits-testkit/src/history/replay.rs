@@ -6,7 +6,8 @@
 //!
 //! Where a store lost state, the sequence number in the reply identifies the state that the command found: one more than
 //! before, if nothing was lost; 1 (or 0, where nothing was left), if all was; something in between, if a restart or a
-//! failover brought an earlier state back. That state is made by a replay of the commands that led to it.
+//! failover brought an earlier state back. That state is made by a replay of the commands that led to it. A state from
+//! before a deletion is not found again.
 
 use std::collections::BTreeMap;
 

@@ -122,7 +122,10 @@ impl Step {
                 let entry = self.entry_before(&key);
                 entry.map(|entry| (key.clone(), entry.request.clone())).into_iter().collect()
             }
-            Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Inspect { .. } => BTreeSet::new(),
+            Operation::SetLimit { .. }
+            | Operation::Pause(_)
+            | Operation::Delete
+            | Operation::Inspect { .. } => BTreeSet::new(),
         }
     }
 }

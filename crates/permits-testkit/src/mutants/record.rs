@@ -3,8 +3,8 @@
 
 use crate::history::Record;
 use permits::protocol::{
-    AcquireOutcome, Answers, Event, EventKind, Grant, Holder, Inspection, Label, LimitOutcome, Refusal,
-    ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    AcquireOutcome, Answers, DeleteOutcome, Event, EventKind, Grant, Holder, Inspection, Label, LimitOutcome,
+    Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 
 /// The record with each field of its reply and of its events changed, one at a time; with the name of the change.
@@ -59,6 +59,7 @@ fn answers(answers: &Answers) -> Vec<Answers> {
         }
         Answers::Pause => vec![Answers::SetLimit(LimitOutcome::OtherVersion)],
         Answers::Revoke(was) => released(was).into_iter().map(Answers::Revoke).collect(),
+        Answers::Delete(deleted) => deletions(*deleted).into_iter().map(Answers::Delete).collect(),
         Answers::Inspect(seen) => inspections(seen).into_iter().map(Answers::Inspect).collect(),
     }
 }
@@ -117,6 +118,16 @@ fn changes(answer: LimitOutcome) -> Vec<LimitOutcome> {
     if let LimitOutcome::Done { limit, version } = answer {
         others.push(LimitOutcome::Done { limit: limit + 1, version });
         others.push(LimitOutcome::Done { limit, version: version + 1 });
+    }
+    others.retain(|other| *other != answer);
+    others
+}
+
+fn deletions(answer: DeleteOutcome) -> Vec<DeleteOutcome> {
+    let mut others = vec![DeleteOutcome::Deleted, DeleteOutcome::Unknown, DeleteOutcome::Recovering];
+    if let DeleteOutcome::InUse { held, waiting } = answer {
+        others.push(DeleteOutcome::InUse { held: held + 1, waiting });
+        others.push(DeleteOutcome::InUse { held, waiting: waiting + 1 });
     }
     others.retain(|other| *other != answer);
     others

@@ -172,7 +172,7 @@ fn too_heavy() -> Story {
 }
 
 /// All kinds but two that [`Story`] does not reach: it always brings a limit, and requires none.
-const KINDS: [&str; 24] = [
+const KINDS: [&str; 25] = [
     "acquire Granted",
     "acquire Waiting",
     "acquire NoPermits",
@@ -192,6 +192,7 @@ const KINDS: [&str; 24] = [
     "SetLimit",
     "Pause",
     "Revoke",
+    "Delete",
     "Inspect",
     "event Granted",
     "event Revoked",

@@ -3,9 +3,9 @@
 
 use permits::model::{ServerClock, State, apply};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
-    Holder, Label, LimitChange, Name, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
-    RequestId, SessionId,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
+    EventKind, Grant, Holder, Label, LimitChange, Name, Operation, Recovery, ReleaseRequest, RenewOutcome,
+    RenewRequest, Reply, RequestId, SessionId,
 };
 use permits_testkit::history::Record;
 use permits_testkit::mutants::model::Store;
@@ -194,7 +194,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
         }
         let name = format!("h{}", random.u32(0..7));
         let grant = known.iter().rev().find(|(holder, _)| *holder == name).map(|(_, grant)| *grant);
-        let operation = match random.u32(0..22) {
+        let operation = match random.u32(0..23) {
             0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
             7 => acquire(&name, "another", 1, true),
             8..11 => Operation::Release(vec![ReleaseRequest { holder: holder(&name), request: id(&name) }]),
@@ -224,9 +224,14 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 cooling: grant.filter(|_| random.bool()).map(|grant| grant.token),
                 reason: "late".into(),
             },
+            21 => Operation::Delete,
             _ => Operation::Inspect { max: 9 },
         };
         let (reply, events) = story.send(operation);
+        if reply.answers == Answers::Delete(DeleteOutcome::Deleted) {
+            // A replay does not go back beyond a deletion.
+            copy = None;
+        }
         if let Answers::Acquire(answers) = &reply.answers
             && let AcquireOutcome::Granted(grant) = answers[0]
         {

@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use super::finding::Finding;
 use crate::entropy;
 use crate::protocol::{
-    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Event, EventKind, Grant,
-    Holder, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, ReleaseOutcome, ReleaseRequest,
-    RenewOutcome, RenewRequest, RequestId, SessionId,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
+    EventKind, Grant, Holder, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, RequestId, SessionId,
 };
 use crate::store::direct::Direct;
 use crate::store::{self, Address, Report, Store, StoreError, StoreOptions};
@@ -149,6 +149,7 @@ impl SelfTest {
             Operation::SetLimit { request: id("e"), change: LimitChange::Set(2), expected_version: Some(0) };
         self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
         self.expect("resuming", Operation::Pause(false), Answers::Pause).await?;
+        self.expect("deleting", Operation::Delete, Answers::Delete(DeleteOutcome::Deleted)).await?;
         Ok(woken_after)
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Execution<'a> {
     pub(super) turn_is_new: bool,
     /// True if the command extends the life of the state.
     pub(super) extends: bool,
+    /// True if the command has deleted the state.
+    pub(super) deleted: bool,
     /// The limit that the declaration has replaced.
     pub(super) replaced_limit: Option<u32>,
     pub(super) events: Vec<Event>,
@@ -53,6 +55,7 @@ impl<'a> Execution<'a> {
             promote_truncated: false,
             turn_is_new: false,
             extends: !command.only_looks() || damage == Some(Damage::StateLost),
+            deleted: false,
             replaced_limit: None,
             events: Vec::new(),
         };
@@ -146,8 +149,8 @@ impl<'a> Execution<'a> {
         if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
-        let stays = self.existed || state.limit > 0 || state.paused;
-        state.sequence = if stays { state.sequence + 1 } else { 0 };
+        let stays = !self.deleted && (self.existed || state.limit > 0 || state.paused);
+        state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
         let reply = Reply {
             now_us: self.now_us,
             sequence: state.sequence,

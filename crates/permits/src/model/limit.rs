@@ -1,4 +1,4 @@
-//! The limit: declared by programs, changed by operators; and the pause.
+//! The limit: declared by programs, changed by operators.
 
 use super::execution::Execution;
 use super::state::ChangeAnswer;
@@ -71,12 +71,5 @@ impl Execution<'_> {
         state.limit = limit;
         state.pinned = pinned;
         LimitOutcome::Done { limit, version: state.limit_version }
-    }
-
-    /// Stops or resumes granting.
-    pub(super) fn pause(&mut self, paused: bool) -> Answers {
-        self.state.paused = paused;
-        self.promote();
-        Answers::Pause
     }
 }

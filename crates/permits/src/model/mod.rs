@@ -10,7 +10,8 @@
 //! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a loss of state
 //!    (`recovery`);
 //! 2. **reap**: remove expired entries (`execution`);
-//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `inspect`);
+//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `line`,
+//!    `inspect`);
 //! 4. **promote**: grant the head of the queue while it fits, strictly in order (`grant`);
 //! 5. **finish**: sequence number, expiry, and the time of the next renewal (`execution`).
 //!
@@ -24,6 +25,7 @@ mod grant;
 mod inspect;
 mod invariants;
 mod limit;
+mod line;
 mod loss;
 mod recovery;
 mod release;
@@ -57,6 +59,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         Operation::Revoke { request, holder, cooling, reason } => {
             execution.revoke(request, holder, *cooling, reason)
         }
+        Operation::Delete => execution.delete(),
         Operation::Inspect { max } => execution.inspect(*max),
     };
     let (left, reply, events) = execution.finish(answers);

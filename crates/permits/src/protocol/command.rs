@@ -153,6 +153,8 @@ pub enum Operation {
         /// The reason: printable text, passed to the holder.
         reason: Arc<str>,
     },
+    /// Forget the semaphore, if it is idle.
+    Delete,
     /// List holders and waiters.
     Inspect {
         /// The most holders, and the most waiters, to list.
@@ -196,6 +198,7 @@ operation_kinds! {
     SetLimit "set_limit",
     Pause "pause",
     Revoke "revoke",
+    Delete "delete",
     Inspect "inspect",
 }
 
@@ -210,6 +213,7 @@ impl Operation {
             Self::SetLimit { .. } => OperationKind::SetLimit,
             Self::Pause(_) => OperationKind::Pause,
             Self::Revoke { .. } => OperationKind::Revoke,
+            Self::Delete => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,
         }
     }

@@ -17,7 +17,8 @@ pub struct Grant {
 pub struct Reply {
     /// The store's clock when it executed the command, in microseconds.
     pub now_us: u64,
-    /// The state's sequence number after it; 0 if the command left no state.
+    /// The state's sequence number after it; 0 if the command left no state. A deletion has the number after that of the
+    /// state that it deleted.
     pub sequence: u64,
     /// The time after which the session should send a renewal, in milliseconds: 0 if the command stopped at a bound and
     /// left work to do, `None` if no request of the command waits.
@@ -53,6 +54,8 @@ pub enum Answers {
     Pause,
     /// To [`Operation::Revoke`](super::Operation::Revoke).
     Revoke(ReleaseOutcome),
+    /// To [`Operation::Delete`](super::Operation::Delete).
+    Delete(DeleteOutcome),
     /// To [`Operation::Inspect`](super::Operation::Inspect).
     Inspect(Inspection),
 }
@@ -188,6 +191,24 @@ pub enum LimitOutcome {
     NoLimit,
     /// The sum is no limit: below 1, or above 2^32 − 1.
     OutOfRange,
+}
+
+/// The answer to [`Operation::Delete`](super::Operation::Delete).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// It was idle, and is forgotten.
+    Deleted,
+    /// There was none.
+    Unknown,
+    /// Not now: it is in use.
+    InUse {
+        /// The units held, including those that cool.
+        held: u64,
+        /// The number of waiters.
+        waiting: u64,
+    },
+    /// Not now: the store recovers, and holders that it forgot may be alive.
+    Recovering,
 }
 
 /// The state of a semaphore, as far as it is listed.

@@ -177,6 +177,10 @@ impl Semaphore {
         call!(self.revoke_cooling(&holder, token))
     }
 
+    pub(crate) async fn delete(&self) -> Result<bool, AdminError> {
+        call!(self.delete())
+    }
+
     pub(crate) async fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
         call!(self.inspect_up_to(max))
     }

@@ -110,6 +110,8 @@ macro_rules! every_case {
                 a_raised_declaration_grants_at_once: anything,
                 a_declaration_leaves_a_pinned_limit: anything,
                 without_a_limit_there_is_nothing_to_declare: anything,
+                an_idle_line_is_deleted_with_its_pin_and_pause: anything,
+                a_line_in_use_is_not_deleted: anything,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,

@@ -91,6 +91,8 @@ fn words() -> impl Strategy<Value = Vec<u8>> {
         "queue_full",
         "no_limit",
         "limit_mismatch",
+        "deleted",
+        "in_use",
         "holder",
         "",
     ]);
@@ -215,6 +217,7 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::SetLimit { request: id(), change: LimitChange::Set(1), expected_version: None },
         Operation::Pause(true),
         Operation::Revoke { request: id(), holder, cooling: None, reason: Arc::from("why") },
+        Operation::Delete,
         Operation::Inspect { max: 9 },
     ];
     let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, Command, Declaration, Event, EventKind, LimitOutcome, Operation, Refusal,
-    ReleaseOutcome, RenewOutcome, Reply, RequestId,
+    AcquireOutcome, Answers, Command, Declaration, DeleteOutcome, Event, EventKind, LimitOutcome, Operation,
+    Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId,
 };
 
 /// The number of times that each case happened.
@@ -55,6 +55,10 @@ pub(crate) const SMALL: &[&str] = &[
     "revoke: held",
     "revoke: waiting",
     "revoke: unknown",
+    "delete: deleted",
+    "delete: unknown",
+    "delete: in use",
+    "delete: recovering",
     "inspect",
     "event: granted",
     "event: revoked",
@@ -158,6 +162,12 @@ impl Coverage {
                 ReleaseOutcome::Held => "revoke: held",
                 ReleaseOutcome::Waiting => "revoke: waiting",
                 ReleaseOutcome::Unknown => "revoke: unknown",
+            }),
+            (_, Answers::Delete(deleted)) => self.count(match deleted {
+                DeleteOutcome::Deleted => "delete: deleted",
+                DeleteOutcome::Unknown => "delete: unknown",
+                DeleteOutcome::InUse { .. } => "delete: in use",
+                DeleteOutcome::Recovering => "delete: recovering",
             }),
             (_, Answers::Inspect(_)) => self.count("inspect"),
             (operation, answers) => panic!("{answers:?} is no answer to {operation:?}"),

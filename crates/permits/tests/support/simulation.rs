@@ -210,6 +210,7 @@ impl Simulation {
                 let cooling = grant.filter(|_| *cooling).map(|grant| grant.token);
                 Operation::Revoke { request, holder, cooling, reason: "it is late, 100 %s".into() }
             }
+            Action::Delete => Operation::Delete,
             Action::Inspect { max } => Operation::Inspect { max: *max },
         }
     }

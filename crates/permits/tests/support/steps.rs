@@ -148,6 +148,7 @@ pub(crate) enum Action {
         cooling: bool,
         again: bool,
     },
+    Delete,
     Inspect {
         max: u32,
     },
@@ -316,6 +317,7 @@ fn actions() -> BoxedStrategy<Action> {
         2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
+        1 => Just(Action::Delete),
         1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
     ]
     .boxed()

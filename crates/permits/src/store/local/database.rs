@@ -72,7 +72,8 @@ impl Database {
         if self.executed == BUSY_AFTER {
             set_log_pages(&self.file.connection, BUSY_LOG_PAGES).map_err(|error| self.failed(error))?;
         }
-        let lasting = matches!(command.operation, Operation::SetLimit { .. } | Operation::Pause(_));
+        let lasting =
+            matches!(command.operation, Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Delete);
         if lasting {
             self.set_synchronous("FULL")?;
         }

@@ -277,6 +277,7 @@ mod tests {
                     let reason = reason.into();
                     Operation::Revoke { request, holder, cooling, reason }
                 }),
+            Just(Operation::Delete),
             any::<u32>().prop_map(|max| Operation::Inspect { max }),
         ]
     }

@@ -21,6 +21,7 @@ local function new_state()
     era_known = 0, era_began = now_us, server = '', existed = false,
     changes = nil,   -- the changes by operators to write, as text
     lost = false,    -- some of the keys have vanished, by eviction or by hand
+    deleted = false, -- the command has deleted the keys
     extends = true,  -- the command extends the life of the state
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created

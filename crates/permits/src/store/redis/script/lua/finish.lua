@@ -2,8 +2,8 @@
 -- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the declaration has
 --   replaced or 0, answers… }
 
-local stays = s.existed or s.lost or s.limit > 0 or s.paused == 1
-s.sequence = stays and s.sequence + 1 or 0
+local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused == 1)
+s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
 
 if s.held > 0 then
   write_slots({})

@@ -3,6 +3,7 @@
 
 mod acquire;
 mod adopt;
+mod delete;
 mod inspect;
 mod pause;
 mod release;
@@ -40,6 +41,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
         OperationKind::SetLimit => (None, &[], set_limit::LUA),
         OperationKind::Pause => (None, &[], pause::LUA),
         OperationKind::Revoke => (None, &[], revoke::LUA),
+        OperationKind::Delete => (None, &[], delete::LUA),
         OperationKind::Inspect => (None, &[], inspect::LUA),
     };
     Lua { holders_at, ordinary, general }
@@ -59,6 +61,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
         Operation::Revoke { request, holder, cooling, reason } => {
             revoke::encode(cmd, request, holder, *cooling, reason);
         }
+        Operation::Delete => {}
         Operation::Inspect { max } => inspect::encode(cmd, *max),
     }
 }
@@ -75,6 +78,7 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
         Operation::Pause(_) => Answers::Pause,
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
+        Operation::Delete => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),
     })
 }
@@ -90,6 +94,7 @@ pub(crate) fn read(kind: OperationKind, arguments: &mut Arguments) -> Decoded<Op
         OperationKind::SetLimit => set_limit::read(arguments),
         OperationKind::Pause => pause::read(arguments),
         OperationKind::Revoke => revoke::read(arguments),
+        OperationKind::Delete => Ok(Operation::Delete),
         OperationKind::Inspect => inspect::read(arguments),
     }
 }

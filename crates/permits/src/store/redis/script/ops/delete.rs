@@ -1,0 +1,17 @@
+//! `delete`: see `delete.lua`. It has no argument of its own.
+
+use crate::protocol::DeleteOutcome;
+use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
+
+pub(super) const LUA: &[&str] = &[include_str!("../lua/delete.lua")];
+
+pub(super) fn decode(fields: &mut Fields) -> Decoded<DeleteOutcome> {
+    let (tag, held, waiting) = (fields.text()?, fields.number()?, fields.number()?);
+    match tag.as_str() {
+        "deleted" => Ok(DeleteOutcome::Deleted),
+        "unknown" => Ok(DeleteOutcome::Unknown),
+        "in_use" => Ok(DeleteOutcome::InUse { held, waiting }),
+        "recovering" => Ok(DeleteOutcome::Recovering),
+        other => Err(unknown_answer("delete", other)),
+    }
+}
