@@ -218,7 +218,9 @@ impl Acquisition {
             (Stage::Waiting, Input::Renewed(RenewOutcome::Waiting { position }, times)) => {
                 self.waiting(position, times)
             }
-            (Stage::Waiting, Input::Renewed(RenewOutcome::ExceedsLimit, _)) => self.end(false),
+            (Stage::Waiting, Input::Renewed(RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_), _)) => {
+                self.end(false)
+            }
             // Its place in the queue is lost. It goes to the back.
             (Stage::Waiting, Input::Renewed(_, times)) => self.lost_place(times),
 
@@ -239,9 +241,13 @@ impl Acquisition {
             (Stage::Held(_), Input::Renewed(RenewOutcome::RetryLater, _)) => Effect::RenewSoon,
             // The push of the grant was faster than this reply, which is from before it.
             (Stage::Held(_), Input::Renewed(RenewOutcome::Waiting { .. }, _)) => Effect::None,
-            (Stage::Held(_), Input::Renewed(RenewOutcome::Lost | RenewOutcome::ExceedsLimit, _)) => {
-                self.lose(None)
-            }
+            (
+                Stage::Held(_),
+                Input::Renewed(
+                    RenewOutcome::Lost | RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_),
+                    _,
+                ),
+            ) => self.lose(None),
             (Stage::Held(_), Input::RenewFailed) => Effect::MarkUnsure,
             // The permit is released when the caller drops it, because only then has its work stopped.
             (Stage::Held(_), Input::Expired | Input::HandedOver) => self.end(false),
@@ -257,9 +263,13 @@ impl Acquisition {
                 | Input::Acquired(AcquireOutcome::Granted(_) | AcquireOutcome::Waiting { .. }, _),
             ) => self.end(true),
             (Stage::Held(_), Input::Pushed(EventKind::Revoked(reason))) => self.lose(Some(reason)),
-            (Stage::Waiting, Input::Pushed(EventKind::Revoked(_))) if !self.may_be_stored => self.end(false),
+            (Stage::Waiting, Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_)))
+                if !self.may_be_stored =>
+            {
+                self.end(false)
+            }
             // A call that is in flight, or was not answered, finds nothing in the store and is granted.
-            (_, Input::Pushed(EventKind::Revoked(_))) => self.withdraw(),
+            (_, Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_))) => self.withdraw(),
             // The push does not say what the limit has become. The reply to another request does.
             (Stage::Waiting | Stage::InFlight { cancelled: false }, Input::Pushed(EventKind::Refused)) => {
                 self.resend()

@@ -263,6 +263,22 @@ impl Semaphore {
         self.inner.start_pause(false).wait()
     }
 
+    /// As [`crate::Semaphore::close_line`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn close_line(&self, reason: &str) -> Result<(), AdminError> {
+        self.inner.start_close_line(reason).wait()
+    }
+
+    /// As [`crate::Semaphore::open_line`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn open_line(&self) -> Result<(), AdminError> {
+        self.inner.start_open_line().wait()
+    }
+
     /// As [`crate::Semaphore::revoke`].
     ///
     /// # Errors

@@ -90,6 +90,12 @@ pub enum AcquireError {
         /// The timeout.
         waited: Duration,
     },
+    /// Not now: an operator has [closed the line](crate::Semaphore::close_line). A waiter has left it.
+    #[error("the line is closed{}", because(reason))]
+    LineClosed {
+        /// The reason that the operator gave.
+        reason: Arc<str>,
+    },
     /// Not now: the line is at its maximum.
     #[error("the line is full: {max} requests wait already")]
     QueueFull {
@@ -211,6 +217,7 @@ impl AcquireError {
             Self::NoPermits
                 | Self::Recovering { .. }
                 | Self::TimedOut { .. }
+                | Self::LineClosed { .. }
                 | Self::QueueFull { .. }
                 | Self::AlreadyHeld { .. }
                 | Self::NotReplicated { .. }

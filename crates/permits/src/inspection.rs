@@ -18,6 +18,8 @@ pub struct Inspection {
     pub pinned: bool,
     /// True if granting is stopped.
     pub paused: bool,
+    /// The reason for which the line is closed, possibly empty; `None` if it is open.
+    pub closed: Option<String>,
     /// The held units.
     pub held: u64,
     /// The number of waiters.
@@ -96,6 +98,7 @@ impl Inspection {
             limit_version: reply.limit_version,
             pinned: reply.pinned,
             paused: listed.paused,
+            closed: listed.closed.map(|reason| reason.to_string()),
             held: listed.held,
             waiting: listed.waiting,
             recovering: Duration::from_millis(reply.recovering_ms),

@@ -43,7 +43,7 @@ impl Semaphore {
     /// Acquires one unit, waiting in line for it without limit.
     ///
     /// # Errors
-    /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull`. If the store
+    /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull` and `LineClosed`. If the store
     /// cannot be reached, calls are retried for [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
     /// # Cancel safety
@@ -260,6 +260,43 @@ impl Semaphore {
         self.administer(Declaration::Stored, Operation::Pause(paused), |_, _| Ok(()))
     }
 
+    /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests, until
+    /// [`Semaphore::open_line`]. Holders keep what they hold, renew and release.
+    ///
+    /// A [pause](Semaphore::pause) lets requests wait. A closed line sends them away: for a resource that has moved, or will be
+    /// down for longer than they should wait. Connected waiters are notified at once, the first 500 by this call and the others
+    /// by the next calls of sessions, at the latest within a third of their lease.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub async fn close_line(&self, reason: &str) -> Result<(), AdminError> {
+        self.start_close_line(reason).await
+    }
+
+    pub(crate) fn start_close_line(&self, reason: &str) -> Reply<()> {
+        match check_reason(reason) {
+            Ok(reason) => {
+                self.administer(Declaration::Stored, Operation::CloseLine(Some(reason)), |_, _| Ok(()))
+            }
+            Err(invalid) => Reply::failed(invalid.into()),
+        }
+    }
+
+    /// Opens a closed line.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn open_line(&self) -> Result<(), AdminError> {
+        self.start_open_line().await
+    }
+
+    pub(crate) fn start_open_line(&self) -> Reply<()> {
+        self.administer(Declaration::Stored, Operation::CloseLine(None), |_, _| Ok(()))
+    }
+
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
     /// the semaphore had either. A call whose reply was lost is sent again and answered as the first one was, unless 32
     /// other changes of this semaphore have come between.
@@ -296,8 +333,9 @@ impl Semaphore {
         )
     }
 
-    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, and a pause.
-    /// Returns whether there was one. An idle semaphore is forgotten without that, except if it is pinned or paused.
+    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a pause, and a
+    /// closed line. Returns whether there was one. An idle semaphore is forgotten without that, except if it is pinned, paused or
+    /// closed.
     ///
     /// A call whose reply was lost is sent again, and returns `false` if the first one has deleted it. The tokens of a later
     /// semaphore of this name are higher than those before, because a token is the time of its grant.

@@ -274,6 +274,18 @@ fn a_limit_that_rises_by_a_thousand_grants_in_parts() {
 }
 
 #[test]
+fn the_waiters_of_a_closed_line_are_refused_in_parts() {
+    let close = Step::plain(Action::CloseLine(Some("moved")));
+    let open = Step::plain(Action::CloseLine(None));
+    let met = ["refusal cut", "renew: line_closed", "event: line_closed", "acquire: line_closed"];
+    let renew =
+        Step::plain(Action::Renew((500..520).map(|pick| (Naming::Known(pick), Claiming::AsKnown)).collect()));
+    let steps =
+        vec![limit(1), crowd(500), crowd(500), crowd(301), close, renew, crowd(1), tick(), open, crowd(2)];
+    written(steps, &met);
+}
+
+#[test]
 fn slots_far_above_those_made_are_reclaimed() {
     let flushed = Step { fault: Some(Fault::Flush), ..limit(1000) };
     let acquire = Step::plain(Action::Crowd { count: 3, weight: 1, wait: false });

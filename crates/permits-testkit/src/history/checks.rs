@@ -18,7 +18,7 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 10] = [
+pub const CHECKS: [(&str, Check); 11] = [
     ("P1", bound),
     ("P5", nothing_appears_unasked),
     ("P6", first_come_first_served),
@@ -29,6 +29,7 @@ pub const CHECKS: [(&str, Check); 10] = [
     ("P13", others_are_untouched),
     ("P15", no_herd),
     ("P17", grants_count_as_long_as_asked),
+    ("P18", a_closed_line_is_empty),
 ];
 
 /// Runs all checks.
@@ -64,6 +65,9 @@ fn bound(step: &Step) -> Result<(), String> {
         }
         if after.paused {
             return Err("granted while paused".into());
+        }
+        if after.closed.is_some() {
+            return Err("granted while the line is closed".into());
         }
         if step.is_recovering() && held > step.held_before() {
             return Err(format!("granted out of free capacity in a recovery window: {held} held"));
@@ -319,7 +323,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
                 deadline: (step.now_ms() + before.lease_ms).cast_signed(),
                 ..before.clone()
             }),
-            Some(EventKind::Refused) => None,
+            Some(EventKind::Refused | EventKind::LineClosed(_)) => None,
             Some(EventKind::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
         };
         // After it left, another of the same name may have come.
@@ -415,6 +419,33 @@ fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
         if after.weight != before.weight || (holder.is_cooling() && after.deadline.unsigned_abs() < until) {
             return Err(format!("{holder} was {before:?} and is {after:?}"));
         }
+    }
+    Ok(())
+}
+
+/// P18: while the line is closed no request waits, each waiter that was there is told the reason, and no request is queued. Only
+/// an operator closes the line, opens it or changes the reason.
+fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
+    let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());
+    let (before, after) = (closed(&step.before), closed(&step.after));
+    let wanted = match &step.command.operation {
+        Operation::CloseLine(reason) => reason.clone(),
+        Operation::Delete if step.after.is_none() => None,
+        _ => before,
+    };
+    if after != wanted {
+        return Err(format!("the line should be closed for {wanted:?}, and is for {after:?}"));
+    }
+    for event in &step.events {
+        if let EventKind::LineClosed(reason) = &event.kind
+            && after.as_ref() != Some(reason)
+        {
+            return Err(format!("{} received the reason {reason:?} of {after:?}", event.holder));
+        }
+    }
+    let waiting = step.after.as_ref().map_or(0, |state| state.queue.len());
+    if after.is_some() && waiting > 0 && !step.is_cut() {
+        return Err(format!("{waiting} wait in a closed line"));
     }
     Ok(())
 }

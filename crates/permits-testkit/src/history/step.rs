@@ -124,6 +124,7 @@ impl Step {
             }
             Operation::SetLimit { .. }
             | Operation::Pause(_)
+            | Operation::CloseLine(_)
             | Operation::Delete
             | Operation::Inspect { .. } => BTreeSet::new(),
         }

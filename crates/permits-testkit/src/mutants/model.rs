@@ -15,7 +15,7 @@ pub type Outcome = (Reply, Vec<Event>);
 pub type Store = fn(&mut Option<State>, &Clock<'_>, &Command) -> Outcome;
 
 /// All mutants, each with the property that it breaks.
-pub const ALL: [(&str, Store); 16] = [
+pub const ALL: [(&str, Store); 17] = [
     ("P1, P2", one_too_many),
     ("P2", no_window),
     ("P4", old_tokens),
@@ -31,6 +31,7 @@ pub const ALL: [(&str, Store); 16] = [
     ("P13", shortens_others),
     ("P15", publishes_twice),
     ("P17", forgets_the_time),
+    ("P18", keeps_waiters),
     ("slots", one_slot),
 ];
 
@@ -233,6 +234,17 @@ pub fn publishes_twice(state: &mut Option<State>, server: &Clock<'_>, command: &
 pub fn forgets_the_time(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     change(state, |state| state.entries.values_mut().for_each(|entry| entry.at_least_ms = 0));
     apply(state, server, command)
+}
+
+/// Lets requests wait in a closed line, as in a paused one.
+pub fn keeps_waiters(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let mut kept = None;
+    change(state, |state| kept = Some((state.closed.take(), state.paused)));
+    let Some((Some(reason), paused)) = kept else { return apply(state, server, command) };
+    change(state, |state| state.paused = true);
+    let outcome = apply(state, server, command);
+    change(state, |state| (state.closed, state.paused) = (Some(reason), paused));
+    outcome
 }
 
 /// Answers the renewal of a granted request as if it waited, so that a lost event stays lost.

@@ -58,6 +58,7 @@ fn answers(answers: &Answers) -> Vec<Answers> {
             changes(*changed).into_iter().map(Answers::SetLimit).chain([Answers::Pause]).collect()
         }
         Answers::Pause => vec![Answers::SetLimit(LimitOutcome::OtherVersion)],
+        Answers::CloseLine => vec![Answers::Pause],
         Answers::Revoke(was) => released(was).into_iter().map(Answers::Revoke).collect(),
         Answers::Delete(deleted) => deletions(*deleted).into_iter().map(Answers::Delete).collect(),
         Answers::Inspect(seen) => inspections(seen).into_iter().map(Answers::Inspect).collect(),
@@ -91,6 +92,7 @@ fn grants(Grant { token, slot }: Grant) -> [Grant; 3] {
 
 fn acquired(answer: &AcquireOutcome) -> Vec<AcquireOutcome> {
     let refusals = [
+        Refusal::LineClosed("another".into()),
         Refusal::NoPermits,
         Refusal::Recovering,
         Refusal::ExceedsLimit,
@@ -149,6 +151,7 @@ fn renewed(answer: &RenewOutcome) -> Vec<RenewOutcome> {
         RenewOutcome::Lost,
         RenewOutcome::RetryLater,
         RenewOutcome::ExceedsLimit,
+        RenewOutcome::LineClosed("another".into()),
         RenewOutcome::Granted(Grant { token: 1, slot: 0 }),
         RenewOutcome::Waiting { position: 0 },
     ];
@@ -166,6 +169,7 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
         Inspection { held: seen.held + 1, ..seen.clone() },
         Inspection { waiting: seen.waiting + 1, ..seen.clone() },
         Inspection { paused: !seen.paused, ..seen.clone() },
+        Inspection { closed: if seen.closed.is_some() { None } else { Some("".into()) }, ..seen.clone() },
     ];
     let holders = each(&seen.holders, |holder| {
         let mut all = vec![holder.clone(); 4];
@@ -232,6 +236,9 @@ fn event(event: &Event) -> Vec<Event> {
         }
         EventKind::Revoked(reason) => {
             vec![EventKind::Refused, EventKind::Revoked(format!("{reason}!").into())]
+        }
+        EventKind::LineClosed(reason) => {
+            vec![EventKind::Refused, EventKind::LineClosed(format!("{reason}!").into())]
         }
         EventKind::Refused | EventKind::Turn(_) => vec![EventKind::Revoked("why".into())],
     };

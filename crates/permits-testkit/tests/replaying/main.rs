@@ -145,7 +145,7 @@ fn kinds(records: &[Record]) -> BTreeSet<String> {
         match &reply.answers {
             Answers::Acquire(answers) => {
                 let of = |answer: &AcquireOutcome| match answer {
-                    AcquireOutcome::Refused(refusal) => format!("acquire {refusal:?}"),
+                    AcquireOutcome::Refused(refusal) => format!("acquire {}", first(format!("{refusal:?}"))),
                     other => format!("acquire {}", first(format!("{other:?}"))),
                 };
                 kinds.extend(answers.iter().map(of));
@@ -172,11 +172,12 @@ fn too_heavy() -> Story {
 }
 
 /// All kinds but two that [`Story`] does not reach: it always brings a limit, and requires none.
-const KINDS: [&str; 25] = [
+const KINDS: [&str; 28] = [
     "acquire Granted",
     "acquire Waiting",
     "acquire NoPermits",
     "acquire ExceedsLimit",
+    "acquire LineClosed",
     "acquire AlreadyHeld",
     "acquire QueueFull",
     "release Held",
@@ -191,12 +192,14 @@ const KINDS: [&str; 25] = [
     "Adopt",
     "SetLimit",
     "Pause",
+    "CloseLine",
     "Revoke",
     "Delete",
     "Inspect",
     "event Granted",
     "event Revoked",
     "event Refused",
+    "event LineClosed",
     "loss",
 ];
 

@@ -194,7 +194,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
         }
         let name = format!("h{}", random.u32(0..7));
         let grant = known.iter().rev().find(|(holder, _)| *holder == name).map(|(_, grant)| *grant);
-        let operation = match random.u32(0..23) {
+        let operation = match random.u32(0..24) {
             0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
             7 => acquire(&name, "another", 1, true),
             8..11 => Operation::Release(vec![ReleaseRequest { holder: holder(&name), request: id(&name) }]),
@@ -225,6 +225,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 reason: "late".into(),
             },
             21 => Operation::Delete,
+            22 => Operation::CloseLine((random.u8(0..4) == 0).then(|| "moved".into())),
             _ => Operation::Inspect { max: 9 },
         };
         let (reply, events) = story.send(operation);

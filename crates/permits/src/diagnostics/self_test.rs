@@ -1,9 +1,9 @@
 //! The self-test: every operation once on a scratch semaphore, by the same store as a session's; then round trips are timed.
 //!
 //! A store that passes every inspection can still fail, so the self-test acquires a permit, queues a waiter, releases the
-//! permit so that the waiter is granted, and so on. It never pins the limit and never pauses, so that everything it writes
+//! permit so that the waiter is granted, and so on. It never pins the limit, pauses or closes the line, so that everything it writes
 //! expires if the process is killed before the caller has deleted it. (It sets the limit with a version that cannot match,
-//! and resumes instead of pausing, which runs the same script.)
+//! resumes instead of pausing, and opens the line instead of closing it, which runs the same scripts.)
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,6 +149,7 @@ impl SelfTest {
             Operation::SetLimit { request: id("e"), change: LimitChange::Set(2), expected_version: Some(0) };
         self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
         self.expect("resuming", Operation::Pause(false), Answers::Pause).await?;
+        self.expect("opening the line", Operation::CloseLine(None), Answers::CloseLine).await?;
         self.expect("deleting", Operation::Delete, Answers::Delete(DeleteOutcome::Deleted)).await?;
         Ok(woken_after)
     }

@@ -5,7 +5,6 @@ use super::state::{Entry, EntryState};
 use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal};
 
 /// The terms for new holders.
-#[derive(Clone, Copy)]
 enum Terms {
     /// Decide under the limit in force.
     Open,
@@ -25,11 +24,16 @@ impl Execution<'_> {
             terms = self.declare(queue_max, requests);
             self.promote();
         }
-        Answers::Acquire(requests.iter().map(|request| self.acquire_one(queue_max, terms, request)).collect())
+        Answers::Acquire(
+            requests.iter().map(|request| self.acquire_one(queue_max, &terms, request)).collect(),
+        )
     }
 
     /// Applies the declared limit, if that lets one of the requests in, since a refused request changes nothing.
     fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
+        if let Some(reason) = &self.state.closed {
+            return Terms::Refused(Refusal::LineClosed(reason.clone()));
+        }
         match self.declared() {
             Err(refusal) => return Terms::Refused(refusal),
             Ok(Some(limit)) if !self.lets_any_in(limit, queue_max, requests) => {
@@ -71,7 +75,7 @@ impl Execution<'_> {
         }
     }
 
-    fn acquire_one(&mut self, queue_max: u32, terms: Terms, request: &AcquireRequest) -> AcquireOutcome {
+    fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {
         if let Some(entry) = self.state.entries.get(&request.holder) {
             if entry.request != request.request {
                 return AcquireOutcome::Refused(Refusal::AlreadyHeld);
@@ -88,9 +92,9 @@ impl Execution<'_> {
         let refusal = match terms {
             Terms::Open => self.refusal(self.state.limit, queue_max, request),
             Terms::RefusedUnder(limit) => {
-                self.refusal(limit, queue_max, request).or(Some(Refusal::NoPermits))
+                self.refusal(*limit, queue_max, request).or(Some(Refusal::NoPermits))
             }
-            Terms::Refused(refusal) => Some(refusal),
+            Terms::Refused(refusal) => Some(refusal.clone()),
         };
         if let Some(refusal) = refusal {
             return AcquireOutcome::Refused(refusal);

@@ -149,7 +149,7 @@ impl<'a> Execution<'a> {
         if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
-        let stays = !self.deleted && (self.existed || state.limit > 0 || state.paused);
+        let stays = !self.deleted && (self.existed || state.limit > 0 || state.is_kept());
         state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
         let reply = Reply {
             now_us: self.now_us,

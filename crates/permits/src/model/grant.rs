@@ -35,8 +35,11 @@ impl Execution<'_> {
     }
 
     /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier than the
-    /// limit is refused.
+    /// limit is refused, and every head while the line is closed.
     pub(super) fn promote(&mut self) {
+        if let Some(reason) = self.state.closed.clone() {
+            return self.refuse_waiters(&reason);
+        }
         let limit = self.state.limit;
         let capacity = self.capacity(limit);
         if capacity <= self.state.held {

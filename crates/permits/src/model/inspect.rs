@@ -33,6 +33,7 @@ impl Execution<'_> {
             held: state.held,
             waiting: state.queue.len() as u64,
             paused: state.paused,
+            closed: state.closed.clone(),
             holders: holders.collect(),
             waiters: waiters.collect(),
         })

@@ -1,7 +1,9 @@
-//! The line as a whole: paused, or deleted.
+//! The line as a whole: paused, closed, deleted.
+
+use std::sync::Arc;
 
 use super::execution::Execution;
-use crate::protocol::{Answers, DeleteOutcome};
+use crate::protocol::{Answers, DeleteOutcome, EventKind, Holder, MAX_BATCH};
 
 impl Execution<'_> {
     /// Stops or resumes granting.
@@ -9,6 +11,23 @@ impl Execution<'_> {
         self.state.paused = paused;
         self.promote();
         Answers::Pause
+    }
+
+    /// Closes the line for a reason, or opens it.
+    pub(super) fn close_line(&mut self, reason: Option<Arc<str>>) -> Answers {
+        self.state.closed = reason;
+        self.promote();
+        Answers::CloseLine
+    }
+
+    /// Refuses waiters while the line is closed, from the head of the queue on.
+    pub(super) fn refuse_waiters(&mut self, reason: &Arc<str>) {
+        let refused: Vec<Holder> = self.state.queue.values().take(MAX_BATCH).cloned().collect();
+        for holder in &refused {
+            self.emit(holder, EventKind::LineClosed(reason.clone()));
+            self.forget(holder);
+        }
+        self.promote_truncated = !self.state.queue.is_empty();
     }
 
     /// Forgets an idle semaphore: the changes by operators, too. Not while recovering, because holders that the store forgot

@@ -56,6 +56,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
             execution.set_limit(request, *change, *expected_version)
         }
         Operation::Pause(paused) => execution.pause(*paused),
+        Operation::CloseLine(reason) => execution.close_line(reason.clone()),
         Operation::Revoke { request, holder, cooling, reason } => {
             execution.revoke(request, holder, *cooling, reason)
         }

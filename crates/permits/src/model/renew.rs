@@ -23,7 +23,9 @@ impl Execution<'_> {
                     Some(EntryState::Holding(grant) | EntryState::Cooling(grant)) => {
                         RenewOutcome::Granted(grant)
                     }
-                    None => RenewOutcome::ExceedsLimit,
+                    None => {
+                        self.state.closed.clone().map_or(RenewOutcome::ExceedsLimit, RenewOutcome::LineClosed)
+                    }
                 };
             }
         }

@@ -4,6 +4,7 @@
 //! `free`, once. Each method keeps it; `invariants` checks it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
 
@@ -37,6 +38,9 @@ pub struct State {
     pub pinned: bool,
     /// True if granting is stopped.
     pub paused: bool,
+    /// The reason for which the line is closed, if it is: waiters and newcomers are refused.
+    #[cfg_attr(feature = "local", serde(default))]
+    pub closed: Option<Arc<str>>,
     /// Units held now.
     pub held: u64,
     /// The highest token granted.
@@ -59,7 +63,7 @@ pub struct State {
     pub recovering_until_ms: u64,
     /// The longest lease seen, in milliseconds.
     pub lease_max_ms: u64,
-    /// The time at which an idle state is forgotten, in milliseconds. A pinned or paused state is kept.
+    /// The time at which an idle state is forgotten, in milliseconds. See [`State::is_kept`].
     pub expires_ms: u64,
     /// Holders and waiters.
     pub entries: BTreeMap<Holder, Entry>,
@@ -190,6 +194,7 @@ impl State {
             limit_version: 0,
             pinned: false,
             paused: false,
+            closed: None,
             held: 0,
             last_token: 0,
             last_ticket: 0,
@@ -223,9 +228,14 @@ impl State {
         self.changes.push(Change { request: request.clone(), answer });
     }
 
+    /// Returns true if the state does not expire, because an operator has pinned the limit, paused or closed the line.
+    pub fn is_kept(&self) -> bool {
+        self.pinned || self.paused || self.closed.is_some()
+    }
+
     /// Returns true if the state is forgotten, because it was idle until `expires_ms`.
     pub fn is_expired(&self, now_ms: u64) -> bool {
-        self.damage != Some(Damage::StateLost) && !self.pinned && !self.paused && now_ms >= self.expires_ms
+        self.damage != Some(Damage::StateLost) && !self.is_kept() && now_ms >= self.expires_ms
     }
 
     pub(super) fn remove(&mut self, holder: &Holder) -> ReleaseOutcome {

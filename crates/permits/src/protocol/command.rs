@@ -142,6 +142,9 @@ pub enum Operation {
     },
     /// Stop (`true`) or resume (`false`) granting.
     Pause(bool),
+    /// Close the line for this reason (printable text): refuse waiters and new requests, and pass them the reason. Without
+    /// one: open it.
+    CloseLine(Option<Arc<str>>),
     /// Remove a holder or waiter, or free what cools.
     Revoke {
         /// The id of this revocation: sent again, it has one effect and one answer.
@@ -197,6 +200,7 @@ operation_kinds! {
     Adopt "adopt",
     SetLimit "set_limit",
     Pause "pause",
+    CloseLine "close_line",
     Revoke "revoke",
     Delete "delete",
     Inspect "inspect",
@@ -212,6 +216,7 @@ impl Operation {
             Self::Adopt(_) => OperationKind::Adopt,
             Self::SetLimit { .. } => OperationKind::SetLimit,
             Self::Pause(_) => OperationKind::Pause,
+            Self::CloseLine(_) => OperationKind::CloseLine,
             Self::Revoke { .. } => OperationKind::Revoke,
             Self::Delete => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,

@@ -33,4 +33,6 @@ pub enum EventKind {
     Turn(u64),
     /// The waiter was removed: its weight exceeds the lowered limit.
     Refused,
+    /// The waiter was removed: an operator has closed the line, for this reason.
+    LineClosed(Arc<str>),
 }

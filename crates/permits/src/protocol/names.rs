@@ -85,7 +85,7 @@ pub enum InvalidInput {
     },
 }
 
-/// Checks a reason for a revocation: at most 1,000 bytes of printable text, possibly empty.
+/// Checks the reason of a revocation or of a closed line: at most 1,000 bytes of printable text, possibly empty.
 ///
 /// # Errors
 /// [`InvalidInput`] if it is too long or has control characters.

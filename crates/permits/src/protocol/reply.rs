@@ -1,5 +1,7 @@
 //! Replies: the answers to the requests of a command, and the state of the semaphore after it.
 
+use std::sync::Arc;
+
 use super::names::{Holder, Label};
 
 /// Token and slot of a permit.
@@ -52,6 +54,8 @@ pub enum Answers {
     SetLimit(LimitOutcome),
     /// To [`Operation::Pause`](super::Operation::Pause).
     Pause,
+    /// To [`Operation::CloseLine`](super::Operation::CloseLine).
+    CloseLine,
     /// To [`Operation::Revoke`](super::Operation::Revoke).
     Revoke(ReleaseOutcome),
     /// To [`Operation::Delete`](super::Operation::Delete).
@@ -114,12 +118,14 @@ impl AcquireOutcome {
 }
 
 /// The reason of a refused [`AcquireRequest`](super::AcquireRequest).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// Not now: units are taken, other requests wait, or the semaphore is paused.
     NoPermits,
     /// Not now: the units are free, and the store holds them back because it recovers.
     Recovering,
+    /// Not now: an operator has closed the line, for this reason.
+    LineClosed(Arc<str>),
     /// Never: the weight exceeds the limit.
     ExceedsLimit,
     /// This holder holds or waits already, by another request.
@@ -162,6 +168,8 @@ pub enum RenewOutcome {
     RetryLater,
     /// The waiter was removed: its weight exceeds the lowered limit.
     ExceedsLimit,
+    /// The waiter was removed: an operator has closed the line, for this reason.
+    LineClosed(Arc<str>),
 }
 
 impl RenewOutcome {
@@ -169,7 +177,7 @@ impl RenewOutcome {
         match self {
             Self::Held | Self::Granted(_) => RequestStatus::Holding,
             Self::Waiting { position } => RequestStatus::Waiting { position: *position },
-            Self::Lost | Self::RetryLater | Self::ExceedsLimit => RequestStatus::Gone,
+            Self::Lost | Self::RetryLater | Self::ExceedsLimit | Self::LineClosed(_) => RequestStatus::Gone,
         }
     }
 }
@@ -220,6 +228,8 @@ pub struct Inspection {
     pub waiting: u64,
     /// True if granting is stopped.
     pub paused: bool,
+    /// The reason for which the line is closed, if it is.
+    pub closed: Option<Arc<str>>,
     /// Holders, by the end of their lease, soonest first.
     pub holders: Vec<InspectedHolder>,
     /// Waiters, in the order of the queue.

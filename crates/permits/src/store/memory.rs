@@ -3,7 +3,8 @@
 //! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and programs that use the
 //! same code with and without a server. Its clock is the process's monotonic clock.
 //!
-//! When the last client of a memory closes, pinned limits and pauses stay for the life of the process. The rest is dropped.
+//! When the last client of a memory closes, pinned limits, pauses and closed lines stay for the life of the process. The rest is
+//! dropped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -110,7 +111,7 @@ impl MemoryStore {
     }
 }
 
-/// The memories of this process by name: those with a session, a pinned limit or a pause. A forked child begins with none,
+/// The memories of this process by name: those with a session, a pinned limit, a pause or a closed line. A forked child begins with none,
 /// because the parent's memories may be locked in its copy.
 fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
     static MEMORIES: PerProcess<Mutex<HashMap<String, Arc<Shared>>>> = PerProcess::new();
@@ -198,7 +199,7 @@ impl Drop for MemoryStore {
         if !inner.sessions.is_empty() {
             return;
         }
-        inner.states.retain(|_, state| state.as_ref().is_some_and(|state| state.pinned || state.paused));
+        inner.states.retain(|_, state| state.as_ref().is_some_and(State::is_kept));
         for state in inner.states.values_mut().flatten() {
             state.clear_entries();
         }

@@ -167,6 +167,15 @@ impl Semaphore {
         call!(self.resume())
     }
 
+    pub(crate) async fn close_line(&self, reason: &str) -> Result<(), AdminError> {
+        let reason = reason.to_owned();
+        call!(self.close_line(&reason))
+    }
+
+    pub(crate) async fn open_line(&self) -> Result<(), AdminError> {
+        call!(self.open_line())
+    }
+
     pub(crate) async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
         let (holder, reason) = (holder.to_owned(), reason.to_owned());
         call!(self.revoke(&holder, &reason))

@@ -273,7 +273,10 @@ impl Fixture {
             let semaphore = client.semaphore(&name, Limit::Stored);
             self.settles(&semaphore, 0, 0).await;
             let left = self.inspect(&semaphore).await;
-            assert!(!left.pinned && !left.paused, "the case left it pinned or paused: {left:?}");
+            assert!(
+                !left.pinned && !left.paused && left.closed.is_none(),
+                "the case left it pinned, paused or closed: {left:?}"
+            );
             if let Some(limit) = left.limit {
                 let all = AcquireOptions::new().weight(limit).timeout(LIMIT);
                 let permit = semaphore.acquire_with(all).await.expect("all units are free");

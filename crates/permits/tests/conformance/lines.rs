@@ -1,4 +1,4 @@
-//! A line as a whole: its limit declared without an acquisition; deleted.
+//! A line as a whole: its limit declared without an acquisition; deleted; closed and opened.
 
 use std::time::Duration;
 
@@ -105,4 +105,97 @@ pub(crate) async fn a_line_in_use_is_not_deleted(fixture: &Fixture) {
     assert_eq!(administered.delete().await, in_use(1, 0), "it cools");
     assert_eq!(administered.revoke_cooling(&holder, token).await, Ok(true));
     assert_eq!(administered.delete().await, Ok(true));
+}
+
+pub(crate) async fn a_closed_line_refuses_waiters_and_newcomers_with_the_reason(fixture: &Fixture) {
+    let (client, other, operator) = (fixture.client().await, fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let administered = operator.semaphore(fixture.name(), Limit::Stored);
+    let permit = semaphore.acquire().await.expect("it is free");
+    let waiters = [
+        fixture.queued(&semaphore, AcquireOptions::new()).await,
+        fixture.queued(&others, AcquireOptions::new().label("the last")).await,
+    ];
+    let reason = "moved to \"exports-2\", 100 %s, siehe \u{260e} 112";
+    administered.close_line(reason).await.expect("the store is up");
+    let closed = AcquireError::LineClosed { reason: reason.into() };
+    for waiter in waiters {
+        assert_eq!(waiter.outcome().await.expect_err("the line is closed"), closed);
+    }
+    for refused in [semaphore.acquire().await, others.try_acquire().await] {
+        assert_eq!(refused.expect_err("the line is closed"), closed);
+    }
+    assert!(closed.is_not_now(), "it may be opened");
+    let seen = fixture.inspect(&administered).await;
+    assert_eq!((seen.closed.as_deref(), seen.held, seen.waiting), (Some(reason), 1, 0));
+    permit.renew().await.expect("holders keep what they hold");
+    permit.release().await.expect("holders keep what they hold");
+    assert_eq!(semaphore.try_acquire().await.expect_err("the line is closed"), closed);
+
+    administered.close_line("").await.expect("the store is up");
+    let seen = fixture.inspect(&administered).await;
+    assert_eq!(seen.closed.as_deref(), Some(""), "it may have no reason");
+    administered.open_line().await.expect("the store is up");
+    administered.open_line().await.expect("it is open already");
+    assert_eq!(fixture.inspect(&administered).await.closed, None);
+    semaphore.try_acquire().await.expect("it is open").release().await.expect("it is held");
+}
+
+pub(crate) async fn a_line_can_be_closed_before_it_is_used(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let administered = operator.semaphore("new", Limit::Stored);
+    administered.close_line("not yet").await.expect("the store is up");
+    let semaphore = client.semaphore("new", 1);
+    let closed = AcquireError::LineClosed { reason: "not yet".into() };
+    assert_eq!(semaphore.acquire().await.expect_err("the line is closed"), closed);
+    assert!(operator.list().await.expect("the store is up").contains(&"new".to_owned()));
+    assert_eq!(semaphore.declare().await, Ok(1), "a closed line has a limit");
+    assert_eq!(administered.delete().await, Ok(true), "it is idle");
+    fixture.has_no_key_of("new");
+    administered.open_line().await.expect("the store is up");
+    fixture.has_no_key_of("new");
+}
+
+pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+    administered.pause().await.expect("the store is up");
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    administered.close_line("out of order").await.expect("the store is up");
+    let closed = AcquireError::LineClosed { reason: "out of order".into() };
+    assert_eq!(waiter.outcome().await.expect_err("the line is closed"), closed);
+    administered.open_line().await.expect("the store is up");
+    assert!(fixture.inspect(&semaphore).await.paused);
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    administered.resume().await.expect("the store is up");
+    waiter.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_crowd_is_refused_in_parts(fixture: &Fixture) {
+    const CROWD: usize = 600;
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+    let permit = semaphore.acquire().await.expect("it is free");
+    let short = || AcquireOptions::new().lease(Duration::from_secs(2));
+    let waiters: Vec<Waiter> = (0..CROWD).map(|_| Waiter::start(&semaphore, short())).collect();
+    fixture.settles(&semaphore, 1, CROWD as u64).await;
+    administered.close_line("moved").await.expect("the store is up");
+    for waiter in waiters {
+        let refused = waiter.outcome().await.expect_err("the line is closed");
+        assert_eq!(refused, AcquireError::LineClosed { reason: "moved".into() });
+    }
+    permit.release().await.expect("it is held");
+    administered.open_line().await.expect("the store is up");
+}
+
+pub(crate) async fn a_reason_of_a_closed_line_is_checked(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    for reason in ["two\nlines".to_owned(), "x".repeat(1_001)] {
+        let error = semaphore.close_line(&reason).await.expect_err("it is not valid");
+        assert!(matches!(error, AdminError::Invalid(_)), "{error}");
+    }
+    assert_eq!(fixture.inspect(&semaphore).await.closed, None);
 }

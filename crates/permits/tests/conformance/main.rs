@@ -112,6 +112,11 @@ macro_rules! every_case {
                 without_a_limit_there_is_nothing_to_declare: anything,
                 an_idle_line_is_deleted_with_its_pin_and_pause: anything,
                 a_line_in_use_is_not_deleted: anything,
+                a_closed_line_refuses_waiters_and_newcomers_with_the_reason: anything,
+                a_line_can_be_closed_before_it_is_used: anything,
+                a_closed_line_that_is_paused_refuses_and_stays_paused: anything,
+                a_crowd_is_refused_in_parts: anything,
+                a_reason_of_a_closed_line_is_checked: anything,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,

@@ -309,7 +309,7 @@ impl Writer<'_> {
             Outcome::Renewed(RenewOutcome::Held) => self.put(3),
             Outcome::Renewed(RenewOutcome::Lost) => self.put(4),
             Outcome::Renewed(RenewOutcome::RetryLater) => self.put(5),
-            Outcome::Renewed(RenewOutcome::ExceedsLimit) => self.put(6),
+            Outcome::Renewed(RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_)) => self.put(6),
             Outcome::Released => self.put(7),
         }
     }

@@ -83,6 +83,7 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<13>,
         holds::<14>,
         holds::<15>,
+        holds::<16>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

@@ -17,6 +17,7 @@ fn sound() -> [Pairs; 5] {
         ("limit_version", "1"),
         ("pinned", "0"),
         ("paused", "0"),
+        ("reason", ""),
         ("held", "1"),
         ("holders", "1"),
         ("waiting", "1"),

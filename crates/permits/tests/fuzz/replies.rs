@@ -91,6 +91,7 @@ fn words() -> impl Strategy<Value = Vec<u8>> {
         "queue_full",
         "no_limit",
         "limit_mismatch",
+        "line_closed",
         "deleted",
         "in_use",
         "holder",
@@ -216,6 +217,7 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::Adopt(adopt),
         Operation::SetLimit { request: id(), change: LimitChange::Set(1), expected_version: None },
         Operation::Pause(true),
+        Operation::CloseLine(Some(Arc::from("why"))),
         Operation::Revoke { request: id(), holder, cooling: None, reason: Arc::from("why") },
         Operation::Delete,
         Operation::Inspect { max: 9 },
@@ -266,9 +268,8 @@ fn a_sound_reply_is_understood() {
 
 #[test]
 fn any_message_is_events_or_an_error() {
-    let sound =
-        "12 exports\ngranted session.1 7 0 web-3\nrevoked session.2 web-4\tno more\nrefused session.3 web 5";
-    assert_eq!(decode_message(&session(), sound.as_bytes()).expect("it is sound").len(), 3);
+    let sound = "12 exports\ngranted session.1 7 0 web-3\nrevoked session.2 web-4\tno more\nrefused session.3 web 5\nline_closed session.4 web 6\t";
+    assert_eq!(decode_message(&session(), sound.as_bytes()).expect("it is sound").len(), 4);
     let strategy = (vec(any::<u8>(), 0..60), "[0-9a-z \n\t.-]{0,60}", changes());
     cases(2_000, SEEDS, &strategy, |(bytes, text, changes)| {
         for payload in [bytes.clone(), text.clone().into_bytes(), damaged(sound.as_bytes(), changes)] {

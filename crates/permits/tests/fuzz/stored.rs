@@ -94,6 +94,7 @@ fn use_all(state: &State) {
         Operation::Release((0..7).map(release).collect()),
         set_limit(5),
         Operation::Delete,
+        Operation::CloseLine(Some("why".into())),
         Operation::Pause(false),
         Operation::Revoke { request: id("s.9"), holder: holder(3), cooling: None, reason: "why".into() },
         Operation::Inspect { max: 100 },

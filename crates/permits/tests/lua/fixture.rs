@@ -219,6 +219,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
         }),
         change_limit("l3", LimitChange::Adjust(2)),
         Operation::Pause(true),
+        Operation::CloseLine(Some("moved".into())),
         Operation::Revoke { request: id("r1"), holder: holder("a"), cooling: None, reason: "".into() },
         Operation::Delete,
         Operation::Inspect { max: 10 },

@@ -55,6 +55,8 @@ fn permits_are_kept_freed_and_handed_on(both: &mut Both) {
         reason: "late".into(),
     });
     both.same(&Operation::Pause(false));
+    both.same(&Operation::CloseLine(Some("moved".into())));
+    both.same(&Operation::CloseLine(None));
     both.same(&change_limit("l3", LimitChange::Set(1)));
     both.same(&change_limit("l4", LimitChange::Unpin));
     both.same(&Operation::Inspect { max: 10 });

@@ -195,7 +195,8 @@ fn headers_list_every_answer_that_the_code_gives() {
         if name == "renew" {
             code += &text("reclaim");
         }
-        for tag in ["granted", "held", "waiting", "lost", "again", "exceeds_limit", "unknown"] {
+        for tag in ["granted", "held", "waiting", "lost", "again", "exceeds_limit", "line_closed", "unknown"]
+        {
             let (listed, given) = (header.contains(tag), code.contains(&format!("'{tag}'")));
             // A refused acquire gives its reason, and there are many.
             assert!(listed == given || (name == "acquire" && given), "{name}, {tag}: {listed} {given}");

@@ -28,6 +28,7 @@ fn the_checks_see_a_grant_above_the_limit() {
     let step = Story::full().release("a");
     assert!(sees("P1", &step, |step| after(step).limit = 1));
     assert!(sees("P1", &step, |step| after(step).paused = true));
+    assert!(sees("P1", &step, |step| after(step).closed = Some("".into())));
     let newcomer = Story::new().acquire(&["a"]);
     let in_window = |step: &mut Step| after(step).recovering_until_ms = u64::MAX;
     assert!(sees("P1", &newcomer, in_window));

@@ -26,6 +26,7 @@ pub(crate) const SMALL: &[&str] = &[
     "acquire: already_held",
     "acquire: queue_full",
     "acquire: no_limit",
+    "acquire: line_closed",
     "acquire: limit_mismatch",
     "release: held",
     "release: waiting",
@@ -52,6 +53,8 @@ pub(crate) const SMALL: &[&str] = &[
     "keys lost, the state too",
     "pause",
     "resume",
+    "close_line",
+    "open_line",
     "revoke: held",
     "revoke: waiting",
     "revoke: unknown",
@@ -64,6 +67,7 @@ pub(crate) const SMALL: &[&str] = &[
     "event: revoked",
     "event: refused",
     "event: turn",
+    "event: line_closed",
     "expiry with a queue",
     "idle state expired",
     "new era with its data",
@@ -73,8 +77,13 @@ pub(crate) const SMALL: &[&str] = &[
 ];
 
 /// The further cases that histories of hundreds of entries must meet.
-pub(crate) const CROWDED: &[&str] =
-    &["reap cut", "promotion cut", "hundreds granted at once", "renew: reclaimed far above the slots made"];
+pub(crate) const CROWDED: &[&str] = &[
+    "reap cut",
+    "promotion cut",
+    "refusal cut",
+    "hundreds granted at once",
+    "renew: reclaimed far above the slots made",
+];
 
 impl Coverage {
     /// Counts the cases of one command. `before` is the model's state before it.
@@ -100,12 +109,16 @@ impl Coverage {
                 EventKind::Revoked(_) => "event: revoked",
                 EventKind::Refused => "event: refused",
                 EventKind::Turn(_) => "event: turn",
+                EventKind::LineClosed(_) => "event: line_closed",
             });
         }
         self.add(events.len() > 300, "hundreds granted at once");
         let expired = before.map_or(0, |state| expired(state, now_ms));
         self.add(expired >= REAP_MAX, "reap cut");
-        self.add(expired < REAP_MAX && reply.recheck_ms == Some(0), "promotion cut");
+        let closed = after.is_some_and(|after| after.closed.is_some());
+        let cut = expired < REAP_MAX && reply.recheck_ms == Some(0);
+        self.add(cut && !closed, "promotion cut");
+        self.add(cut && closed, "refusal cut");
         let Some(after) = after else { return };
         if let Some(before) = before {
             self.add(expired > 0 && !before.queue.is_empty(), "expiry with a queue");
@@ -115,6 +128,7 @@ impl Coverage {
         let head = after.queue.values().next().map(|holder| u64::from(after.entries[holder].weight));
         let held_back = now_ms < after.recovering_until_ms
             && !after.paused
+            && after.closed.is_none()
             && head.is_some_and(|weight| after.held + weight <= after.limit.into());
         self.add(held_back, "recovery window held back");
     }
@@ -136,6 +150,7 @@ impl Coverage {
                         (AcquireOutcome::Refused(Refusal::ExceedsLimit), _) => "acquire: exceeds_limit",
                         (AcquireOutcome::Refused(Refusal::AlreadyHeld), _) => "acquire: already_held",
                         (AcquireOutcome::Refused(Refusal::QueueFull), _) => "acquire: queue_full",
+                        (AcquireOutcome::Refused(Refusal::LineClosed(_)), _) => "acquire: line_closed",
                         (AcquireOutcome::Refused(Refusal::NoLimit), _) => "acquire: no_limit",
                         (AcquireOutcome::Refused(Refusal::LimitMismatch), _) => "acquire: limit_mismatch",
                     });
@@ -155,6 +170,9 @@ impl Coverage {
             (_, Answers::Adopt(false)) => self.count("adopt: no such permit"),
             (_, Answers::SetLimit(changed)) => self.note_change(before, command, *changed),
             (Operation::Pause(paused), _) => self.count(if *paused { "pause" } else { "resume" }),
+            (Operation::CloseLine(reason), _) => {
+                self.count(if reason.is_some() { "close_line" } else { "open_line" });
+            }
             (Operation::Revoke { request, .. }, Answers::Revoke(_)) if is_made(before, request) => {
                 self.count("revoke: done before");
             }
@@ -196,6 +214,7 @@ impl Coverage {
                 RenewOutcome::Lost => "renew: lost",
                 RenewOutcome::RetryLater => "renew: again",
                 RenewOutcome::ExceedsLimit => "renew: exceeds_limit",
+                RenewOutcome::LineClosed(_) => "renew: line_closed",
             });
             let held = *answer == RenewOutcome::Held;
             self.add(held && entry.is_none(), "renew: reclaimed");

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use permits::model::{Change, ChangeAnswer, Entry, EntryState, State};
 use permits::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
@@ -20,10 +21,10 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Checks that each key expires when the model forgets the state, or never if an operator pinned or paused it.
+    /// Checks that each key expires when the model forgets the state, or never if an operator's change keeps it.
     pub(crate) fn check_expiry(&self) -> Result<(), String> {
         let Some(state) = &self.state else { return Ok(()) };
-        let wanted = if state.pinned || state.paused { -1 } else { state.expires_ms.cast_signed() };
+        let wanted = if state.is_kept() { -1 } else { state.expires_ms.cast_signed() };
         match self.expiry.iter().find(|(_, at)| at.is_some_and(|at| at != wanted)) {
             Some((key, at)) => Err(format!("{key} expires at {at:?}, and should at {wanted}")),
             None => Ok(()),
@@ -78,12 +79,16 @@ pub(crate) fn decode(
     let mut text = |name: &str| fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"));
     let server = text("server")?.to_owned();
     let changes = text("changes")?;
+    let reason: Arc<str> = text("reason")?.into();
+    let stopped: u64 = number(text("paused")?)?;
+    let closed = (stopped > 1).then_some(reason);
     let mut field = |name: &str| number::<u64>(text(name)?);
     let decoded = State {
         limit: u32::try_from(field("limit")?).map_err(|error| error.to_string())?,
         limit_version: field("limit_version")?,
         pinned: flag(field("pinned")?)?,
-        paused: flag(field("paused")?)?,
+        paused: flag(stopped % 2)?,
+        closed,
         held: field("held")?,
         last_token: field("last_token")?,
         last_ticket: field("last_ticket")?,

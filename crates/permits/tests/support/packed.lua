@@ -39,7 +39,7 @@ local function entry(holder, packed)
   read[#read + 1] = table.concat(words, ' ')
 end
 
-local fields, seen, changes = redis.call('HGETALL', KEYS[1]), false, ''
+local fields, seen, changes, reason = redis.call('HGETALL', KEYS[1]), false, '', nil
 local fault
 for f = 1, #fields, 2 do
   local name, value = fields[f], fields[f + 1]
@@ -48,6 +48,8 @@ for f = 1, #fields, 2 do
     if ARGV[1] == 'state' then fault = fault or state(value) end
   elseif name == '\tchanges' then
     changes = value
+  elseif name == '\treason' then
+    reason = value
   elseif string.find(name, '%c') and not string.find(name, '^%C+\t%d+$') then
     fault = 'an unknown field'
   elseif ARGV[1] == 'entries' then
@@ -59,5 +61,7 @@ if fault then return redis.error_reply(fault) end
 if seen and ARGV[1] == 'state' then
   read[#read + 1] = 'changes'
   read[#read + 1] = changes
+  read[#read + 1] = 'reason'
+  read[#read + 1] = reason or ''
 end
 return read

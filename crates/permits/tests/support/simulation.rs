@@ -210,6 +210,7 @@ impl Simulation {
                 let cooling = grant.filter(|_| *cooling).map(|grant| grant.token);
                 Operation::Revoke { request, holder, cooling, reason: "it is late, 100 %s".into() }
             }
+            Action::CloseLine(reason) => Operation::CloseLine(reason.map(Into::into)),
             Action::Delete => Operation::Delete,
             Action::Inspect { max } => Operation::Inspect { max: *max },
         }
@@ -337,7 +338,9 @@ impl Simulation {
             for Event { holder, request, kind, .. } in events {
                 match kind {
                     EventKind::Granted(grant) => self.holds(holder, request, *grant),
-                    EventKind::Revoked(_) | EventKind::Refused => self.end(holder, request),
+                    EventKind::Revoked(_) | EventKind::Refused | EventKind::LineClosed(_) => {
+                        self.end(holder, request);
+                    }
                     EventKind::Turn(_) => {}
                 }
             }
@@ -393,7 +396,9 @@ impl Simulation {
         let RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, .. } =
             renewal.clone();
         match answer {
-            RenewOutcome::Lost | RenewOutcome::ExceedsLimit => self.end(&holder, &request),
+            RenewOutcome::Lost | RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_) => {
+                self.end(&holder, &request)
+            }
             RenewOutcome::RetryLater => {}
             RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. } => {
                 let grant = if let RenewOutcome::Granted(grant) = answer { Some(*grant) } else { grant };

@@ -142,6 +142,8 @@ pub(crate) enum Action {
         again: bool,
     },
     Pause(bool),
+    /// Close the line for this reason, or open it.
+    CloseLine(Option<&'static str>),
     /// A revocation, of what cools if `cooling`; the last one repeated, if `again`.
     Revoke {
         naming: Naming,
@@ -314,6 +316,8 @@ fn actions() -> BoxedStrategy<Action> {
         2 => vec(forgotten(), 1..5).prop_map(Action::Renew),
         4 => set_limit(small_limit().boxed()),
         2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Action::Pause),
+        2 => prop_oneof![1 => Just(Some("")), 1 => Just(Some("moved to \u{fc}, 100 %s")), 4 => Just(None)]
+            .prop_map(Action::CloseLine),
         2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
@@ -333,6 +337,8 @@ fn crowded_actions() -> BoxedStrategy<Action> {
         3 => set_limit(large_limit().boxed()),
         2 => Just(Action::Pause(false)),
         1 => Just(Action::Pause(true)),
+        1 => Just(Action::CloseLine(Some("moved"))),
+        3 => Just(Action::CloseLine(None)),
         1 => prop_oneof![0_u32..2_000, Just(u32::MAX)].prop_map(|max| Action::Inspect { max }),
         2 => actions(),
     ]

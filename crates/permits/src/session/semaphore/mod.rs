@@ -340,8 +340,12 @@ impl SemaphoreSession {
             // Another holder's: to release what it grants would take it from that holder.
             return;
         }
-        if let EventKind::Revoked(reason) = &kind {
-            let error = AcquireError::Revoked { reason: reason.clone() };
+        let error = match &kind {
+            EventKind::Revoked(reason) => Some(AcquireError::Revoked { reason: reason.clone() }),
+            EventKind::LineClosed(reason) => Some(AcquireError::LineClosed { reason: reason.clone() }),
+            EventKind::Granted(_) | EventKind::Refused => None,
+        };
+        if let Some(error) = error {
             entry.answer(Err(error), &mut context.outbox);
         }
         self.step(&request, Input::Pushed(kind), None, now, context);

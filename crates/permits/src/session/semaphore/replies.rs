@@ -140,8 +140,8 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) {
-        let refusal = match outcome {
-            AcquireOutcome::Refused(refusal) => Some(refusal),
+        let refusal = match &outcome {
+            AcquireOutcome::Refused(refusal) => Some(refusal.clone()),
             AcquireOutcome::Granted(_) | AcquireOutcome::Waiting { .. } => None,
         };
         if refusal.is_none() || circumstances.pinned {
@@ -172,6 +172,7 @@ impl SemaphoreSession {
         Some(match refusal {
             Refusal::NoPermits => AcquireError::NoPermits,
             Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
+            Refusal::LineClosed(reason) => AcquireError::LineClosed { reason },
             Refusal::ExceedsLimit => {
                 let weight = spec.weight;
                 // The limit may be the declared one, which a refusal does not store.
@@ -222,7 +223,10 @@ impl SemaphoreSession {
             return;
         }
         let (weight, limit) = (entry.spec.weight, self.limit.unwrap_or_default());
-        let error = AcquireError::ExceedsLimit { weight, limit };
+        let error = match &outcome {
+            RenewOutcome::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
+            _ => AcquireError::ExceedsLimit { weight, limit },
+        };
         self.step(request, Input::Renewed(outcome, times), Some(error), now, context);
     }
 

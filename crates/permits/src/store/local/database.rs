@@ -72,8 +72,10 @@ impl Database {
         if self.executed == BUSY_AFTER {
             set_log_pages(&self.file.connection, BUSY_LOG_PAGES).map_err(|error| self.failed(error))?;
         }
-        let lasting =
-            matches!(command.operation, Operation::SetLimit { .. } | Operation::Pause(_) | Operation::Delete);
+        let lasting = matches!(
+            command.operation,
+            Operation::SetLimit { .. } | Operation::Pause(_) | Operation::CloseLine(_) | Operation::Delete
+        );
         if lasting {
             self.set_synchronous("FULL")?;
         }
@@ -145,7 +147,7 @@ impl Database {
         matches!(blocked, Ok(0)) && (!takes_room || room())
     }
 
-    /// The semaphores of this prefix that are in use, pinned or paused.
+    /// The semaphores of this prefix that are in use or kept.
     pub(super) fn list(&self, deadline: Moment) -> Result<Vec<Name>, StoreError> {
         busy::set_deadline(deadline);
         let failed = |error| self.failed(error);

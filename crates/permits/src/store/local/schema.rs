@@ -162,8 +162,7 @@ pub(super) fn save(
 ) -> rusqlite::Result<()> {
     let text = serde_json::to_string(state)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let expires_ms =
-        (!state.pinned && !state.paused).then(|| i64::try_from(state.expires_ms).unwrap_or(i64::MAX));
+    let expires_ms = (!state.is_kept()).then(|| i64::try_from(state.expires_ms).unwrap_or(i64::MAX));
     let sql = "INSERT OR REPLACE INTO semaphores VALUES (?1, ?2, ?3, ?4)";
     transaction.prepare_cached(sql)?.execute((prefix, name, text, expires_ms))?;
     Ok(())

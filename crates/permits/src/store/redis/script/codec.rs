@@ -100,6 +100,10 @@ fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
             let (delay_ms, holder) = rest.split_once(' ')?;
             (holder, EventKind::Turn(delay_ms.parse().ok()?))
         }
+        "line_closed" => {
+            let (holder, reason) = rest.split_once('\t')?;
+            (holder, EventKind::LineClosed(Arc::from(reason)))
+        }
         "refused" => (rest, EventKind::Refused),
         _ => return None,
     };

@@ -21,13 +21,14 @@ use crate::protocol::OperationKind;
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = include_str!("lua/read.lua");
-const SHARED: [&str; 7] = [
+const SHARED: [&str; 8] = [
     include_str!("lua/begin.lua"),
     include_str!("lua/era.lua"),
     include_str!("lua/slots.lua"),
     include_str!("lua/entries.lua"),
     include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),
+    include_str!("lua/refuse.lua"),
     include_str!("lua/promote.lua"),
 ];
 const FINISH: &str = include_str!("lua/finish.lua");

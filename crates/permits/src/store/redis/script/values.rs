@@ -1,5 +1,7 @@
 //! The values that scripts return, read one after the other.
 
+use std::sync::Arc;
+
 use redis::Value;
 
 use crate::protocol::{Grant, Holder, Label, ReleaseOutcome};
@@ -56,6 +58,12 @@ impl Fields {
             Value::SimpleString(text) => Ok(text),
             other => Err(Malformed(format!("no text: {other:?}"))),
         }
+    }
+
+    /// The reason of a closed line, in the place of two numbers.
+    pub(super) fn reason(&mut self) -> Decoded<Arc<str>> {
+        let (reason, _) = (self.text()?, self.integer()?);
+        Ok(reason.into())
     }
 
     pub(super) fn holder(&mut self) -> Decoded<Holder> {

@@ -188,6 +188,8 @@ fn command(mut arguments: Arguments, operation: &str) -> Decoded<Command> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
     use redis::Arg;
 
@@ -277,6 +279,8 @@ mod tests {
                     let reason = reason.into();
                     Operation::Revoke { request, holder, cooling, reason }
                 }),
+            prop::option::of(prop_oneof![Just(String::new()), texts()])
+                .prop_map(|reason| Operation::CloseLine(reason.map(Arc::from))),
             Just(Operation::Delete),
             any::<u32>().prop_map(|max| Operation::Inspect { max }),
         ]

@@ -3,7 +3,7 @@
 -- KEYS      as in read.lua
 -- ARGV      8 the most waiters; 9 the 1 of each request that may wait, 0 of one that may not; then 10… 2 a request:
 --           holder, entry of a waiter as in entries.lua
--- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | the reason of a refusal, 0, 0
+-- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
@@ -53,6 +53,7 @@ for i = 10, #ARGV, 2 do
       end
     end
   end
+  if tag == 'line_closed' then a = s.reason end
   if tag == 'waiting' then s.foremost = math.min(s.foremost or a, a) end
   reply[n + 1], reply[n + 2], reply[n + 3] = tag, a, b
   n = n + 3

@@ -11,7 +11,7 @@
 -- instead of many locals, and inline code instead of functions called once.
 
 local session, longest_lease, recovery = ARGV[3], math.abs(ARGV[4]), ARGV[5]
-local CHANGES = '\tchanges'
+local CHANGES, REASON = '\tchanges', '\treason'
 local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 
 -- An empty state, and the variables of this command.
@@ -19,6 +19,8 @@ local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
     checked = now_us, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0,
     era_known = 0, era_began = now_us, server = '', existed = false,
+    reason = nil,    -- of a closed line
+    reason_stored = false,
     changes = nil,   -- the changes by operators to write, as text
     lost = false,    -- some of the keys have vanished, by eviction or by hand
     deleted = false, -- the command has deleted the keys
@@ -35,7 +37,10 @@ if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.limit, s.limit_version,
     s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.server =
     struct.unpack('<dddddddddddddddddds', packed)
-  s.existed, s.kept = true, s.pinned == 1 or s.paused == 1
+  if s.paused > 1 then
+    s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
+  end
+  s.existed, s.kept = true, s.pinned == 1 or s.paused == 1 or s.reason ~= nil
   if not s.kept and now_ms >= s.expires then
     redis.call('DEL', unpack(KEYS))
     s = new_state()
@@ -56,6 +61,7 @@ if s.lost then
   end
   if s.existed then s.changes = redis.call('HGET', state_key, CHANGES) or nil end
   redis.call('DEL', unpack(KEYS))
+  s.reason_stored = false
   s.held, s.holders, s.waiting, s.slots_made, s.earliest = 0, 0, 0, 0, math.huge
 end
 

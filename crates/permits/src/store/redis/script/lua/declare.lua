@@ -23,6 +23,7 @@ end
 -- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing. Returns the
 -- limit under which all are refused, if it lets none in; or the reason for which all are refused under any limit.
 local function declare()
+  if s.reason then return nil, 'line_closed' end
   local limit, refusal = declared()
   if not limit then return nil, refusal end
   for i = 10, #ARGV, 2 do

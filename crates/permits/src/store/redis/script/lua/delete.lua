@@ -1,5 +1,5 @@
--- delete: forgets an idle semaphore, with a pinned limit and a pause. Not while recovering, because holders that the store
--- forgot may be alive.
+-- delete: forgets an idle semaphore, with a pinned limit, a pause and a closed line. Not while recovering, because holders
+-- that the store forgot may be alive.
 -- KEYS      as in read.lua
 -- ARGV      none of its own
 -- Returns   'deleted' 0 0 | 'unknown' 0 0 | 'in_use' held waiting | 'recovering' 0 0

@@ -2,7 +2,7 @@
 -- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the declaration has
 --   replaced or 0, answers… }
 
-local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused == 1)
+local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused == 1 or s.reason)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
 
 if s.held > 0 then
@@ -13,12 +13,13 @@ else
 end
 
 if stays then
-  local keep = s.pinned == 1 or s.paused == 1
+  local keep = s.pinned == 1 or s.paused == 1 or s.reason
   local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
   redis.call('HSET', state_key, STATE, struct.pack('<dddddddddddddddddds', s.sequence, s.held, s.holders, s.waiting, s.last_token,
-    s.last_ticket, s.slots_made, s.earliest, s.checked, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until,
+    s.last_ticket, s.slots_made, s.earliest, s.checked, s.limit, s.limit_version, s.pinned, s.paused + (s.reason and 2 or 0), s.recovering_until,
     s.lease_max, s.expires, s.era_known, s.era_began, s.server))
+  if s.reason and not s.reason_stored then redis.call('HSET', state_key, REASON, s.reason) end
   if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
   if keep then
     for _, key in ipairs(s.kept and {} or KEYS) do redis.call('PERSIST', key) end

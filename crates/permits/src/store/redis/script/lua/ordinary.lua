@@ -1,5 +1,5 @@
 -- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the state exists, is
--- not paused and not recovering, no lease has ended, the expiry is far, and the era is the same.
+-- not paused and not recovering, the line is not closed, no lease has ended, the expiry is far, and the era is the same.
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs before the
 -- functions of the general course are made, and gives the same replies and states as that. What is rare is left to the

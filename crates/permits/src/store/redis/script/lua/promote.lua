@@ -1,6 +1,4 @@
--- Granting: the limit, the head of the queue, and the events for sessions.
-
-local events, recipients = {}, {}
+-- Granting: the limit, and the head of the queue.
 
 -- The most units that may be held after this command, under `limit`.
 local function capacity(limit)
@@ -29,14 +27,10 @@ local function grant(holder, entry, weight, lease)
   return s.last_token, slot
 end
 
--- Adds an event for a session. Finish publishes one message for each session, when all is written.
-local function emit(to, line)
-  if not events[to] then events[to], recipients[#recipients + 1] = {}, to end
-  table.insert(events[to], line)
-end
-
--- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused.
+-- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and every head while the
+-- line is closed.
 local function promote()
+  if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
   local PROMOTE_MAX = 500

@@ -3,7 +3,7 @@
 -- KEYS      as in read.lua
 -- ARGV      8… 2 a request: holder, entry as in entries.lua: of a holder with its grant, of a waiter without
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
---           'again' 0 0 (forgotten, does not fit yet) | 'exceeds_limit' 0 0
+--           'again' 0 0 (forgotten, does not fit yet) | 'exceeds_limit' 0 0 | 'line_closed' reason 0
 -- Idempotent. Never puts back a reaped holder: see reclaim.
 -- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its position
 
@@ -65,7 +65,7 @@ for i = 8, #ARGV, 2 do
       local position = redis.call('ZRANK', queue_key, holder)
       reply[n + 1], s.foremost = position, math.min(s.foremost or position, position)
     else
-      reply[n] = 'exceeds_limit'
+      reply[n], reply[n + 1] = s.reason and 'line_closed' or 'exceeds_limit', s.reason or 0
     end
   end
 end

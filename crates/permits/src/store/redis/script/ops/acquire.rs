@@ -40,6 +40,9 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
     if tag == "granted" {
         return Ok(AcquireOutcome::Granted(fields.grant()?));
     }
+    if tag == "line_closed" {
+        return Ok(AcquireOutcome::Refused(Refusal::LineClosed(fields.reason()?)));
+    }
     let (position, _) = (fields.number()?, fields.integer()?);
     Ok(match tag.as_str() {
         "waiting" => AcquireOutcome::Waiting { position },

@@ -17,6 +17,8 @@ pub(super) fn encode(cmd: &mut Cmd, max: u32) {
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
     let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
+    let (closed, reason) = (fields.flag()?, fields.text()?);
+    let closed = closed.then(|| reason.into());
     let holders = fields.number()?;
     let holders = fields.each(holders, |fields| {
         Ok(InspectedHolder {
@@ -36,7 +38,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
             label: fields.label()?,
         })
     })?;
-    Ok(Inspection { held, waiting, paused, holders, waiters })
+    Ok(Inspection { held, waiting, paused, closed, holders, waiters })
 }
 
 #[cfg(feature = "testing")]

@@ -3,6 +3,7 @@
 
 mod acquire;
 mod adopt;
+mod close_line;
 mod delete;
 mod inspect;
 mod pause;
@@ -40,6 +41,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
         OperationKind::Adopt => (None, &[], adopt::LUA),
         OperationKind::SetLimit => (None, &[], set_limit::LUA),
         OperationKind::Pause => (None, &[], pause::LUA),
+        OperationKind::CloseLine => (None, &[], close_line::LUA),
         OperationKind::Revoke => (None, &[], revoke::LUA),
         OperationKind::Delete => (None, &[], delete::LUA),
         OperationKind::Inspect => (None, &[], inspect::LUA),
@@ -58,6 +60,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
             set_limit::encode(cmd, request, *change, *expected_version);
         }
         Operation::Pause(paused) => pause::encode(cmd, *paused),
+        Operation::CloseLine(reason) => close_line::encode(cmd, reason.as_deref()),
         Operation::Revoke { request, holder, cooling, reason } => {
             revoke::encode(cmd, request, holder, *cooling, reason);
         }
@@ -77,6 +80,7 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Adopt(_) => Answers::Adopt(adopt::decode(fields)?),
         Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
         Operation::Pause(_) => Answers::Pause,
+        Operation::CloseLine(_) => Answers::CloseLine,
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
         Operation::Delete => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),
@@ -93,6 +97,7 @@ pub(crate) fn read(kind: OperationKind, arguments: &mut Arguments) -> Decoded<Op
         OperationKind::Adopt => adopt::read(arguments),
         OperationKind::SetLimit => set_limit::read(arguments),
         OperationKind::Pause => pause::read(arguments),
+        OperationKind::CloseLine => close_line::read(arguments),
         OperationKind::Revoke => revoke::read(arguments),
         OperationKind::Delete => Ok(Operation::Delete),
         OperationKind::Inspect => inspect::read(arguments),

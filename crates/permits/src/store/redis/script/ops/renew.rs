@@ -38,6 +38,9 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<RenewOutcome> {
     if tag == "granted" {
         return Ok(RenewOutcome::Granted(fields.grant()?));
     }
+    if tag == "line_closed" {
+        return Ok(RenewOutcome::LineClosed(fields.reason()?));
+    }
     let (position, _) = (fields.number()?, fields.integer()?);
     Ok(match tag.as_str() {
         "held" => RenewOutcome::Held,
