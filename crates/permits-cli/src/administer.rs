@@ -1,23 +1,40 @@
-//! `permits limit`, `pause`, `resume` and `revoke`: an operator's changes.
+//! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: an operator's changes.
 //!
-//! A call that finds its change already made succeeds, except a revocation. Each verb prints one line with
+//! A call that finds its change already made succeeds, except a revocation and a deletion. Each verb prints one line with
 //! the state of the semaphore after the change.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, HolderInfo, Inspection, Semaphore};
 
-use crate::args::{Common, Limit, LimitChange, NameArg, Revoke};
-use crate::connect;
+use crate::args::{Close, Common, Limit, LimitChange, NameArg, Revoke};
 use crate::exit::{self, Failure};
 use crate::status::{MAX_LISTED, usage};
+use crate::{connect, report};
 
 /// The most revocations in flight at once.
 const CONCURRENCY: usize = 64;
 
-/// Sets and pins the limit, unpins it, or shows it.
+/// Sets and pins the limit, declares it, unpins it, or shows it.
 pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failure> {
-    let semaphore = open(common, &options.name).await?;
+    let name = &options.name;
+    let semaphore = match options.limit {
+        Some(LimitChange::By(_)) if options.declare => {
+            let message = "--declare takes a limit without a sign: a difference is for a pinned limit";
+            return Err(Failure::new(exit::USAGE, message));
+        }
+        Some(LimitChange::To(limit)) if options.declare => {
+            let semaphore = connect::operator(common).await?.semaphore(name, limit)?;
+            if semaphore.declare().await? != limit {
+                report::say(format_args!(
+                    "{name}: the limit is pinned: {limit} does not count until --unpin"
+                ));
+            }
+            semaphore
+        }
+        _ => open(common, name).await?,
+    };
     match options.limit {
+        _ if options.declare => {}
         Some(LimitChange::To(limit)) => drop(semaphore.set_limit(limit).await?),
         Some(LimitChange::By(by)) => drop(semaphore.adjust_limit(by).await?),
         None if options.unpin => drop(semaphore.unpin().await?),
@@ -43,6 +60,30 @@ pub(crate) async fn resume(common: &Common, options: &NameArg) -> Result<u8, Fai
     let semaphore = open(common, &options.name).await?;
     semaphore.resume().await?;
     print_result(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
+}
+
+/// Sends waiters and new requests away.
+pub(crate) async fn close(common: &Common, options: &Close) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.name).await?;
+    semaphore.close_line(&options.reason).await?;
+    print_result(&semaphore, |inspection| format!("closed, {}", usage(inspection))).await
+}
+
+/// Lets requests into the line again.
+pub(crate) async fn open_line(common: &Common, options: &NameArg) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.name).await?;
+    semaphore.open_line().await?;
+    print_result(&semaphore, |inspection| format!("open, {}", usage(inspection))).await
+}
+
+/// Forgets a semaphore. An unknown one is a failure, so that a script notices a misspelt name.
+pub(crate) async fn delete(common: &Common, options: &NameArg) -> Result<u8, Failure> {
+    let name = &options.name;
+    if open(common, name).await?.delete().await? {
+        Ok(exit::print(format!("{name}: deleted\n")))
+    } else {
+        Err(Failure::new(exit::NO_MATCH, format!("{name}: there is no such semaphore")))
+    }
 }
 
 /// Takes permits or places in line away. An unknown holder is a failure, so that a script notices a misspelt name.

@@ -15,7 +15,7 @@ use crate::report;
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
-/// No holder or waiter to revoke.
+/// No holder or waiter to revoke, or no semaphore to delete.
 pub(crate) const NO_MATCH: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const UNHEALTHY: u8 = 1;
@@ -76,8 +76,13 @@ impl From<InvalidInput> for Failure {
 impl From<AdminError> for Failure {
     fn from(error: AdminError) -> Self {
         let code = match error {
-            AdminError::Invalid(_) | AdminError::NoLimit { .. } | AdminError::LimitOutOfRange { .. } => USAGE,
-            AdminError::VersionMismatch { .. } => NOT_NOW,
+            AdminError::Invalid(_)
+            | AdminError::NoLimit { .. }
+            | AdminError::LimitMismatch { .. }
+            | AdminError::LimitOutOfRange { .. } => USAGE,
+            AdminError::VersionMismatch { .. } | AdminError::InUse { .. } | AdminError::Recovering { .. } => {
+                NOT_NOW
+            }
             _ => UNAVAILABLE,
         };
         Self::new(code, report::with_causes(&error))

@@ -119,8 +119,8 @@ Exit code:
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
    75  no permit in time (or -E): none is free, --wait has passed, the line
-       is full, the holder holds or waits already, or an operator revoked
-       the place in line
+       is full or closed, the holder holds or waits already, or an operator
+       revoked the place in line
    76  the permit was lost, or one of those of --also
   126  the command cannot be executed
   127  the command was not found";
@@ -136,13 +136,15 @@ JSON:
    \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
                \"age_ms\",\"label\",\"cooling\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
-   \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\"}
+   \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\",
+   \"closed\"}
   limit and held are units, waiting is a number of waiters. limit is null
   if none is set, label if none was given. recovering_ms is the time until
   free units are granted again after a start of the server. At most 1,000
   holders and 1,000 waiters are listed. cooling: the holder has gone, and
-  its units stay taken for lease_remaining_ms more (run --at-least). The
-  schema is docs/status.schema.json.",
+  its units stay taken for lease_remaining_ms more (run --at-least).
+  closed is the reason for which the line is closed, null if it is open.
+  The schema is docs/status.schema.json.",
     exit_codes!("    0  also if the semaphore is not in use\n")
 );
 
@@ -155,15 +157,16 @@ Examples:
 
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
-    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\"}]
+    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
+    \"closed\"}]
   The fields are those of permits status --json. The ages are of the first
   1,000 holders and waiters, null if there are none. The schema is
   docs/list.schema.json.
 
 Semaphores:
   Those in use, those used within the last minutes, and those that are
-  pinned or paused. A semaphore that begins or ends during the call may be
-  missing.",
+  pinned, paused or closed. A semaphore that begins or ends during the
+  call may be missing.",
     exit_codes!("    0  also if there are no semaphores\n")
 );
 
@@ -174,6 +177,7 @@ Examples:
   permits limit exports 8
   permits limit exports +2
   permits limit exports --unpin
+  permits limit exports 4 --declare
 
 Pinned:
   A limit that is set here overrides the limits that programs declare (run
@@ -181,8 +185,13 @@ Pinned:
   program declares one. A higher limit grants at once. A lower limit
   revokes no permit: nothing is granted until the held units fit. +N and
   -N change the limit in one step, so that two operators do not undo each
-  other's change. The version counts the changes.",
-    exit_codes!("    0  the limit is set, unpinned or shown\n")
+  other's change. The version counts the changes.
+
+Declared:
+  --declare makes a semaphore known with its limit before anything is
+  acquired, as a program does with its limit. It does not pin. An idle
+  semaphore that is not pinned is forgotten within minutes.",
+    exit_codes!("    0  the limit is set, declared, unpinned or shown\n")
 );
 
 pub(crate) const PAUSE: &str = concat!(
@@ -203,6 +212,44 @@ Examples:
   permits resume exports",
     exit_codes!("    0  it is resumed, or was not paused\n")
 );
+
+pub(crate) const CLOSE: &str = concat!(
+    "\
+Examples:
+  permits close exports --reason 'moved to exports-2'
+
+Closed:
+  Waiters are sent away with the reason, and so are new requests, until
+  permits open is called: run exits with 75 and reports it. Holders keep
+  their permits. To let requests wait, use permits pause. An unused
+  semaphore can be closed, too.",
+    exit_codes!("    0  it is closed, or was closed already\n")
+);
+
+pub(crate) const OPEN: &str = concat!(
+    "\
+Examples:
+  permits open exports",
+    exit_codes!("    0  it is open, or was not closed\n")
+);
+
+pub(crate) const DELETE: &str = "\
+Examples:
+  permits limit old 2 --declare && permits delete old
+
+Deleted:
+  The limit is forgotten, and so are its pin, a pause and a closed line.
+  A program that acquires declares its limit again. An idle semaphore is
+  forgotten within minutes by itself, unless it is pinned, paused or
+  closed.
+
+Exit code:
+    0  it is deleted
+    1  there is no such semaphore
+   64  wrong usage
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  it is in use, or the server started or lost its data a moment ago";
 
 pub(crate) const REVOKE: &str = concat!(
     "\

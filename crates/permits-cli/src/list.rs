@@ -54,8 +54,8 @@ async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, Ad
 
 /// False for a semaphore that has ended since it was listed.
 fn is_used(inspection: &Inspection) -> bool {
-    let Inspection { limit, held, waiting, paused, pinned, .. } = *inspection;
-    limit.is_some() || held > 0 || waiting > 0 || paused || pinned
+    let Inspection { limit, held, waiting, paused, pinned, ref closed, .. } = *inspection;
+    limit.is_some() || held > 0 || waiting > 0 || paused || pinned || closed.is_some()
 }
 
 /// An element of the array that `--json` prints. Scripts depend on it: fields may be added, never changed.
@@ -71,6 +71,7 @@ struct ListJson<'a> {
     recovering_ms: u64,
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
+    closed: Option<&'a str>,
 }
 
 impl<'a> From<&'a Inspection> for ListJson<'a> {
@@ -89,6 +90,7 @@ impl<'a> From<&'a Inspection> for ListJson<'a> {
             recovering_ms: milliseconds(recovering),
             oldest_holder_age_ms: holders.iter().map(|info| milliseconds(info.age)).max(),
             oldest_waiter_age_ms: waiters.iter().map(|info| milliseconds(info.age)).max(),
+            closed: inspection.closed.as_deref(),
         }
     }
 }
@@ -96,8 +98,12 @@ impl<'a> From<&'a Inspection> for ListJson<'a> {
 fn human(inspections: &[Inspection]) -> String {
     let row = |inspection: &Inspection| {
         let recovering = status::is_recovering(inspection);
-        let flags =
-            [("pinned", inspection.pinned), ("PAUSED", inspection.paused), ("recovering", recovering)];
+        let flags = [
+            ("pinned", inspection.pinned),
+            ("PAUSED", inspection.paused),
+            ("CLOSED", inspection.closed.is_some()),
+            ("recovering", recovering),
+        ];
         let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
         let cells = [
             inspection.name.clone(),

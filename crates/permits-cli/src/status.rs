@@ -40,6 +40,7 @@ struct StatusJson<'a> {
     pinned: bool,
     limit_version: u64,
     recovering_ms: u64,
+    closed: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -97,6 +98,7 @@ impl<'a> StatusJson<'a> {
             pinned: *pinned,
             limit_version: *limit_version,
             recovering_ms: milliseconds(inspection.recovering),
+            closed: inspection.closed.as_deref(),
         }
     }
 }
@@ -120,6 +122,11 @@ pub(crate) fn usage(inspection: &Inspection) -> String {
     }
 }
 
+/// The state of a closed line.
+pub(crate) fn closed(reason: &str) -> String {
+    if reason.is_empty() { "CLOSED".to_owned() } else { format!("CLOSED ({reason})") }
+}
+
 fn human(inspection: &Inspection) -> String {
     let Inspection { name, held, waiting, holders, waiters, .. } = inspection;
     let mut text = format!("{name}: {}", usage(inspection));
@@ -128,6 +135,9 @@ fn human(inspection: &Inspection) -> String {
     }
     if inspection.paused {
         text.push_str(", PAUSED");
+    }
+    if let Some(reason) = &inspection.closed {
+        let _ = write!(text, ", {}", closed(reason));
     }
     if is_recovering(inspection) {
         let _ = write!(text, ", recovering for {}", seconds(inspection.recovering));

@@ -67,8 +67,16 @@ pub(crate) enum Verb {
     /// Grant again, starting with the head of the line
     #[command(after_help = help::RESUME)]
     Resume(NameArg),
+    /// Send waiters and new requests away; holders keep their permits
+    Close(Close),
+    /// Let requests into the line again
+    #[command(after_help = help::OPEN)]
+    Open(NameArg),
     /// Take permits or places in line away
     Revoke(Revoke),
+    /// Forget a semaphore that is not in use, with its limit
+    #[command(after_help = help::DELETE)]
+    Delete(NameArg),
     /// Check the store, and say how to fix what is wrong with it
     Doctor(Doctor),
     /// Print a completion script for a shell
@@ -199,7 +207,7 @@ pub(crate) struct Top {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::LIMIT)]
-#[command(override_usage = "permits limit [OPTIONS] <NAME> [N|+N|-N|--unpin]")]
+#[command(override_usage = "permits limit [OPTIONS] <NAME> [N|+N|-N|N --declare|--unpin]")]
 pub(crate) struct Limit {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = value::name)]
@@ -213,6 +221,10 @@ pub(crate) struct Limit {
     /// Let programs declare the limit again
     #[arg(long, conflicts_with = "limit")]
     pub(crate) unpin: bool,
+
+    /// Declare N as a program does, in place of pinning it
+    #[arg(long, requires = "limit", conflicts_with = "unpin")]
+    pub(crate) declare: bool,
 }
 
 /// A name and nothing else.
@@ -221,6 +233,18 @@ pub(crate) struct NameArg {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::CLOSE)]
+pub(crate) struct Close {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name)]
+    pub(crate) name: String,
+
+    /// The reason that is reported to them, at most 1,000 bytes
+    #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
+    pub(crate) reason: String,
 }
 
 #[derive(Debug, clap::Args)]

@@ -15,6 +15,7 @@ use super::model::{Model, Note, Opened};
 use super::snapshot::{Counts, Detail, HolderRow, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::report::with_causes;
+use crate::status::closed;
 use crate::table::{Row, Table};
 use crate::text::{self, duration};
 
@@ -111,6 +112,7 @@ fn state(counts: &Counts) -> String {
     let no_limit = if is_unused { "not in use, no limit" } else { "no limit" };
     let parts = [
         counts.paused.then(|| "PAUSED".to_owned()),
+        counts.closed.as_deref().map(closed),
         recovering,
         counts.pinned.then(|| "limit pinned".to_owned()),
         counts.limit.is_none().then(|| no_limit.to_owned()),
@@ -171,7 +173,8 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
                 Some(Ok(counts)) => {
                     let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
                     let numbers = [counts.held.to_string(), limit, counts.waiting.to_string()];
-                    let style = if counts.paused { palette.of(Color::Yellow) } else { Style::new() };
+                    let is_stopped = counts.paused || counts.closed.is_some();
+                    let style = if is_stopped { palette.of(Color::Yellow) } else { Style::new() };
                     (numbers, state(counts), style)
                 }
             };

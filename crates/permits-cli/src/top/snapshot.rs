@@ -11,6 +11,8 @@ pub(super) struct Counts {
     pub(super) held: u64,
     pub(super) waiting: u64,
     pub(super) paused: bool,
+    /// The reason for which the line is closed.
+    pub(super) closed: Option<String>,
     pub(super) pinned: bool,
     pub(super) recovering: Duration,
 }
@@ -64,8 +66,8 @@ impl Detail {
 
 impl From<&Inspection> for Counts {
     fn from(inspection: &Inspection) -> Self {
-        let Inspection { limit, held, waiting, paused, pinned, recovering, .. } = *inspection;
-        Self { limit, held, waiting, paused, pinned, recovering }
+        let Inspection { limit, held, waiting, paused, ref closed, pinned, recovering, .. } = *inspection;
+        Self { limit, held, waiting, paused, closed: closed.clone(), pinned, recovering }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `permits limit`, `pause`, `resume` and `revoke`: their effects, messages and exit codes.
+//! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects, messages and exit codes.
 
 use serde_json::json;
 
@@ -12,6 +12,10 @@ on_both_stores! {
     a_limit_can_be_set_before_the_first_use,
     a_paused_semaphore_grants_nothing_until_it_is_resumed,
     an_unused_semaphore_can_be_paused,
+    a_closed_line_sends_waiters_and_newcomers_away,
+    an_unused_line_can_be_closed,
+    a_declared_limit_is_not_pinned,
+    an_idle_semaphore_is_deleted,
     holders_and_waiters_can_be_revoked,
     an_unknown_holder_is_1,
     repeated_changes_succeed,
@@ -97,6 +101,74 @@ fn an_unused_semaphore_can_be_paused(store: &dyn Store, _: &str) {
     until_counts(store, "new", (0, 1));
     assert_eq!(output(&mut permits(&store.url(), ["resume", "new"])).code, 0);
     assert_eq!(waiter.finish().stdout, "ran\n");
+}
+
+fn a_closed_line_sends_waiters_and_newcomers_away(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1", "echo ready; read x; exit 3");
+    let gate = gate(&mut holder);
+    let holder = Running::until(&mut holder, "ready");
+    let waiter = Running::start(&mut run(store, name, "", "echo ran"));
+    until_counts(store, name, (1, 1));
+    let reason = r#"moved to "exports-2", ½ of it"#;
+    operate(store, ["close", name, "--reason", reason], "semaphore: closed, 1 of 1 held, 0 waiting");
+    assert_eq!(status(store, name)["closed"], json!(reason));
+    let text = output(&mut permits(&store.url(), ["status", name])).stdout;
+    assert!(text.starts_with(&format!("{name}: 1 of 1 held, 0 waiting, CLOSED ({reason})\n")), "{text}");
+    let closed = (75, String::new(), format!("permits: the line is closed: {reason}\n"));
+    let waiter = waiter.finish();
+    assert_eq!((waiter.code, waiter.stdout, waiter.stderr), closed);
+    for options in ["", "--no-wait", "--wait 20s"] {
+        let Output { code, stdout, stderr } = output(&mut run(store, name, options, "echo ran"));
+        assert_eq!((code, stdout, stderr), closed, "{options}");
+    }
+    let silent = output(&mut run(store, name, "-q -E 0", "echo ran"));
+    assert_eq!((silent.code, silent.stdout.as_str(), silent.stderr.as_str()), (0, "", ""));
+    drop(gate);
+    assert_eq!(holder.finish().code, 3, "it ran to its end");
+    for _ in 0..2 {
+        operate(store, ["open", name], "semaphore: open, 0 of 1 held, 0 waiting");
+    }
+    assert_eq!(output(&mut run(store, name, "", "echo ran")).stdout, "ran\n");
+}
+
+fn an_unused_line_can_be_closed(store: &dyn Store, _: &str) {
+    for _ in 0..2 {
+        operate(store, ["close", "new"], "new: closed, not in use, no limit is set");
+    }
+    let refused = output(&mut run(store, "new", "--limit 1", "true"));
+    assert_eq!((refused.code, refused.stderr.as_str()), (75, "permits: the line is closed\n"));
+    let listed = output(&mut permits(&store.url(), ["list"])).stdout;
+    assert!(listed.lines().any(|line| line.starts_with("new ") && line.ends_with("  CLOSED")), "{listed}");
+    operate(store, ["open", "new"], "new: open, not in use, no limit is set");
+    assert_eq!(output(&mut run(store, "new", "--limit 1 --recovery off", "true")).code, 0);
+}
+
+fn a_declared_limit_is_not_pinned(store: &dyn Store, _: &str) {
+    operate(store, ["limit", "x", "3", "--declare"], "x: limit 3, not pinned (version 1)");
+    operate(store, ["limit", "x", "4", "--declare"], "x: limit 4, not pinned (version 2)");
+    operate(store, ["limit", "x", "5"], "x: limit 5, pinned (version 3)");
+    let Output { code, stdout, stderr } =
+        output(&mut permits(&store.url(), ["limit", "x", "6", "--declare"]));
+    assert_eq!((code, stdout.as_str()), (0, "x: limit 5, pinned (version 3)\n"));
+    assert_eq!(stderr, "permits: x: the limit is pinned: 6 does not count until --unpin\n");
+}
+
+fn an_idle_semaphore_is_deleted(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 2", "echo ready; read x; exit 3");
+    let gate = gate(&mut holder);
+    let holder = Running::until(&mut holder, "ready");
+    let delete = || output(&mut permits(&store.url(), ["delete", name]));
+    let used = delete();
+    assert_eq!((used.code, used.stdout.as_str()), (75, ""));
+    let says = "permits: semaphore \"semaphore\" is in use: 1 units are held or cool, 0 requests wait\n";
+    assert_eq!(used.stderr, says);
+    drop(gate);
+    assert_eq!(holder.finish().code, 3, "it ran to its end");
+    operate(store, ["delete", name], "semaphore: deleted");
+    assert_eq!(status(store, name)["limit"], json!(null));
+    let unknown = delete();
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (1, ""));
+    assert_eq!(unknown.stderr, "permits: semaphore: there is no such semaphore\n");
 }
 
 fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {

@@ -4,8 +4,22 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: [&str; 11] =
-    ["run", "status", "list", "top", "limit", "pause", "resume", "revoke", "doctor", "completions", "man"];
+const VERBS: [&str; 14] = [
+    "run",
+    "status",
+    "list",
+    "top",
+    "limit",
+    "pause",
+    "resume",
+    "close",
+    "open",
+    "revoke",
+    "delete",
+    "doctor",
+    "completions",
+    "man",
+];
 
 /// The output of a call that asks no store.
 #[track_caller]
@@ -42,6 +56,7 @@ fn bash_completes_verbs_options_and_values() {
         (&["permits", "ru"][..], &["run"][..]),
         (&["permits", "l"], &["list", "limit"]),
         (&["permits", "limit", "x", "--un"], &["--unpin"]),
+        (&["permits", "limit", "x", "3", "--de"], &["--declare"]),
         (&["permits", "run", "x", "--no"], &["--no-wait"]),
         (&["permits", "completions", "f"], &["fish"]),
     ] {

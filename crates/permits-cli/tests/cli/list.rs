@@ -26,7 +26,7 @@ fn list(store: &dyn Store) -> Value {
 
 /// An unheld semaphore with this limit.
 fn used(name: &str, limit: u32) -> Value {
-    json!({"name": name, "limit": limit, "held": 0, "waiting": 0, "paused": false, "pinned": false})
+    json!({"name": name, "limit": limit, "held": 0, "waiting": 0, "paused": false, "pinned": false, "closed": null})
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
     assert_eq!(
         list(store),
         json!([
-            {"name": "another name", "limit": 12, "held": 0, "waiting": 0, "paused": false, "pinned": true},
-            {"name": name, "limit": 3, "held": 2, "waiting": 2, "paused": true, "pinned": false},
-            {"name": "zzz", "limit": null, "held": 0, "waiting": 0, "paused": true, "pinned": false},
+            {"name": "another name", "limit": 12, "held": 0, "waiting": 0, "paused": false, "pinned": true, "closed": null},
+            {"name": name, "limit": 3, "held": 2, "waiting": 2, "paused": true, "pinned": false, "closed": null},
+            {"name": "zzz", "limit": null, "held": 0, "waiting": 0, "paused": true, "pinned": false, "closed": null},
         ])
     );
     let ages = json(&mut permits(&store.url(), ["list", "--json", "--busy"]));

@@ -57,6 +57,7 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             }],
             "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
+            "closed": null,
         })
     );
 

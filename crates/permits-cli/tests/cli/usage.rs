@@ -51,6 +51,18 @@ fn wrong_usage_is_64_and_says_why() {
         (&["limit", "x", "0"], "it must be at least 1 (to stop all grants, pause the semaphore)"),
         (&["limit", "x", "-1.5"], "after a sign it must be a number up to 4294967295"),
         (&["limit", "x", "2", "--unpin"], "cannot be used with"),
+        (&["limit", "x", "--declare"], "<N>"),
+        (&["limit", "x", "2", "--declare", "--unpin"], "cannot be used with"),
+        (&["limit", "x", "+2", "--declare"], "--declare takes a limit without a sign"),
+        (&["limit", "x", "0", "--declare"], "it must be at least 1"),
+        (&["close"], "<NAME>"),
+        (&["close", "x", "y"], "unexpected argument 'y'"),
+        (&["close", "x", "--reason", "a\tb"], r"control character '\t' at byte 1"),
+        (&["close", "x", "--reason", &reason], "the reason has 1001 bytes: at most 1000"),
+        (&["open"], "<NAME>"),
+        (&["open", "x", "--reason", "r"], "unexpected argument '--reason'"),
+        (&["delete"], "<NAME>"),
+        (&["delete", "x", "y"], "unexpected argument 'y'"),
         (&["pause"], "<NAME>"),
         (&["pause", "x", "y"], "unexpected argument 'y'"),
         (&["resume"], "<NAME>"),
@@ -76,7 +88,7 @@ fn without_arguments_the_verbs_are_shown() {
     let output = output(&mut permits("redis://:secret@127.0.0.1:1/", [""; 0]));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("Usage: permits [OPTIONS] <VERB>"), "{}", output.stderr);
-    assert!(output.stderr.lines().count() < 36, "{}", output.stderr);
+    assert!(output.stderr.lines().count() < 39, "{}", output.stderr);
     assert!(!output.stderr.contains("secret"), "{}", output.stderr);
 }
 
@@ -127,7 +139,7 @@ fn the_examples_of_the_help_work_as_they_stand() {
         );
         Running::until(&mut as_shell(&script), "ready")
     });
-    for verb in ["run", "status", "list", "limit", "pause", "resume", "revoke"] {
+    for verb in ["run", "status", "list", "limit", "pause", "resume", "close", "open", "revoke", "delete"] {
         let examples = examples(verb);
         assert!(!examples.is_empty());
         for example in examples {

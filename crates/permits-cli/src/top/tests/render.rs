@@ -17,7 +17,7 @@ fn the_overview_has_a_row_for_each_semaphore() {
     let foreign = StoreError::Rejected { reason: "no".into() };
     let counts = |limit, held, waiting| Counts { limit, held, waiting, ..Counts::default() };
     let rows = [
-        ("exports", Ok(Counts { pinned: true, ..counts(Some(4), 4, 12) })),
+        ("exports", Ok(Counts { pinned: true, closed: Some("moved".into()), ..counts(Some(4), 4, 12) })),
         ("imports", Ok(Counts { paused: true, recovering: Duration::from_secs(3), ..counts(Some(1), 0, 3) })),
         ("migrations", Ok(counts(None, 0, 0))),
         ("stray", Err(AdminError::Store(foreign))),
@@ -27,7 +27,7 @@ fn the_overview_has_a_row_for_each_semaphore() {
     let expected = [
         "permits top: 5 semaphores (memory:)",
         "  SEMAPHORE   HELD  LIMIT  WAITING  STATE",
-        "> exports        4      4       12  limit pinned",
+        "> exports        4      4       12  CLOSED (moved), limit pinned",
         "  imports        0      1        3  PAUSED, recovering for 3.0 s",
         "  migrations     0      -        0  not in use, no limit",
         "  stray                             the store rejected the command: no",
