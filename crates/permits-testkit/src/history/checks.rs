@@ -307,6 +307,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
         if named.contains(&(holder.clone(), before.request.clone())) {
             if let Operation::Renew(renewals) = &step.command.operation
                 && renewals.iter().filter(|renew| renew.holder == *holder).count() == 1
+                && before.deadline.unsigned_abs() > step.now_ms()
                 && let Some(after) = step.entry_after(holder).filter(|after| after.request == before.request)
             {
                 terms_change_in_order(before, after)?;
@@ -336,8 +337,8 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P5: no renewal adds units, and none from before a change of the lease sets the former one. Two for one holder in one
-/// command are not judged: the first may end an entry that the second puts back.
+/// P5: no renewal adds units, and none from before a change of the lease sets the former one. An entry that
+/// the command may have ended and put back is not judged: one whose lease is over, or one that two renewals name.
 fn terms_change_in_order(before: &Entry, after: &Entry) -> Result<(), String> {
     let is_earlier = after.lease_version < before.lease_version;
     let is_other = after.lease_version == before.lease_version && after.lease_ms != before.lease_ms;

@@ -343,7 +343,7 @@ impl SemaphoreSession {
         let error = match &kind {
             EventKind::Revoked(reason) => Some(AcquireError::Revoked { reason: reason.clone() }),
             EventKind::LineClosed(reason) => Some(AcquireError::LineClosed { reason: reason.clone() }),
-            EventKind::Granted(_) | EventKind::Refused => None,
+            EventKind::Granted(_) | EventKind::Refused | EventKind::Turn(_) => None,
         };
         if let Some(error) = error {
             entry.answer(Err(error), &mut context.outbox);
