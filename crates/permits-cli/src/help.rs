@@ -72,9 +72,9 @@ Several semaphores:
   ended if one of them is lost. They are acquired one after the other, in
   an order that all programs share: names with more / first, then by name.
   So no two programs block each other, and a full line of api/tenant-7
-  keeps no unit of api. --limit, --weight and the environment variables
-  but PERMITS_ALSO are NAME's. --wait is the limit of the whole wait.
-  --lease, --at-least, --holder, --label and --require-limit are of each.
+  keeps no unit of api. --limit, --weight, --at-least and the environment
+  variables but PERMITS_ALSO are NAME's. --wait is the limit of the whole
+  wait. --lease, --holder, --label and --require-limit are of each.
   In --also, the number after the last : is the weight, and the number
   after the last = the limit. If a name ends so, write both after it:
   --also db:5432=4:1, or the weight: --also db:5432:1.

@@ -88,7 +88,7 @@ fn requests(
     options: &Run,
     wait: Option<Duration>,
 ) -> Result<Vec<(Semaphore, AcquireOptions)>, InvalidInput> {
-    let mut request = AcquireOptions::new().at_least(options.at_least);
+    let mut request = AcquireOptions::new();
     if options.no_wait {
         request = request.no_wait();
     } else if let Some(wait) = wait {
@@ -102,13 +102,14 @@ fn requests(
     }
     let also = options.also.iter().map(|also| (&also.name, also.limit, also.weight));
     let all = [(&options.name, options.limit, options.weight)].into_iter().chain(also);
+    let at_least = |name: &str| if name == options.name { options.at_least } else { Duration::ZERO };
     all.map(|(name, limit, weight)| {
         let limit = match limit {
             Some(limit) if options.require_limit => Limit::Exactly(limit),
             Some(limit) => Limit::Declared(limit),
             None => Limit::Stored,
         };
-        Ok((client.semaphore(name, limit)?, request.clone().weight(weight)))
+        Ok((client.semaphore(name, limit)?, request.clone().weight(weight).at_least(at_least(name))))
     })
     .collect()
 }

@@ -12,9 +12,11 @@ use tempfile::TempDir;
 
 use crate::support::{Running, without_home};
 
-/// The entries of the page: the heading, the number of copies that run at once, and of each script how often it runs and how
-/// many at once at most.
-const ENTRIES: [(&str, usize, &[(&str, usize, usize)]); 11] = [
+/// A script: its name, how often it runs, and how many run at once at most.
+type Script = (&'static str, usize, usize);
+
+/// The entries of the page: the heading, the number of copies that run at once, and the scripts.
+const ENTRIES: [(&str, usize, &[Script]); 11] = [
     ("So many a minute, and so many at once", 12, &[("call-api.sh", 12, 8)]),
     ("A door that opens every 200 ms", 4, &[("step.sh", 4, 1)]),
     ("A limit for each tenant, within a limit for all", 12, &[("call-api.sh", 12, 10)]),

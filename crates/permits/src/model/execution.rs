@@ -23,7 +23,7 @@ pub(super) struct Execution<'a> {
     pub(super) reap_truncated: bool,
     /// True if the promotion stopped at its bound.
     pub(super) promote_truncated: bool,
-    /// True if a waiter may have its turn to ask what time alone has granted, and no session has been told.
+    /// True if a waiter may have its turn to ask what time alone has granted, which no session knows.
     pub(super) turn_is_new: bool,
     /// True if the command extends the life of the state.
     pub(super) extends: bool,

@@ -144,7 +144,7 @@ impl Shared {
 
     fn execute(&self, prefix: &str, command: &Command) -> Reply {
         let mut inner = self.lock();
-        // A session tells by the time whether a reply or a message is the later one.
+        // By the time a session knows the later one of a reply and a message.
         let now_us = self.now_us().max(inner.last_us + 1);
         inner.last_us = now_us;
         // The store loses no state while the process lives, so it never recovers.
