@@ -29,7 +29,7 @@ pub const CHECKS: [(&str, Check); 11] = [
     ("P13", others_are_untouched),
     ("P15", no_herd),
     ("P17", grants_count_as_long_as_asked),
-    ("P18", a_closed_line_is_empty),
+    ("P20", a_closed_line_is_empty),
 ];
 
 /// Runs all checks.
@@ -424,7 +424,7 @@ fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P18: while the line is closed no request waits, each waiter that was there receives the reason, and no request is queued. Only
+/// P20: while the line is closed no request waits, each waiter that was there receives the reason, and no request is queued. Only
 /// an operator closes the line, opens it or changes the reason.
 fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());

@@ -31,7 +31,7 @@ pub const ALL: [(&str, Store); 17] = [
     ("P13", shortens_others),
     ("P15", publishes_twice),
     ("P17", forgets_the_time),
-    ("P18", keeps_waiters),
+    ("P20", keeps_waiters),
     ("slots", one_slot),
 ];
 

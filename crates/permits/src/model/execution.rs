@@ -133,8 +133,8 @@ impl<'a> Execution<'a> {
             && !is_cut
             && !self.state.paused
         {
-            let delay_ms = self.state.next_change_ms(self.now_ms).saturating_sub(self.now_ms).max(1);
-            self.emit(&head, EventKind::Turn(delay_ms));
+            let at_us = 1000 * self.state.next_change_ms(self.now_ms);
+            self.emit(&head, EventKind::Turn(at_us.saturating_sub(self.now_us).max(1)));
         }
     }
 

@@ -29,7 +29,7 @@ pub enum EventKind {
     Granted(Grant),
     /// An operator revoked the permit or removed the waiter, for this reason.
     Revoked(Arc<str>),
-    /// The waiter is the head of the queue, and time may free units in so many milliseconds: a recheck then is in time.
+    /// The waiter is the head of the queue, and time may free units in so many microseconds: a recheck then is in time.
     Turn(u64),
     /// The waiter was removed: its weight exceeds the lowered limit.
     Refused,

@@ -330,8 +330,8 @@ impl SemaphoreSession {
     /// The store has pushed an event about a request of this session.
     pub(super) fn on_event(&mut self, event: Event, now: Moment, context: &mut Context) {
         let Event { holder, request, kind, .. } = event;
-        if let EventKind::Turn(delay_ms) = kind {
-            return self.schedule.recheck_in_turn(now + Duration::from_millis(delay_ms), 0);
+        if let EventKind::Turn(delay_us) = kind {
+            return self.schedule.recheck_in_turn(now + Duration::from_micros(delay_us), 0);
         }
         let Some(entry) = self.acquisitions.get_mut(&request) else {
             return self.step_unknown(ReleaseRequest { holder, request }, Input::Pushed(kind), now, context);

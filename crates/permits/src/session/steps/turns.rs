@@ -23,7 +23,7 @@ fn a_waiter_that_has_become_the_head_asks_when_its_turn_is_announced() {
     let mut bench = Bench::new();
     bench.recheck_ms = Some(5_000);
     let (_pending, asked) = bench.waiting("a");
-    bench.push(&asked, EventKind::Turn(20));
+    bench.push(&asked, EventKind::Turn(20_000));
     assert!(bench.calls().is_empty(), "not before");
     bench.pass(Duration::from_millis(20));
     assert!(is_renewal(&bench.call()));

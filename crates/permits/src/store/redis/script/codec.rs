@@ -97,8 +97,8 @@ fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
             (holder, EventKind::Revoked(Arc::from(reason)))
         }
         "turn" => {
-            let (delay_ms, holder) = rest.split_once(' ')?;
-            (holder, EventKind::Turn(delay_ms.parse().ok()?))
+            let (delay_us, holder) = rest.split_once(' ')?;
+            (holder, EventKind::Turn(delay_us.parse().ok()?))
         }
         "line_closed" => {
             let (holder, reason) = rest.split_once('\t')?;

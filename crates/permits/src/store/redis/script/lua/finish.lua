@@ -39,7 +39,7 @@ if new_turn then
   local head = redis.call('ZRANGE', queue_key, 0, 0)[1]
   find({ head })
   local _, _, _, _, request, from = parts(head, known[head])
-  emit(from, string.format('turn %s %.0f %s', request, math.max(1, at - now_ms), head))
+  emit(from, string.format('turn %s %.0f %s', request, math.max(1, 1000 * at - now_us), head))
 end
 
 for _, to in ipairs(recipients) do
