@@ -78,6 +78,8 @@ impl Execution<'_> {
         let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
         if renew.lease_version > entry.lease_version {
             (entry.lease_ms, entry.lease_version) = (renew.lease_ms, renew.lease_version);
+            // A shorter lease may be the next to end.
+            self.turn_is_new = true;
         }
         if renew.weight < entry.weight && entry.counts_until_ms() <= self.now_ms {
             self.state.held -= u64::from(entry.weight - renew.weight);

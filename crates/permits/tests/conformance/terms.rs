@@ -117,7 +117,7 @@ pub(crate) async fn renewal_can_be_left_to_the_caller_and_taken_back(fixture: &F
     let permit = semaphore.acquire_with(options).await.expect("it is free");
     permit.auto_renew(true);
     fixture.sees_a_renewal(&semaphore).await;
-    assert_eq!(permit.lost_within(3 * SHORT).await, None);
+    assert_eq!(permit.lost_within(2 * SHORT).await, None);
     permit.auto_renew(false);
     assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
     let error = semaphore.try_acquire().await.map(drop);

@@ -20,7 +20,7 @@ local function change_terms(holder, entry)
   local is_later = new_version > version
   if not is_lighter and not is_later then return lease end
   if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
-  if is_later then lease, version = new_lease, new_version end
+  if is_later then lease, version, s.new_turn = new_lease, new_version, true end
   put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot))
   return lease
 end
