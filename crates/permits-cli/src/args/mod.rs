@@ -101,9 +101,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
     pub(crate) weight: u32,
 
-    /// Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT] [default: the stored limit, 1 unit]. The command
-    /// runs when all are held. Can be given several times
-    #[arg(long, value_name = "SEMAPHORE", value_parser = value::also)]
+    // No documentation comment: rustdoc would take the brackets for links.
+    #[arg(
+        long,
+        value_name = "SEMAPHORE",
+        value_parser = value::also,
+        help = "Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT] [default: the stored limit, 1 unit]. The \
+                command runs when all are held. Can be given several times"
+    )]
     pub(crate) also: Vec<Also>,
 
     /// Time that the permit lasts without renewal, 100ms to 24h. It is renewed three times in that time; if

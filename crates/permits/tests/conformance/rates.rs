@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, LIMIT};
 
 const WINDOW: Duration = Duration::from_millis(300);
 
-/// Long enough for a look at what cools.
+/// Long enough to inspect what cools.
 const LONGER: Duration = Duration::from_millis(1200);
 
 fn counted() -> AcquireOptions {
