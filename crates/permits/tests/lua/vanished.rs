@@ -43,6 +43,20 @@ fn any_subset_of_the_keys_may_vanish_before_any_command() {
 }
 
 #[test]
+fn a_line_stays_closed_for_its_reason_when_a_key_vanishes() {
+    let mut both = Both::start();
+    both.same(&acquire(&["a"]));
+    both.same(&Operation::CloseLine(Some("moved".into())));
+    both.lose(&[Part::Leases]);
+    // The first command notices the loss, and the second reads what it has stored.
+    for _ in 0..2 {
+        both.same(&acquire(&["b"]));
+        let Answers::Inspect(seen) = both.same(&Operation::Inspect { max: 1 }) else { unreachable!() };
+        assert_eq!(seen.closed.as_deref(), Some("moved"));
+    }
+}
+
+#[test]
 fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
     let names: Vec<String> = (0..300).map(|number| format!("h{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
