@@ -11,24 +11,26 @@ use super::slot::SLOTS;
 use crate::group::{self, Group, Options, deployment_options};
 use crate::server::launch::{BUS_OFFSET, ServerBuilder};
 
+/// The default node timeout where a replica can take over: as short as a busy machine allows.
+const WITH_REPLICAS: Duration = Duration::from_millis(1500);
+
+/// The default node timeout without replicas. No failover follows, so a short timeout only lets a machine that stalls
+/// look like a dead node.
+const WITHOUT_REPLICAS: Duration = Duration::from_secs(15);
+
 /// A cluster to be configured; made by [`Cluster::builder`].
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is started"]
 pub struct ClusterBuilder {
     primaries: usize,
     replicas: usize,
-    node_timeout: Duration,
+    node_timeout: Option<Duration>,
     options: Options,
 }
 
 impl ClusterBuilder {
     pub(super) fn new() -> Self {
-        Self {
-            primaries: 3,
-            replicas: 1,
-            node_timeout: Duration::from_millis(1500),
-            options: Options::default(),
-        }
+        Self { primaries: 3, replicas: 1, node_timeout: None, options: Options::default() }
     }
 
     /// The primaries that share the slots; 3 by default, and at least 1.
@@ -45,11 +47,11 @@ impl ClusterBuilder {
         self
     }
 
-    /// The silence after which the others consider a node dead; 1.5 s by default.
+    /// The silence after which the others consider a node dead; by default 1.5 s with replicas, and 15 s without.
     ///
     /// A replica takes over about a second after that. Below 1 s, a busy machine alone causes failovers.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.node_timeout = node_timeout;
+        self.node_timeout = Some(node_timeout);
         self
     }
 
@@ -80,7 +82,8 @@ impl ClusterBuilder {
     }
 
     fn node(&self) -> ServerBuilder {
-        self.options.apply(ServerBuilder::node(self.node_timeout))
+        let default = if self.replicas > 0 { WITH_REPLICAS } else { WITHOUT_REPLICAS };
+        self.options.apply(ServerBuilder::node(self.node_timeout.unwrap_or(default)))
     }
 
     /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to resolve
