@@ -125,6 +125,103 @@ Exit code:
   126  the command cannot be executed
   127  the command was not found";
 
+pub(crate) const HOLD: &str = "\
+Examples:
+  permits hold exports --limit 4
+  sleep 1 | permits hold exports --limit 4 --wait 30s
+
+Standard output:
+  One JSON object a line:
+  {\"event\":\"waiting\",\"name\":\"exports\",\"position\":3}
+  {\"event\":\"granted\",\"name\":\"exports\",\"holder\":\"...\",\"weight\":1,
+   \"token\":1795301840882167,\"slot\":0,\"remaining_ms\":14990,\"also\":[]}
+  {\"event\":\"unsure\",\"remaining_ms\":9000}    renewals fail
+  {\"event\":\"held\",\"remaining_ms\":14990}     they succeed again
+  {\"event\":\"lost\",\"name\":\"exports\",\"reason\":\"...\"}    stop at once
+  {\"event\":\"released\",\"reason\":\"...\"}
+  {\"event\":\"failed\",\"exit_code\":75,\"reason\":\"...\"}    no permit
+  The resource may be used from granted to lost, released or the end of
+  this process. docs/hold.md has programs in several languages. The schema
+  is docs/hold.schema.json.
+
+Standard input:
+  release   release the permit
+  renew     renew it now; held or unsure follows
+  The end of standard input, or of the parent process, releases it, too.
+
+Signals:
+  TERM releases the permit. INT, HUP and QUIT do so only if standard input
+  is a terminal: otherwise they have reached the program as well, which
+  may still use the resource.
+
+Exit code:
+    0  released, also before a permit was granted
+  143  released because of TERM; 128+n of another signal n
+   64  wrong usage, also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  no permit in time (or -E)
+   76  the permit was lost, or one of those of --also";
+
+pub(crate) const ACQUIRE: &str = "\
+Examples:
+  permits acquire build --limit 2 --lease 1h >build.permit
+  permits renew - <build.permit
+  permits release - <build.permit
+
+Handle:
+  The permit as a text of one line. Any process that has it can renew and
+  release the permit, on any machine, with the same store and --prefix:
+  treat it as a secret. No process renews the permit, so it ends when
+  --lease has passed since the grant or the last permits renew. With
+  permits run or permits hold a permit lives as long as its process.
+
+JSON:
+  {\"handle\",\"name\",\"holder\",\"weight\",\"token\",\"slot\",\"remaining_ms\"}
+  The schema is docs/acquire.schema.json.
+
+Exit code:
+    0  the handle is on standard output
+   64  wrong usage, also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  no permit in time (or -E)
+  128+n  signal n ended the wait";
+
+pub(crate) const RENEW: &str = "\
+Examples:
+  permits acquire build --limit 2 >build.permit && permits renew - <build.permit
+
+Renewed:
+  The permit lasts for its whole lease again, from now on. The handle
+  stays valid.
+
+Exit code:
+    0  it is renewed
+   64  wrong usage, also: the text is no handle
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  the store lost its state and cannot put the permit back yet
+   76  the store no longer has the permit: its lease ended, or it was
+       released or revoked";
+
+pub(crate) const RELEASE: &str = "\
+Examples:
+  permits acquire build --limit 2 >build.permit && permits release - <build.permit
+
+Released:
+  The next in line is granted in the same moment.
+
+Exit code:
+    0  it is released
+   64  wrong usage, also: the text is no handle
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   76  the store no longer has the permit: its lease ended, so that another
+       holder may have used the resource, or it was released or revoked";
+
 pub(crate) const STATUS: &str = concat!(
     "\
 Examples:

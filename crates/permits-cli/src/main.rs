@@ -10,13 +10,16 @@
 #[cfg(not(unix))]
 compile_error!("the permits command needs Unix: process groups, signals, and a terminal with job control");
 
+mod acquire;
 mod administer;
 mod args;
 mod connect;
 mod doctor;
 mod exit;
 mod generate;
+mod handle;
 mod help;
+mod hold;
 mod list;
 mod report;
 mod run;
@@ -82,6 +85,10 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
     let common = &args.common;
     match args.verb {
         Verb::Run(options) => run::run(common, options).await,
+        Verb::Hold(options) => hold::hold(common, &options).await,
+        Verb::Acquire(options) => handle::acquire(common, &options).await,
+        Verb::Renew(options) => handle::renew(common, options).await,
+        Verb::Release(options) => handle::release(common, options).await,
         Verb::Status(options) => status::status(common, &options).await,
         Verb::List(options) => list::list(common, &options).await,
         Verb::Top(options) => top::top(common, options).await,

@@ -60,6 +60,14 @@ pub fn without_tls() -> bool {
     skip(!PROGRAM.speaks_tls, format_args!("needs a server that was built with TLS"))
 }
 
+/// Returns whether this machine has no `program`, and so the calling test, or the part of it that runs the program, is
+/// skipped.
+pub fn without_program(program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()));
+    skip(!found, format_args!("needs {program}"))
+}
+
 /// Major and minor part of a version.
 #[track_caller]
 fn parsed(version: &str) -> (u32, u32) {

@@ -125,6 +125,22 @@ impl Client {
         Ok(Permit { inner: self.inner.start_adopt(handle).wait()? })
     }
 
+    /// As [`crate::Client::renew`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn renew(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
+        self.inner.start_renew(handle).wait()
+    }
+
+    /// As [`crate::Client::release`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn release(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
+        self.inner.start_release(handle).wait()
+    }
+
     /// As [`crate::Client::close`].
     ///
     /// # Errors

@@ -347,14 +347,15 @@ pub enum AdminError {
         /// The number of waiters.
         waiting: u64,
     },
-    /// Not now: the store started or lost its state a moment ago, and holders of the semaphore to delete may be alive.
+    /// Not now: the store started or lost its state a moment ago. Holders of a semaphore to delete may be alive, and other
+    /// holders may have units that a renewed one needs.
     #[error(
-        "semaphore {semaphore:?} is not deleted for another {remaining:?}: the store started or lost its state a moment ago"
+        "semaphore {semaphore:?} recovers for another {remaining:?}: the store started or lost its state a moment ago"
     )]
     Recovering {
         /// The semaphore.
         semaphore: String,
-        /// The time until it can be deleted.
+        /// The rest of the recovery window.
         remaining: Duration,
     },
     /// The adjusted limit would be below 1 or above 2^32 − 1.

@@ -4,12 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::percent;
-use crate::protocol::{Grant, Holder, InvalidInput, Name, RequestId, check_at_least, check_lease};
+use crate::protocol::{
+    Grant, Holder, InvalidInput, Label, Name, RenewRequest, RequestId, check_at_least, check_lease,
+};
 
 /// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
 ///
 /// Made by [`Permit::hand_over`](crate::Permit::hand_over), turned into a permit again by
-/// [`Client::adopt`](crate::Client::adopt). Any process that has the text can take the permit: treat it as a secret.
+/// [`Client::adopt`](crate::Client::adopt). Until then [`Client::renew`](crate::Client::renew) gives it another lease, and
+/// [`Client::release`](crate::Client::release) ends it. Any process that has the text can do so: treat it as a secret.
 ///
 /// # Examples
 /// ```
@@ -43,6 +46,22 @@ impl PermitHandle {
     /// The holder.
     pub fn holder(&self) -> &str {
         self.holder.as_str()
+    }
+
+    /// The renewal of the permit by no session. It has no label: a permit that the store forgot is put back without one.
+    pub(crate) fn renewal(&self) -> RenewRequest {
+        let Self { holder, request, weight, lease_ms, grant, at_least_ms, .. } = self.clone();
+        RenewRequest {
+            holder,
+            request,
+            weight,
+            lease_ms,
+            // The handle has the lease that it was handed over with.
+            lease_version: 0,
+            at_least_ms,
+            grant: Some(grant),
+            label: Label::default(),
+        }
     }
 }
 

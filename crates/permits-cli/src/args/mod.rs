@@ -3,16 +3,17 @@
 //! Everything that can be checked without a store is checked here, by the library's own rules, so that wrong
 //! usage and an unreachable store have different exit codes.
 
+mod request;
 mod value;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use permits::Recovery;
+use clap::{ArgAction, Parser, Subcommand};
 
-use crate::{exit, help};
-pub(crate) use value::{Also, LimitChange};
+use crate::help;
+pub(crate) use request::{Others, Request};
+pub(crate) use value::{Also, Handle, LimitChange};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
@@ -53,6 +54,14 @@ pub(crate) struct Common {
 pub(crate) enum Verb {
     /// Wait for a permit, run a command while holding it, and release it
     Run(Run),
+    /// Hold a permit for another program, which reads and writes JSON lines
+    Hold(Hold),
+    /// Acquire a permit and print a handle, which ends with its lease unless it is renewed
+    Acquire(Acquire),
+    /// Renew the permit of a handle
+    Renew(Renew),
+    /// Release the permit of a handle
+    Release(Release),
     /// Show the holders and the waiters of a semaphore
     Status(Status),
     /// Show the semaphores of the store
@@ -89,93 +98,58 @@ pub(crate) enum Verb {
 #[command(after_help = help::RUN)]
 #[command(override_usage = "permits run [OPTIONS] <NAME> [--] <CMD>...")]
 pub(crate) struct Run {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) request: Request,
 
-    /// The number of units that may be held at once [default: the stored limit]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::limit)]
-    pub(crate) limit: Option<u32>,
-
-    /// The number of units to hold
-    #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
-    pub(crate) weight: u32,
-
-    // No documentation comment: rustdoc would take the brackets for links.
-    #[arg(
-        long,
-        value_name = "SEMAPHORE",
-        value_parser = value::also,
-        help = "Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT] [default: the stored limit, 1 unit]. The \
-                command runs when all are held. Can be given several times"
-    )]
-    pub(crate) also: Vec<Also>,
-
-    /// Time that the permit lasts without renewal, 100ms to 24h. It is renewed three times in that time; if
-    /// this machine dies, it ends by itself
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = value::lease)]
-    pub(crate) lease: Duration,
-
-    /// Time for which the permit counts, from its grant on, up to 24h: if the command ends earlier, its units are granted
-    /// again only then
-    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
-    pub(crate) at_least: Duration,
-
-    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
-    #[arg(long, value_name = "TIME", value_parser = value::duration)]
-    pub(crate) wait: Option<Duration>,
-
-    /// Do not wait: get a permit now, or exit with code 75
-    #[arg(long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
-
-    /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
-    #[arg(long, value_name = "H", value_parser = value::holder)]
-    pub(crate) holder: Option<String>,
-
-    /// A text shown beside the holder, at most 120 bytes; it need not be unique
-    #[arg(long, value_name = "TEXT", value_parser = value::label)]
-    pub(crate) label: Option<String>,
-
-    /// Refuse to run, with exit code 64, if a limit other than --limit is in force
-    #[arg(long, requires = "limit")]
-    pub(crate) require_limit: bool,
-
-    /// Time in which a server grants nothing after a start, since it may have forgotten holders: none with
-    /// off, enough for connected holders to reconnect with interval, the longest lease with strict [default:
-    /// as the URL says, else interval]
-    #[arg(long, value_name = "HOW", value_enum)]
-    pub(crate) recovery: Option<RecoveryArg>,
-
-    /// Print nothing if there is no permit in time
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-
-    /// The exit code if there is no permit in time, 0 to 255
-    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_NOW)]
-    pub(crate) conflict_exit_code: u8,
+    #[command(flatten)]
+    pub(crate) others: Others,
 
     /// The command and its arguments. Everything after its name belongs to the command, options too
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// [`Recovery`] as a value of `--recovery`.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum RecoveryArg {
-    Off,
-    Interval,
-    Strict,
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::HOLD)]
+pub(crate) struct Hold {
+    #[command(flatten)]
+    pub(crate) request: Request,
+
+    #[command(flatten)]
+    pub(crate) others: Others,
 }
 
-impl From<RecoveryArg> for Recovery {
-    fn from(recovery: RecoveryArg) -> Self {
-        match recovery {
-            RecoveryArg::Off => Self::Off,
-            RecoveryArg::Interval => Self::Interval,
-            RecoveryArg::Strict => Self::Strict,
-        }
-    }
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::ACQUIRE)]
+pub(crate) struct Acquire {
+    #[command(flatten)]
+    pub(crate) request: Request,
+
+    /// Print one JSON object, with the token and the slot
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::RENEW)]
+pub(crate) struct Renew {
+    #[command(flatten)]
+    pub(crate) handle: HandleArg,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::RELEASE)]
+pub(crate) struct Release {
+    #[command(flatten)]
+    pub(crate) handle: HandleArg,
+}
+
+/// A handle that `permits acquire` printed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HandleArg {
+    /// The handle, or - to read it from standard input, which keeps it out of the process list
+    #[arg(value_name = "HANDLE", value_parser = value::handle)]
+    pub(crate) given: Handle,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{InvalidInput, check};
+use permits::{InvalidInput, PermitHandle, check};
 
 /// A change of a limit: the new one, or the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,15 @@ pub(crate) enum LimitChange {
     By(i64),
 }
 
-/// A further semaphore of `run --also`.
+/// The handle of a permit, as an argument.
+#[derive(Debug, Clone)]
+pub(crate) enum Handle {
+    Text(Box<PermitHandle>),
+    /// On standard input.
+    Input,
+}
+
+/// A further semaphore of `--also`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Also {
     pub(crate) name: String,
@@ -38,6 +46,13 @@ pub(super) fn prefix(text: &str) -> Result<String, InvalidInput> {
 
 pub(super) fn reason(text: &str) -> Result<String, InvalidInput> {
     check::reason(text).map(|()| text.to_owned())
+}
+
+pub(super) fn handle(text: &str) -> Result<Handle, InvalidInput> {
+    match text {
+        "-" => Ok(Handle::Input),
+        text => text.parse().map(|handle| Handle::Text(Box::new(handle))),
+    }
 }
 
 pub(super) fn limit(text: &str) -> Result<u32, String> {

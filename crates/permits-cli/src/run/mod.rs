@@ -5,79 +5,42 @@
 //! until it has ended, or end it when the permit is lost; release the permit within a bounded time, even if
 //! the store is gone. When the permit is released, the command has ended.
 
-mod acquire;
 mod child;
 pub(crate) mod posix;
 pub(crate) mod signals;
 mod supervisor;
 mod terminal;
-mod waiting;
 
 use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use permits::{Client, PermitSet};
+use permits::PermitSet;
 use rustix::process::Signal;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use crate::acquire::{self, LEASE, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Common, Run};
-use crate::connect::Target;
 use crate::exit::{self, Failure};
 use crate::report;
-use acquire::NoPermit;
 use child::{Child, Ended};
 use signals::Signals;
 use supervisor::{Interrupt, Supervisor};
 use terminal::Terminal;
 
-/// Time for the release: a little longer than the library retries.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
-
-/// Time for leaving the line after a signal or a refusal.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Time for the release after the command was ended, when the permit is lost or about to end by itself.
-const LOST_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The default store timeout, and its minimum with any `--wait`: connecting takes a while on a slow network.
-const STORE_TIMEOUT: Duration = Duration::from_secs(10);
-const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const LOST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs the command. Returns the command's exit code, unless the permit was lost or not granted.
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
-    let began = Instant::now();
-    acquire::check_names(&options)?;
+    let requested = Requested::new(common, &options.request, &options.others.also)?;
     let mut signals = Signals::listen().map_err(Failure::system)?;
-    let mut target = Target::of(common)?;
-    if common.verbose > 0 {
-        report::say(format_args!("store {}", target.store));
-    }
-    target.builder = target.builder.lease(options.lease);
-    if let Some(recovery) = options.recovery {
-        target.builder = target.builder.recovery(recovery.into());
-    }
-    let default_timeout = options.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
-    let client = tokio::select! {
-        biased;
-        signal = signals.next_ending() => return exit_by_signal(signal),
-        client = target.connect(common.store_timeout.unwrap_or(default_timeout)) => client?,
-    };
-    // `--wait` covers connecting and waiting.
-    let wait = options.wait.map(|wait| wait.saturating_sub(began.elapsed()));
-    let permits = match acquire::all(&client, &options, wait, common.verbose, &mut signals).await {
-        Ok(permits) => permits,
-        Err(reason) => {
-            close(client, LEAVE_TIMEOUT).await;
-            return match reason {
-                NoPermit::Signal(signal) => exit_by_signal(signal),
-                NoPermit::Failure(failure) if failure.code == exit::NOT_NOW => {
-                    let message = if options.quiet { String::new() } else { failure.message };
-                    Err(Failure::new(options.conflict_exit_code, message))
-                }
-                NoPermit::Failure(failure) => Err(failure),
-            };
-        }
+    let lease = options.request.lease.unwrap_or(LEASE);
+    let acquired = requested.permits(lease, signals.next_ending(), async |wait| wait.show().await).await;
+    let (client, permits) = match acquired {
+        Ok(acquired) => acquired,
+        Err(NoPermit::Stopped(signal)) => return exit_by_signal(signal),
+        Err(NoPermit::Failure(failure)) => return Err(requested.refused(failure)),
     };
     let finished = hold(&permits, &options, signals).await;
     // The command has ended: a later loss no longer counts.
@@ -86,7 +49,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     if lost.is_some() || finished.as_ref().is_ok_and(|finished| finished.was_ended) {
         let _ = timeout(LOST_TIMEOUT, client.close()).await;
     } else {
-        close(client, RELEASE_TIMEOUT).await;
+        acquire::close(client, RELEASE_TIMEOUT).await;
     }
     let Finished { ended, interrupt, was_ended } = finished?;
     match (lost, ended) {
@@ -105,7 +68,7 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
 }
 
 /// Ends this process after a signal that ended the wait.
-fn exit_by_signal(signal: Signal) -> Result<u8, Failure> {
+pub(crate) fn exit_by_signal(signal: Signal) -> Result<u8, Failure> {
     let from_terminal = || Terminal::controlling().is_some_and(|terminal| terminal.is_ours());
     if signal == Signal::INT && from_terminal() {
         supervisor::die_by(Interrupt::Own).map_err(Failure::system)?;
@@ -134,7 +97,7 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     // A command that does not read from the terminal gets it on demand, because it may run beside others that read.
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
-    let environment = environment(permits, &options.name);
+    let environment = environment(permits, &options.request.name);
     let child = Child::spawn(&options.command, &environment, in_front.clone()).map_err(|error| {
         // The child may have taken the foreground before it failed.
         if let Some(terminal) = in_front {
@@ -178,14 +141,5 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("command not found: {program:?}")),
         _ => Failure::new(exit::NOT_EXECUTABLE, format!("cannot execute {program:?}: {error}")),
-    }
-}
-
-/// Closes the client within `timeout`.
-async fn close(client: Client, timeout: Duration) {
-    match tokio::time::timeout(timeout, client.close()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => report::say(report::with_causes(&error)),
-        Err(_) => report::say("the store does not answer; it frees the units when the lease ends"),
     }
 }

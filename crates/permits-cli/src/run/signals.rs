@@ -35,7 +35,7 @@ impl Signals {
     }
 
     /// Listens to the signals that other processes send.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let mut signals = Self::of(&ENDING)?;
         signals.add(&OTHER)?;
         Ok(signals)
@@ -70,7 +70,7 @@ impl Signals {
     }
 
     /// The next signal that ends the wait. Cancel safe.
-    pub(super) async fn next_ending(&mut self) -> Signal {
+    pub(crate) async fn next_ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
             if ENDING.contains(&signal) {

@@ -107,5 +107,5 @@ fn formats(page: &str) {
 fn an_unknown_verb_is_64() {
     let output = output(&mut permits(CLOSED_PORT, ["man", "frobnicate"]));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
-    assert!(output.stderr.contains("the verbs are run, status, list, "), "{}", output.stderr);
+    assert!(output.stderr.contains("the verbs are run, hold, acquire, "), "{}", output.stderr);
 }

@@ -162,7 +162,7 @@ fn a_place_that_is_revoked_while_another_is_waited_for_is_76(store: &dyn Store, 
     let Output { code, stdout, stderr } = waiter.finish();
     assert_eq!((code, stdout.as_str()), (76, ""));
     let expected =
-        format!("permits: {narrow:?}: the permit was revoked: maintenance, before the command ran\n");
+        format!("permits: {narrow:?}: the permit was revoked: maintenance, before all were held\n");
     assert_eq!(stderr, expected);
     assert_eq!(counts(store, name), (1, 0));
     drop(gate);

@@ -1,10 +1,11 @@
 //! `permits status`: the text and the JSON.
 
 use permits_testkit::Server;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
-    Running, Store, gate, json, on_both_stores, output, permits, run, status, until_counts,
+    Running, Store, assert_matches_schema, gate, json, on_both_stores, output, permits, run, status,
+    until_counts,
 };
 
 on_both_stores! {
@@ -93,29 +94,6 @@ fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
     let freed = output(&mut permits(&store.url(), ["revoke", name, "--all"]));
     assert_eq!(freed.code, 0, "{}", freed.stderr);
     assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 0);
-}
-
-/// Demands that `value` matches the schema, and that the schema has every field of it.
-#[track_caller]
-fn assert_matches_schema(schema: &str, value: &Value) {
-    let path = format!("{}/../../docs/{schema}", env!("CARGO_MANIFEST_DIR"));
-    let schema: Value =
-        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON");
-    let (mut compiler, mut schemas) = (boon::Compiler::new(), boon::Schemas::new());
-    compiler.add_resource("http://localhost/schema", schema.clone()).expect("it is a resource");
-    let compiled = compiler.compile("http://localhost/schema", &mut schemas).expect("it is a schema");
-    let result = schemas.validate(value, compiled);
-    assert!(result.is_ok(), "{result:?} in {value}");
-    assert_known(&schema, value);
-}
-
-#[track_caller]
-fn assert_known(schema: &Value, value: &Value) {
-    for (field, value) in value.as_object().into_iter().flatten() {
-        let schema = schema["properties"].get(field).unwrap_or_else(|| panic!("no {field} in the schema"));
-        assert_known(schema, value);
-    }
-    value.as_array().into_iter().flatten().for_each(|item| assert_known(&schema["items"], item));
 }
 
 fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {

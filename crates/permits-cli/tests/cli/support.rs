@@ -273,3 +273,26 @@ pub(crate) fn assert_own_lines(stderr: &str) {
         assert!(line.starts_with("permits: "), "{stderr}");
     }
 }
+
+/// Demands that `value` matches the schema, and that the schema has every field of it.
+#[track_caller]
+pub(crate) fn assert_matches_schema(schema: &str, value: &Value) {
+    let path = format!("{}/../../docs/{schema}", env!("CARGO_MANIFEST_DIR"));
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON");
+    let (mut compiler, mut schemas) = (boon::Compiler::new(), boon::Schemas::new());
+    compiler.add_resource("http://localhost/schema", schema.clone()).expect("it is a resource");
+    let compiled = compiler.compile("http://localhost/schema", &mut schemas).expect("it is a schema");
+    let result = schemas.validate(value, compiled);
+    assert!(result.is_ok(), "{result:?} in {value}");
+    assert_known(&schema, value);
+}
+
+#[track_caller]
+fn assert_known(schema: &Value, value: &Value) {
+    for (field, value) in value.as_object().into_iter().flatten() {
+        let schema = schema["properties"].get(field).unwrap_or_else(|| panic!("no {field} in the schema"));
+        assert_known(schema, value);
+    }
+    value.as_array().into_iter().flatten().for_each(|item| assert_known(&schema["items"], item));
+}

@@ -43,6 +43,17 @@ fn wrong_usage_is_64_and_says_why() {
         (&["run", "x", "--recovery", "maybe", "true"], "off, interval, strict"),
         (&["run", "x", "--prefix", "a b", "true"], "the key prefix \"a b\" is not valid"),
         (&["run", "x", "--frobnicate", "--", "true"], "unexpected argument '--frobnicate'"),
+        (&["hold"], "<NAME>"),
+        (&["hold", "x", "--limit", "0"], "the limit is 0: it must be at least 1"),
+        (&["hold", "x", "--", "true"], "unexpected argument 'true'"),
+        (&["hold", "x", "--also", "x"], "semaphore \"x\" is named twice"),
+        (&["acquire"], "<NAME>"),
+        (&["acquire", "x", "--lease", "25h"], "out of range"),
+        (&["acquire", "x", "--also", "y"], "unexpected argument '--also'"),
+        (&["renew"], "<HANDLE>"),
+        (&["renew", "x"], "not a permit handle: it has fewer than 8 parts"),
+        (&["renew", "permits1:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
+        (&["release", ""], "not a permit handle"),
         (&["status"], "<NAME>"),
         (&["status", ""], "the semaphore's name is empty"),
         (&["status", "x", "y"], "unexpected argument 'y'"),
@@ -88,7 +99,7 @@ fn without_arguments_the_verbs_are_shown() {
     let output = output(&mut permits("redis://:secret@127.0.0.1:1/", [""; 0]));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("Usage: permits [OPTIONS] <VERB>"), "{}", output.stderr);
-    assert!(output.stderr.lines().count() < 39, "{}", output.stderr);
+    assert!(output.stderr.lines().count() < 43, "{}", output.stderr);
     assert!(!output.stderr.contains("secret"), "{}", output.stderr);
 }
 
@@ -129,6 +140,7 @@ fn the_examples_of_the_help_work_as_they_stand() {
         let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap_or_default());
         // `jq` is replaced, since it may not be installed.
         shell.args(["-c", &format!("jq() {{ cat; }}; set -o pipefail; {script}")]).env("PATH", path);
+        shell.current_dir(state.path());
         without_home(&mut shell).env_remove("PERMITS_URL").env("XDG_STATE_HOME", state.path());
         shell
     };
@@ -139,13 +151,17 @@ fn the_examples_of_the_help_work_as_they_stand() {
         );
         Running::until(&mut as_shell(&script), "ready")
     });
-    for verb in ["run", "status", "list", "limit", "pause", "resume", "close", "open", "revoke", "delete"] {
+    for verb in [
+        "run", "hold", "acquire", "renew", "release", "status", "list", "limit", "pause", "resume", "close",
+        "open", "revoke", "delete",
+    ] {
         let examples = examples(verb);
         assert!(!examples.is_empty());
         for example in examples {
             let output = output(&mut as_shell(&example));
             assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{example}: {}", output.stdout);
-            assert_ne!(output.stdout, "", "{example}");
+            let is_silent = ["acquire", "renew", "release"].contains(&verb);
+            assert_eq!(output.stdout.is_empty(), is_silent, "{example}");
         }
     }
     assert_eq!(holders.map(|holder| holder.finish().code), [76, 76, 76]);

@@ -31,6 +31,16 @@ async fn on_a_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'stati
     receiver.await.expect("the call does not panic")
 }
 
+/// Calls the same method of either API.
+macro_rules! call {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self.clone() {
+            Self::Async(face) => face.$method($($argument),*).await,
+            Self::Blocking(face) => on_a_thread(move || face.$method($($argument),*)).await,
+        }
+    };
+}
+
 /// A client.
 #[derive(Debug, Clone)]
 pub(crate) enum Client {
@@ -90,6 +100,16 @@ impl Client {
         }
     }
 
+    pub(crate) async fn renew(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
+        let handle = handle.clone();
+        call!(self.renew(&handle))
+    }
+
+    pub(crate) async fn release(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
+        let handle = handle.clone();
+        call!(self.release(&handle))
+    }
+
     pub(crate) async fn close(self) -> Result<(), CloseError> {
         match self {
             Self::Async(client) => client.close().await,
@@ -103,16 +123,6 @@ impl Client {
 pub(crate) enum Semaphore {
     Async(permits::Semaphore),
     Blocking(blocking::Semaphore),
-}
-
-/// Calls the same method of either API.
-macro_rules! call {
-    ($self:ident.$method:ident($($argument:expr),*)) => {
-        match $self.clone() {
-            Self::Async(semaphore) => semaphore.$method($($argument),*).await,
-            Self::Blocking(semaphore) => on_a_thread(move || semaphore.$method($($argument),*)).await,
-        }
-    };
 }
 
 impl Semaphore {

@@ -1,6 +1,6 @@
 //! Hand-over: a permit that goes from one client to another is never free and never held twice.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, AdoptError, Limit, Lost, PermitHandle};
 
@@ -86,4 +86,60 @@ pub(crate) async fn an_adopted_permit_can_be_revoked(fixture: &Fixture) {
         Ok(true)
     );
     assert_eq!(adopted.lost_within(LIMIT).await, Some(Lost::Revoked { reason: "enough".into() }));
+}
+
+pub(crate) async fn a_handle_is_renewed_and_released_by_any_client(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
+    let lease = Duration::from_secs(1);
+    let options = AcquireOptions::new().holder("build").lease(lease);
+    let permit = semaphore.acquire_with(options).await.expect("it is free");
+    let handle = permit.hand_over().await.expect("it is held");
+    client.close().await.expect("the permit is the handle's");
+
+    let began = Instant::now();
+    while began.elapsed() < lease * 3 / 2 {
+        assert_eq!(other.renew(&handle).await, Ok(true));
+        tokio::time::sleep(lease / 10).await;
+    }
+    let semaphore = fixture.semaphore(&other, 1);
+    assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
+    let next = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { semaphore.acquire().await }
+    });
+    fixture.settles(&semaphore, 1, 1).await;
+    assert_eq!(other.release(&handle).await, Ok(true));
+    let next = next.await.expect("no panic").expect("the release grants it");
+    next.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_handle_without_its_permit_changes_nothing(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
+    let options = || AcquireOptions::new().holder("build");
+    let handle =
+        semaphore.acquire_with(options()).await.expect("it is free").hand_over().await.expect("held");
+    let adopted = other.adopt(&handle).await.expect("its lease runs");
+    assert_eq!(
+        (client.renew(&handle).await, client.release(&handle).await),
+        (Ok(false), Ok(false)),
+        "adopted"
+    );
+    adopted.renew().await.expect("no other client has it");
+    adopted.release().await.expect("it is held");
+
+    assert_eq!(
+        (client.renew(&handle).await, client.release(&handle).await),
+        (Ok(false), Ok(false)),
+        "released"
+    );
+    let next = semaphore.acquire_with(options()).await.expect("it is free");
+    assert_eq!(
+        (other.renew(&handle).await, other.release(&handle).await),
+        (Ok(false), Ok(false)),
+        "not its own"
+    );
+    next.renew().await.expect("another's handle does not end it");
+    next.release().await.expect("it is held");
 }

@@ -181,6 +181,8 @@ macro_rules! every_case {
                 a_handle_that_says_more_than_the_store_is_refused: anything,
                 a_handle_is_good_for_one_lease: anything,
                 an_adopted_permit_can_be_revoked: anything,
+                a_handle_is_renewed_and_released_by_any_client: anything,
+                a_handle_without_its_permit_changes_nothing: anything,
             }
         }
     };

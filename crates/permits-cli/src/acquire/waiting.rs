@@ -1,4 +1,4 @@
-//! The line that `permits run` shows while it waits, and the reason it adds to a refusal.
+//! The line on standard error during a wait, and the reason it adds to a refusal.
 //!
 //! On a terminal one line is rewritten in place. On another stream a line of its own is written: at once with `-v`, or
 //! while the store recovers; after 10 s and then every minute in any case.

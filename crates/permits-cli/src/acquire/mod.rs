@@ -1,0 +1,268 @@
+//! The way of `run`, `hold` and `acquire` to a permit: connect, wait in line, and on a failure say why.
+//!
+//! One permit, or those of `--also` with it: always as a set, so that there is one way.
+
+mod waiting;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use permits::{
+    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, PermitSet,
+    Semaphore,
+};
+use tokio::time::Instant;
+
+use crate::args::{Also, Common, Request};
+use crate::connect::Target;
+use crate::exit::{self, Failure};
+use crate::report;
+use waiting::Line;
+
+/// Time for the release: a little longer than the library retries.
+pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Time for leaving the line after a signal or a refusal.
+pub(crate) const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The default store timeout, and its minimum with any `--wait`: connecting takes a while on a slow network.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The message for a release without a reply.
+pub(crate) const UNANSWERED: &str = "the store does not answer; it frees the units when the lease ends";
+
+/// The default lease of a permit that this process renews.
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
+
+/// A request as the arguments describe it, from its start.
+pub(crate) struct Requested<'a> {
+    common: &'a Common,
+    request: &'a Request,
+    also: &'a [Also],
+    began: Instant,
+}
+
+impl<'a> Requested<'a> {
+    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, before a store is asked.
+    pub(crate) fn new(common: &'a Common, request: &'a Request, also: &'a [Also]) -> Result<Self, Failure> {
+        let mut names = BTreeSet::from([request.name.as_str()]);
+        if let Some(also) = also.iter().find(|also| !names.insert(&also.name)) {
+            let semaphore = also.name.clone();
+            return Err(Failure::new(exit::USAGE, AcquireAllError::Twice { semaphore }.to_string()));
+        }
+        Ok(Self { common, request, also, began: Instant::now() })
+    }
+
+    async fn connect(&self, lease: Duration) -> Result<Client, Failure> {
+        let mut target = Target::of(self.common)?;
+        if self.common.verbose > 0 {
+            report::say(format_args!("store {}", target.store));
+        }
+        target.builder = target.builder.lease(lease);
+        if let Some(recovery) = self.request.recovery {
+            target.builder = target.builder.recovery(recovery.into());
+        }
+        let default = self.request.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
+        target.connect(self.common.store_timeout.unwrap_or(default)).await
+    }
+
+    /// Connects, with `lease` as the lease of all permits, and acquires them. `stop` ends the wait; `show` reports it.
+    pub(crate) async fn permits<T>(
+        &self,
+        lease: Duration,
+        stop: impl Future<Output = T>,
+        show: impl AsyncFnOnce(&Pending<'_>) -> Infallible,
+    ) -> Result<(Client, PermitSet), NoPermit<T>> {
+        let mut stop = pin!(stop);
+        let client = tokio::select! {
+            biased;
+            stopped = &mut stop => return Err(NoPermit::Stopped(stopped)),
+            client = self.connect(lease) => client.map_err(NoPermit::Failure)?,
+        };
+        let acquired = {
+            let pending = self.begin(&client).map_err(NoPermit::Failure)?;
+            tokio::select! {
+                biased;
+                stopped = stop => Err(NoPermit::Stopped(stopped)),
+                permits = pending.permits() => permits.map_err(NoPermit::Failure),
+                never = show(&pending) => match never {},
+            }
+        };
+        report::erase_status();
+        match acquired {
+            Ok(permits) => Ok((client, permits)),
+            Err(reason) => {
+                close(client, LEAVE_TIMEOUT).await;
+                Err(reason)
+            }
+        }
+    }
+
+    /// Begins to acquire. Sends nothing before [`Pending::permits`] is polled.
+    fn begin(&self, client: &Client) -> Result<Pending<'_>, Failure> {
+        let requests = self.requests(client)?;
+        let semaphores = requests.iter().map(|(semaphore, _)| semaphore.clone()).collect();
+        Ok(Pending { requested: self, semaphores, acquire: RefCell::new(client.acquire_all(requests)) })
+    }
+
+    /// The semaphores with their options, that of NAME first.
+    fn requests(&self, client: &Client) -> Result<Vec<(Semaphore, AcquireOptions)>, InvalidInput> {
+        let request = self.request;
+        let mut options = AcquireOptions::new();
+        if request.no_wait {
+            options = options.no_wait();
+        } else if let Some(wait) = request.wait {
+            options = options.timeout(wait.saturating_sub(self.began.elapsed()));
+        }
+        if let Some(holder) = &request.holder {
+            options = options.holder(holder);
+        }
+        if let Some(label) = &request.label {
+            options = options.label(label);
+        }
+        let also = self.also.iter().map(|also| (&also.name, also.limit, also.weight));
+        let all = [(&request.name, request.limit, request.weight)].into_iter().chain(also);
+        let at_least = |name: &str| if name == request.name { request.at_least } else { Duration::ZERO };
+        all.map(|(name, limit, weight)| {
+            let limit = match limit {
+                Some(limit) if request.require_limit => Limit::Exactly(limit),
+                Some(limit) => Limit::Declared(limit),
+                None => Limit::Stored,
+            };
+            Ok((client.semaphore(name, limit)?, options.clone().weight(weight).at_least(at_least(name))))
+        })
+        .collect()
+    }
+
+    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if there was no permit in time.
+    pub(crate) fn refused(&self, failure: Failure) -> Failure {
+        if failure.code != exit::NOT_NOW {
+            return failure;
+        }
+        let message = if self.request.quiet { String::new() } else { failure.message };
+        Failure::new(self.request.conflict_exit_code, message)
+    }
+}
+
+/// The reason why no permit was acquired.
+pub(crate) enum NoPermit<T> {
+    /// The wait was stopped.
+    Stopped(T),
+    Failure(Failure),
+}
+
+/// An acquisition in progress. Dropped, it leaves the line.
+pub(crate) struct Pending<'a> {
+    requested: &'a Requested<'a>,
+    /// The semaphores, the first of NAME.
+    semaphores: Vec<Semaphore>,
+    /// Borrowed during a poll, and while its position is read.
+    acquire: RefCell<AcquireAll>,
+}
+
+impl Pending<'_> {
+    /// Acquires all permits, or waits in line for them.
+    async fn permits(&self) -> Result<PermitSet, Failure> {
+        let acquired = poll_fn(|context| Pin::new(&mut *self.acquire.borrow_mut()).poll(context)).await;
+        report::erase_status();
+        match acquired {
+            Ok(permits) => {
+                self.report(&permits);
+                Ok(permits)
+            }
+            Err(error) => Err(self.failure(error).await),
+        }
+    }
+
+    /// The semaphore in whose line the request waits now, and its position there if it is known.
+    pub(crate) fn line(&self) -> (String, Option<u64>) {
+        let Line { semaphore, position } = self.waits_in();
+        (semaphore.name().to_owned(), position)
+    }
+
+    fn waits_in(&self) -> Line {
+        let acquire = self.acquire.borrow();
+        Line { semaphore: self.named(acquire.semaphore()).clone(), position: acquire.position() }
+    }
+
+    /// Shows the wait on standard error for as long as this future is polled.
+    pub(crate) async fn show(&self) -> Infallible {
+        waiting::show(|| self.waits_in(), self.requested.common.verbose > 0).await
+    }
+
+    /// The semaphore of this name, or that of NAME.
+    fn named(&self, name: Option<&str>) -> &Semaphore {
+        let named = self.semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
+        named.unwrap_or(&self.semaphores[0])
+    }
+
+    fn report(&self, permits: &PermitSet) {
+        if self.requested.common.verbose > 0 {
+            for permit in permits.permits() {
+                let (name, holder) = (permit.semaphore(), permit.holder());
+                let (token, slot) = (permit.token(), permit.slot());
+                report::say(format_args!("{name:?} granted to {holder:?}, token {token}, slot {slot}"));
+            }
+        }
+    }
+
+    /// The failure for `error`, with the semaphore if there are several.
+    async fn failure(&self, error: AcquireAllError) -> Failure {
+        let Requested { request, also, .. } = self.requested;
+        match error {
+            AcquireAllError::Acquire { semaphore, source: AcquireError::NoLimit { .. } }
+                if semaphore != request.name =>
+            {
+                let how = "give one with --also NAME=LIMIT, or set one with: permits limit NAME N";
+                Failure::new(exit::USAGE, format!("semaphore {semaphore:?} has no limit yet: {how}"))
+            }
+            AcquireAllError::Acquire { semaphore, source } => {
+                let failure = refusal(source, request.wait, self.named(Some(&semaphore))).await;
+                let message = if also.is_empty() {
+                    failure.message
+                } else {
+                    format!("{semaphore:?}: {}", failure.message)
+                };
+                Failure::new(failure.code, message)
+            }
+            AcquireAllError::Lost { semaphore, reason } => {
+                Failure::new(exit::LOST, format!("{semaphore:?}: {reason}, before all were held"))
+            }
+            error => Failure::new(exit::USAGE, report::with_causes(&error)),
+        }
+    }
+}
+
+/// The failure for the error of one semaphore. A refusal gets the reason why no permit is free, which need not be other holders.
+async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
+    let refused = match (&error, wait) {
+        (AcquireError::Recovering { remaining }, _) => {
+            let message = format!("no permit now: {}", waiting::recovery_reason(*remaining));
+            return Failure::new(exit::NOT_NOW, message);
+        }
+        (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
+        // The store was reached when the time was nearly over.
+        (AcquireError::NoPermits, Some(wait)) if !wait.is_zero() => format!("no permit within {wait:?}"),
+        (AcquireError::NoPermits, _) => "no permit now".to_owned(),
+        _ => return Failure::from(error),
+    };
+    let message = match waiting::blocking_reason(semaphore).await {
+        Some(reason) => format!("{refused}: {reason}"),
+        None => refused,
+    };
+    Failure::new(exit::NOT_NOW, message)
+}
+
+/// Closes the client within `timeout`.
+pub(crate) async fn close(client: Client, timeout: Duration) {
+    match tokio::time::timeout(timeout, client.close()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => report::say(report::with_causes(&error)),
+        Err(_) => report::say(UNANSWERED),
+    }
+}

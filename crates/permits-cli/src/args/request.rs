@@ -1,0 +1,101 @@
+//! The options of a request for a permit, shared by the verbs that acquire.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use permits::Recovery;
+
+use super::value::{self, Also};
+use crate::exit;
+
+/// A request for a permit of one semaphore.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Request {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name)]
+    pub(crate) name: String,
+
+    /// The number of units that may be held at once [default: the stored limit]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::limit)]
+    pub(crate) limit: Option<u32>,
+
+    /// The number of units to hold
+    #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
+    pub(crate) weight: u32,
+
+    /// Time that the permit lasts without renewal, 100ms to 24h. run and hold renew it three times in that time; if this
+    /// machine dies, it ends by itself [default: 15s; of acquire: 5m]
+    #[arg(long, value_name = "TIME", value_parser = value::lease)]
+    pub(crate) lease: Option<Duration>,
+
+    /// Time for which the permit counts, from its grant on, up to 24h: if it is released earlier, its units are granted
+    /// again only then
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
+    pub(crate) at_least: Duration,
+
+    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
+    #[arg(long, value_name = "TIME", value_parser = value::duration)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: get a permit now, or exit with code 75
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
+    #[arg(long, value_name = "H", value_parser = value::holder)]
+    pub(crate) holder: Option<String>,
+
+    /// A text shown beside the holder, at most 120 bytes; it need not be unique
+    #[arg(long, value_name = "TEXT", value_parser = value::label)]
+    pub(crate) label: Option<String>,
+
+    /// Refuse to run, with exit code 64, if a limit other than --limit is in force
+    #[arg(long, requires = "limit")]
+    pub(crate) require_limit: bool,
+
+    /// Time in which a server grants nothing after a start, since it may have forgotten holders: none with
+    /// off, enough for connected holders to reconnect with interval, the longest lease with strict [default:
+    /// as the URL says, else interval]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) recovery: Option<RecoveryArg>,
+
+    /// Print nothing on standard error if there is no permit in time
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// The exit code if there is no permit in time, 0 to 255
+    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_NOW)]
+    pub(crate) conflict_exit_code: u8,
+}
+
+/// The other semaphores of a request for several permits.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Others {
+    // No documentation comment: rustdoc would take the brackets for links.
+    #[arg(
+        long,
+        value_name = "SEMAPHORE",
+        value_parser = value::also,
+        help = "Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT] [default: the stored limit, 1 unit]: \
+                all are held, or none. Can be given several times"
+    )]
+    pub(crate) also: Vec<Also>,
+}
+
+/// [`Recovery`] as a value of `--recovery`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum RecoveryArg {
+    Off,
+    Interval,
+    Strict,
+}
+
+impl From<RecoveryArg> for Recovery {
+    fn from(recovery: RecoveryArg) -> Self {
+        match recovery {
+            RecoveryArg::Off => Self::Off,
+            RecoveryArg::Interval => Self::Interval,
+            RecoveryArg::Strict => Self::Strict,
+        }
+    }
+}

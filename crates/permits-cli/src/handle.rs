@@ -1,0 +1,136 @@
+//! `permits acquire`, `permits renew` and `permits release`: a permit as a text, for scripts that cannot run inside `permits
+//! run`.
+//!
+//! No process holds the permit between these calls. It ends with its lease unless `permits renew` is called in time.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::time::Duration;
+
+use permits::{AdminError, Client, Permit, PermitHandle, RenewError};
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+
+use crate::acquire::{self, LEASE, LEAVE_TIMEOUT, NoPermit, Requested};
+use crate::args::{Acquire, Common, Handle, Release, Renew};
+use crate::connect;
+use crate::exit::{self, Failure};
+use crate::report;
+use crate::run;
+use crate::run::signals::Signals;
+use crate::status::milliseconds;
+
+/// The default lease of a permit that no process renews.
+const HANDLE_LEASE: Duration = Duration::from_secs(5 * 60);
+
+/// The longest handle: a name and a holder of 200 bytes each, percent-encoded, and some numbers.
+const MAX_HANDLE: u64 = 2048;
+
+/// The object that `permits acquire --json` prints. Scripts depend on it: fields may be added, never changed.
+#[derive(Serialize)]
+struct AcquiredJson<'a> {
+    handle: String,
+    name: &'a str,
+    holder: &'a str,
+    weight: u32,
+    token: u64,
+    slot: u32,
+    remaining_ms: u64,
+}
+
+/// Acquires a permit and prints its handle.
+pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Failure> {
+    let requested = Requested::new(common, &options.request, &[])?;
+    let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
+    let mut signals = Signals::listen().map_err(Failure::system)?;
+    // A waiter that dies leaves the line when the short lease ends.
+    let lease_of_waiter = lease.min(LEASE);
+    let show = async |wait: &acquire::Pending<'_>| wait.show().await;
+    let (client, permits) = match requested.permits(lease_of_waiter, signals.next_ending(), show).await {
+        Ok(acquired) => acquired,
+        Err(NoPermit::Stopped(signal)) => return run::exit_by_signal(signal),
+        Err(NoPermit::Failure(failure)) => return Err(requested.refused(failure)),
+    };
+    let Ok([permit]) = <[Permit; 1]>::try_from(permits.into_permits()) else {
+        unreachable!("one semaphore was requested");
+    };
+    let described = (permit.semaphore().to_owned(), permit.holder().to_owned(), permit.weight());
+    let (token, slot) = (permit.token(), permit.slot());
+    let handed_over = tokio::select! {
+        biased;
+        // The permit is dropped, which releases it.
+        signal = signals.next_ending() => Err(NoPermit::Stopped(signal)),
+        handed_over = hand_over(permit, lease) => handed_over.map_err(NoPermit::Failure),
+    };
+    acquire::close(client, LEAVE_TIMEOUT).await;
+    let (handle, until) = match handed_over {
+        Ok(handed_over) => handed_over,
+        Err(NoPermit::Stopped(signal)) => return run::exit_by_signal(signal),
+        Err(NoPermit::Failure(failure)) => return Err(failure),
+    };
+    if !options.json {
+        return Ok(exit::print(format!("{handle}\n")));
+    }
+    let (name, holder, weight) = (&described.0, &described.1, described.2);
+    let remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
+    let handle = handle.to_string();
+    exit::print_json(&AcquiredJson { handle, name, holder, weight, token, slot, remaining_ms })
+}
+
+/// Gives the permit the lease, and turns it into a handle. Returns also the time until which the permit is held at least.
+async fn hand_over(permit: Permit, lease: Duration) -> Result<(PermitHandle, Instant), Failure> {
+    let failed = |error: RenewError| {
+        let code = if matches!(error, RenewError::Lost(_)) { exit::LOST } else { exit::UNAVAILABLE };
+        Failure::new(code, report::with_causes(&error))
+    };
+    if permit.lease() != lease {
+        permit.set_lease(lease).await.map_err(failed)?;
+    }
+    let until = Instant::now() + lease;
+    Ok((permit.hand_over().await.map_err(failed)?, until))
+}
+
+/// Renews the permit of a handle.
+pub(crate) async fn renew(common: &Common, options: Renew) -> Result<u8, Failure> {
+    let handle = options.handle.given.read()?;
+    let client = connect::operator(common).await?;
+    let renewed = client.renew(&handle).await;
+    finish(client, &handle, renewed).await
+}
+
+/// Releases the permit of a handle.
+pub(crate) async fn release(common: &Common, options: Release) -> Result<u8, Failure> {
+    let handle = options.handle.given.read()?;
+    let client = connect::operator(common).await?;
+    let released = client.release(&handle).await;
+    finish(client, &handle, released).await
+}
+
+/// Ends the session. It fails if the store does not have the permit.
+async fn finish(
+    client: Client,
+    handle: &PermitHandle,
+    done: Result<bool, AdminError>,
+) -> Result<u8, Failure> {
+    // Nothing is left to release.
+    let _ = timeout(LEAVE_TIMEOUT, client.close()).await;
+    if done? {
+        return Ok(exit::SUCCESS);
+    }
+    let why = "its lease ended, or it was released, revoked or adopted";
+    let name = handle.semaphore();
+    Err(Failure::new(exit::LOST, format!("the store no longer has this permit of {name:?}: {why}")))
+}
+
+impl Handle {
+    /// The handle, from standard input if the argument says so.
+    fn read(self) -> Result<PermitHandle, Failure> {
+        if let Self::Text(handle) = self {
+            return Ok(*handle);
+        }
+        let mut line = String::new();
+        let read = io::stdin().lock().take(MAX_HANDLE).read_line(&mut line);
+        let wrong = |why: &str| Failure::new(exit::USAGE, format!("no handle on standard input: {why}"));
+        read.map_err(|error| wrong(&error.to_string()))?;
+        line.parse().map_err(|error: permits::InvalidInput| wrong(&error.to_string()))
+    }
+}

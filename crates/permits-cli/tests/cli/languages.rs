@@ -1,0 +1,129 @@
+//! The programs of docs/hold.md, as they stand there, in the languages that this machine has.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use permits_testkit::skip;
+use tempfile::TempDir;
+
+use crate::support::{Local, Running, Store, output, prepare, revoke, status, until_counts, without_home};
+
+/// The programs: the kind of its block, the file to write it to, and the command that runs it.
+const LANGUAGES: [(&str, &str, &[&str]); 6] = [
+    ("python", "program.py", &["python3", "program.py"]),
+    ("javascript", "program.js", &["node", "program.js"]),
+    ("ruby", "program.rb", &["ruby", "program.rb"]),
+    ("php", "program.php", &["php", "program.php"]),
+    ("go", "program.go", &["./program"]),
+    ("bash", "program.bash", &["bash", "program.bash"]),
+];
+
+/// The longest program, in lines.
+const MAX_LINES: usize = 30;
+
+/// Copies of a program that run at once, and the limit that each of them declares.
+const COPIES: usize = 4;
+const LIMIT: i32 = 2;
+
+/// A directory with a program, beside the work that it does.
+struct Example {
+    directory: TempDir,
+    store: Local,
+    command: &'static [&'static str],
+}
+
+impl Example {
+    /// The program in this language; `None` if the machine does not have the language.
+    #[track_caller]
+    fn new((kind, file, command): (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
+        let program = if kind == "go" { "go" } else { command[0] };
+        if skip::without_program(program) {
+            return None;
+        }
+        let (directory, store) = (TempDir::new().expect("a directory"), Local::new());
+        let script = directory.path().join("export.sh");
+        fs::write(&script, work).expect("it can be written");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        fs::write(directory.path().join(file), block(kind)).expect("it can be written");
+        let example = Self { directory, store, command };
+        if kind == "go" {
+            let mut build = Command::new("go");
+            build.args(["build", "-o", "program", file]).current_dir(example.directory.path());
+            let built = output(build.env("GO111MODULE", "off"));
+            assert_eq!(built.code, 0, "{}", built.stderr);
+        }
+        prepare(&example.store, "exports");
+        Some(example)
+    }
+
+    /// A command in the directory, which finds `permits`.
+    fn shell(&self, command: &[&str]) -> Command {
+        let permits = Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("it is in a directory");
+        let path = format!("{}:{}", permits.display(), std::env::var("PATH").expect("there is one"));
+        let mut shell = Command::new(command[0]);
+        shell.args(&command[1..]).current_dir(self.directory.path()).stdin(Stdio::null());
+        without_home(&mut shell).env("PATH", path).env("PERMITS_URL", self.store.url());
+        shell
+    }
+
+    fn start(&self) -> Running {
+        Running::start(&mut self.shell(self.command))
+    }
+}
+
+/// The only block of this kind.
+#[track_caller]
+fn block(kind: &str) -> String {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hold.md"));
+    let page = page.expect("the page is there");
+    let blocks: Vec<&str> = page.split(&format!("\n```{kind}\n")).skip(1).collect();
+    let [block] = blocks[..] else { panic!("{} blocks of {kind}", blocks.len()) };
+    let block = block.split("\n```").next().expect("a first part").to_owned() + "\n";
+    assert!(block.lines().count() <= MAX_LINES, "{kind} has {} lines", block.lines().count());
+    block
+}
+
+#[test]
+fn the_programs_keep_the_limit_and_pass_on_the_exit_code() {
+    let work = "#!/bin/sh\necho + >>log\nsleep 0.2\necho - >>log\nexit 3\n";
+    for language in LANGUAGES {
+        let Some(example) = Example::new(language, work) else { continue };
+        let copies: Vec<Running> = (0..COPIES).map(|_| example.start()).collect();
+        for copy in copies {
+            let output = copy.finish();
+            assert_eq!(output.code, 3, "{language:?}: {}{}", output.stdout, output.stderr);
+        }
+        let log = fs::read_to_string(example.directory.path().join("log")).expect("the work was done");
+        let (mut running, mut ran) = (0, 0);
+        for line in log.lines() {
+            running += if line == "+" { 1 } else { -1 };
+            ran += i32::from(line == "+");
+            assert!(running <= LIMIT, "{language:?}: {running} at once");
+        }
+        assert_eq!((running, ran), (0, COPIES as i32), "{language:?}");
+        until_counts(&example.store, "exports", (0, 0));
+    }
+}
+
+#[test]
+fn the_programs_kill_their_work_when_the_permit_is_lost() {
+    let work = "#!/bin/sh\necho $$ >pid\nexec sleep 1000\n";
+    for language in LANGUAGES {
+        let Some(example) = Example::new(language, work) else { continue };
+        let program = example.start();
+        let pid = example.directory.path().join("pid");
+        let pid = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse().ok());
+        assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || pid().is_some()), "{language:?}");
+        let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
+        revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
+        let output = program.finish();
+        assert_eq!(output.code, 76, "{language:?}: {}{}", output.stdout, output.stderr);
+        let ended = || !crate::support::is_alive(pid().expect("it was written"));
+        assert!(
+            permits_testkit::wait::until(crate::support::TIMEOUT, ended),
+            "{language:?}: the work goes on"
+        );
+    }
+}
