@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, LIMIT};
 pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1);
-    let options = AcquireOptions::new().holder("build: step 1").lease(Duration::from_millis(900));
+    let options = AcquireOptions::new().holder("build: step 1").lease(Duration::from_secs(3));
     let permit = semaphore.acquire_with(options).await.expect("it is free");
     let (token, slot) = (permit.token(), permit.slot());
 

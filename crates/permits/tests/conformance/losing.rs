@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::api::{Permit, Semaphore};
 use crate::fixture::{Fixture, LIMIT};
 
-const SHORT: Duration = Duration::from_millis(250);
+const SHORT: Duration = Duration::from_millis(600);
 
 /// Options for a permit that ends with its lease.
 async fn unrenewed(semaphore: &Semaphore, lease: Duration) -> Permit {

@@ -7,7 +7,7 @@ use permits::{AcquireError, AcquireOptions, InvalidInput, Lost, RenewError};
 use crate::fixture::{Fixture, LIMIT};
 
 const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(250);
+const SHORT: Duration = Duration::from_secs(1);
 
 pub(crate) async fn a_released_part_goes_to_the_head_of_the_queue(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -45,11 +45,11 @@ pub(crate) async fn neither_no_unit_nor_all_are_a_part(fixture: &Fixture) {
 pub(crate) async fn a_part_that_counts_for_some_time_is_free_after_it(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 2);
-    let options = AcquireOptions::new().weight(2).at_least(SHORT).lease(Duration::from_millis(300));
+    let options = AcquireOptions::new().weight(2).at_least(SHORT).lease(Duration::from_secs(3));
     let permit = semaphore.acquire_with(options).await.expect("all are free");
     permit.release_part(1).await.expect("it is held");
     let next = semaphore.acquire().await.expect("it comes with a renewal");
-    assert!(next.token() - permit.token() >= 250_000, "{} {}", permit.token(), next.token());
+    assert!(next.token() - permit.token() >= 1_000_000, "{} {}", permit.token(), next.token());
     assert!(permit.is_held());
     next.release().await.expect("it is held");
     permit.release().await.expect("it is held");
