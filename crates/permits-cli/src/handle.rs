@@ -3,14 +3,14 @@
 //!
 //! No process holds the permit between these calls. It ends with its lease unless `permits renew` is called in time.
 
-use std::io::{self, BufRead as _, Read as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::time::Duration;
 
 use permits::{AdminError, Client, Permit, PermitHandle, RenewError};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use crate::acquire::{self, LEASE, LEAVE_TIMEOUT, NoPermit, Requested};
+use crate::acquire::{self, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Acquire, Common, Handle, Release, Renew};
 use crate::connect;
 use crate::exit::{self, Failure};
@@ -27,14 +27,42 @@ const MAX_HANDLE: u64 = 2048;
 
 /// The object that `permits acquire --json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
-struct AcquiredJson<'a> {
+struct Acquired {
     handle: String,
-    name: &'a str,
-    holder: &'a str,
+    name: String,
+    holder: String,
     weight: u32,
     token: u64,
     slot: u32,
     remaining_ms: u64,
+}
+
+impl Acquired {
+    /// Without the handle and the time, which the hand-over makes.
+    fn new(permit: &Permit) -> Self {
+        Self {
+            handle: String::new(),
+            name: permit.semaphore().to_owned(),
+            holder: permit.holder().to_owned(),
+            weight: permit.weight(),
+            token: permit.token(),
+            slot: permit.slot(),
+            remaining_ms: 0,
+        }
+    }
+
+    /// Prints the handle, or the whole object. Fails if no reader can have it.
+    fn print(&self, as_json: bool) -> Result<u8, Failure> {
+        let json = || serde_json::to_string(self).expect("it has neither maps nor failing fields");
+        let line = if as_json { json() } else { self.handle.clone() };
+        let mut stdout = io::stdout().lock();
+        let written = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        written.map(|()| exit::SUCCESS).map_err(|error| {
+            let message =
+                format!("cannot write the handle to standard output: {error}; the permit is released");
+            Failure::new(exit::SYSTEM, message)
+        })
+    }
 }
 
 /// Acquires a permit and prints its handle.
@@ -53,27 +81,29 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
     let Ok([permit]) = <[Permit; 1]>::try_from(permits.into_permits()) else {
         unreachable!("one semaphore was requested");
     };
-    let described = (permit.semaphore().to_owned(), permit.holder().to_owned(), permit.weight());
-    let (token, slot) = (permit.token(), permit.slot());
+    let mut acquired = Acquired::new(&permit);
     let handed_over = tokio::select! {
         biased;
         // The permit is dropped, which releases it.
         signal = signals.next_ending() => Err(NoPermit::Stopped(signal)),
         handed_over = hand_over(permit, lease) => handed_over.map_err(NoPermit::Failure),
     };
-    acquire::close(client, LEAVE_TIMEOUT).await;
-    let (handle, until) = match handed_over {
-        Ok(handed_over) => handed_over,
-        Err(NoPermit::Stopped(signal)) => return run::exit_by_signal(signal),
-        Err(NoPermit::Failure(failure)) => return Err(failure),
+    let result = match handed_over {
+        Ok((handle, until)) => {
+            acquired.handle = handle.to_string();
+            acquired.remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
+            let printed = acquired.print(options.json);
+            if printed.is_err() {
+                // No other process has the handle.
+                let _ = timeout(RELEASE_TIMEOUT, client.release(&handle)).await;
+            }
+            printed
+        }
+        Err(NoPermit::Stopped(signal)) => run::exit_by_signal(signal),
+        Err(NoPermit::Failure(failure)) => Err(failure),
     };
-    if !options.json {
-        return Ok(exit::print(format!("{handle}\n")));
-    }
-    let (name, holder, weight) = (&described.0, &described.1, described.2);
-    let remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
-    let handle = handle.to_string();
-    exit::print_json(&AcquiredJson { handle, name, holder, weight, token, slot, remaining_ms })
+    acquire::close(client, LEAVE_TIMEOUT).await;
+    result
 }
 
 /// Gives the permit the lease, and turns it into a handle. Returns also the time until which the permit is held at least.

@@ -2,12 +2,13 @@
 
 use std::io::Write as _;
 
+use permits_testkit::ChildGuard;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    Output, Running, Store, assert_matches_schema, counts, gate, json, on_both_stores, output, permits,
-    revoke, run, status, until_counts,
+    Output, Running, Store, TIMEOUT, assert_matches_schema, code, counts, gate, json, on_both_stores, output,
+    permits, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -18,6 +19,7 @@ on_both_stores! {
     no_permit_in_time_is_75,
     json_has_the_token_and_the_slot,
     a_signal_ends_the_wait,
+    a_handle_that_cannot_be_printed_is_released,
 }
 
 /// `permits VERB -` with the handle on standard input.
@@ -136,6 +138,17 @@ fn a_signal_ends_the_wait(store: &dyn Store, name: &str) {
     assert_eq!((waiter.code, waiter.stdout.as_str()), (143, ""));
     until_counts(store, name, (1, 0));
     succeeds(&with_handle(store, "release", &handle));
+}
+
+fn a_handle_that_cannot_be_printed_is_released(store: &dyn Store, name: &str) {
+    for options in [&["--limit", "1"][..], &["--json"]] {
+        let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+        drop(reader);
+        let mut command = permits(&store.url(), ["acquire", name]);
+        let mut acquire = ChildGuard::spawn(command.args(options).stdout(writer));
+        assert_eq!(acquire.wait_timeout(TIMEOUT).map(code), Some(71));
+        assert_eq!(counts(store, name), (0, 0));
+    }
 }
 
 #[test]
