@@ -192,7 +192,8 @@ Exit code:
 
 pub(crate) const RENEW: &str = "\
 Examples:
-  permits acquire build --limit 2 >build.permit && permits renew - <build.permit
+  permits acquire build --limit 2 >b.permit
+  permits renew - <b.permit
 
 Renewed:
   The permit lasts for its whole lease again, from now on. The handle
@@ -209,7 +210,8 @@ Exit code:
 
 pub(crate) const RELEASE: &str = "\
 Examples:
-  permits acquire build --limit 2 >build.permit && permits release - <build.permit
+  permits acquire build --limit 2 >b.permit
+  permits release - <b.permit
 
 Released:
   The next in line is granted in the same moment.
