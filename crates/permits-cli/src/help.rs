@@ -236,13 +236,16 @@ JSON:
                \"age_ms\",\"label\",\"cooling\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
    \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\",
-   \"closed\"}
+   \"closed\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
+   \"grants\",\"refused\",\"expired\",\"revoked\"}
   limit and held are units, waiting is a number of waiters. limit is null
   if none is set, label if none was given. recovering_ms is the time until
   free units are granted again after a start of the server. At most 1,000
   holders and 1,000 waiters are listed. cooling: the holder has gone, and
   its units stay taken for lease_remaining_ms more (run --at-least).
   closed is the reason for which the line is closed, null if it is open.
+  grants, refused, expired and revoked count what has happened since the
+  store has the semaphore.
   The schema is docs/status.schema.json.",
     exit_codes!("    0  also if the semaphore is not in use\n")
 );
@@ -257,7 +260,7 @@ Examples:
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
     \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
-    \"closed\"}]
+    \"closed\",\"grants\",\"refused\",\"expired\",\"revoked\"}]
   The fields are those of permits status --json. The ages are of the first
   1,000 holders and waiters, null if there are none. The schema is
   docs/list.schema.json.

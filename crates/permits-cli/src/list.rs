@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::{Common, List};
 use crate::exit::{self, Failure};
-use crate::status::milliseconds;
+use crate::status::{CountsJson, milliseconds};
 use crate::table::{Row, Table};
 use crate::{connect, report, status};
 
@@ -72,13 +72,14 @@ struct ListJson<'a> {
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
     closed: Option<&'a str>,
+    #[serde(flatten)]
+    counts: CountsJson,
 }
 
 impl<'a> From<&'a Inspection> for ListJson<'a> {
     fn from(inspection: &'a Inspection) -> Self {
         let Inspection { ref name, limit, limit_version, held, waiting, paused, pinned, recovering, .. } =
             *inspection;
-        let Inspection { holders, waiters, .. } = inspection;
         Self {
             name,
             limit,
@@ -88,9 +89,10 @@ impl<'a> From<&'a Inspection> for ListJson<'a> {
             pinned,
             limit_version,
             recovering_ms: milliseconds(recovering),
-            oldest_holder_age_ms: holders.iter().map(|info| milliseconds(info.age)).max(),
-            oldest_waiter_age_ms: waiters.iter().map(|info| milliseconds(info.age)).max(),
+            oldest_holder_age_ms: status::oldest_holder_age_ms(inspection),
+            oldest_waiter_age_ms: status::oldest_waiter_age_ms(inspection),
             closed: inspection.closed.as_deref(),
+            counts: inspection.into(),
         }
     }
 }

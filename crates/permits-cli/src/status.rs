@@ -41,6 +41,26 @@ struct StatusJson<'a> {
     limit_version: u64,
     recovering_ms: u64,
     closed: Option<&'a str>,
+    oldest_holder_age_ms: Option<u64>,
+    oldest_waiter_age_ms: Option<u64>,
+    #[serde(flatten)]
+    counts: CountsJson,
+}
+
+/// What has happened since the store has the semaphore.
+#[derive(Serialize)]
+pub(crate) struct CountsJson {
+    grants: u64,
+    refused: u64,
+    expired: u64,
+    revoked: u64,
+}
+
+impl From<&Inspection> for CountsJson {
+    fn from(inspection: &Inspection) -> Self {
+        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
+        Self { grants, refused, expired, revoked }
+    }
 }
 
 #[derive(Serialize)]
@@ -99,8 +119,21 @@ impl<'a> StatusJson<'a> {
             limit_version: *limit_version,
             recovering_ms: milliseconds(inspection.recovering),
             closed: inspection.closed.as_deref(),
+            oldest_holder_age_ms: oldest_holder_age_ms(inspection),
+            oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
+            counts: inspection.into(),
         }
     }
+}
+
+/// The age of the oldest of the listed holders.
+pub(crate) fn oldest_holder_age_ms(inspection: &Inspection) -> Option<u64> {
+    inspection.holders.iter().map(|info| milliseconds(info.age)).max()
+}
+
+/// The age of the oldest of the listed waiters.
+pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
+    inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {

@@ -26,6 +26,15 @@ pub struct Inspection {
     pub waiting: u64,
     /// The time for which the store still grants no free units after a restart; zero otherwise.
     pub recovering: Duration,
+    /// Permits granted since the store has this semaphore. It and the other three begin again at 0 when the store forgets an
+    /// idle semaphore, or loses its state.
+    pub grants: u64,
+    /// Requests refused since then: at their arrival, or later because of a lowered limit or a closed line.
+    pub refused: u64,
+    /// Holders and waiters whose lease has ended since then, such as those of crashed programs.
+    pub expired: u64,
+    /// Holders and waiters that operators have revoked since then.
+    pub revoked: u64,
     /// The first 1,000 holders, by the end of their leases.
     pub holders: Vec<HolderInfo>,
     /// The first 1,000 waiters, in order.
@@ -102,6 +111,10 @@ impl Inspection {
             held: listed.held,
             waiting: listed.waiting,
             recovering: Duration::from_millis(reply.recovering_ms),
+            grants: listed.counts.grants,
+            refused: listed.counts.refused,
+            expired: listed.counts.expired,
+            revoked: listed.counts.revoked,
             holders: holders.collect(),
             waiters: waiters.collect(),
         })

@@ -12,7 +12,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
 use super::model::{Model, Note, Opened};
-use super::snapshot::{Counts, Detail, HolderRow, WaiterRow};
+use super::snapshot::{Counts, Detail, HolderRow, Totals, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::report::with_causes;
 use crate::status::closed;
@@ -100,6 +100,11 @@ fn subject(model: &Model) -> String {
     let state = state(counts);
     if !state.is_empty() {
         title += &format!(", {state}");
+    }
+    let Totals { grants, refused, expired, revoked } = counts.totals;
+    let totals = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
+    for (total, what) in totals.iter().filter(|(total, _)| *total > 0) {
+        title += &format!(", {total} {what}");
     }
     title
 }

@@ -15,6 +15,17 @@ pub(super) struct Counts {
     pub(super) closed: Option<String>,
     pub(super) pinned: bool,
     pub(super) recovering: Duration,
+    /// Permits granted, requests refused, leases ended and revocations, since the store has the semaphore.
+    pub(super) totals: Totals,
+}
+
+/// What has happened to a semaphore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) grants: u64,
+    pub(super) refused: u64,
+    pub(super) expired: u64,
+    pub(super) revoked: u64,
 }
 
 /// A holder.
@@ -67,7 +78,9 @@ impl Detail {
 impl From<&Inspection> for Counts {
     fn from(inspection: &Inspection) -> Self {
         let Inspection { limit, held, waiting, paused, ref closed, pinned, recovering, .. } = *inspection;
-        Self { limit, held, waiting, paused, closed: closed.clone(), pinned, recovering }
+        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
+        let totals = Totals { grants, refused, expired, revoked };
+        Self { limit, held, waiting, paused, closed: closed.clone(), pinned, recovering, totals }
     }
 }
 

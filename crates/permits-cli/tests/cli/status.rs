@@ -44,6 +44,10 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     };
     let (remaining, token) = (number("/holders/0/lease_remaining_ms"), number("/holders/0/token"));
     let (held, waited) = (number("/holders/0/age_ms"), number("/waiters/0/age_ms"));
+    assert_eq!(number("/oldest_holder_age_ms"), held);
+    assert_eq!(number("/oldest_waiter_age_ms"), waited);
+    // More than this one if the semaphore was used before.
+    assert!((1..=2).contains(&number("/grants")));
     number("/limit_version");
     assert!((1..=15_000).contains(&remaining), "{remaining}");
     assert!(token > 1_000_000_000_000_000, "{token}");
@@ -58,7 +62,8 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             }],
             "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
-            "closed": null,
+            "closed": null, "oldest_holder_age_ms": null, "oldest_waiter_age_ms": null,
+            "grants": null, "refused": 0, "expired": 0, "revoked": 0,
         })
     );
 

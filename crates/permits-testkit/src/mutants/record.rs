@@ -3,8 +3,8 @@
 
 use crate::history::Record;
 use permits::protocol::{
-    AcquireOutcome, Answers, DeleteOutcome, Event, EventKind, Grant, Holder, Inspection, Label, LimitOutcome,
-    Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    AcquireOutcome, Answers, Counts, DeleteOutcome, Event, EventKind, Grant, Holder, Inspection, Label,
+    LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 
 /// The record with each field of its reply and of its events changed, one at a time; with the name of the change.
@@ -169,6 +169,7 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
         Inspection { held: seen.held + 1, ..seen.clone() },
         Inspection { waiting: seen.waiting + 1, ..seen.clone() },
         Inspection { paused: !seen.paused, ..seen.clone() },
+        Inspection { counts: Counts { grants: seen.counts.grants + 1, ..seen.counts }, ..seen.clone() },
         Inspection { closed: if seen.closed.is_some() { None } else { Some("".into()) }, ..seen.clone() },
     ];
     let holders = each(&seen.holders, |holder| {

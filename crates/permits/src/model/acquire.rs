@@ -24,9 +24,12 @@ impl Execution<'_> {
             terms = self.declare(queue_max, requests);
             self.promote();
         }
-        Answers::Acquire(
-            requests.iter().map(|request| self.acquire_one(queue_max, &terms, request)).collect(),
-        )
+        let outcomes = requests.iter().map(|request| {
+            let outcome = self.acquire_one(queue_max, &terms, request);
+            self.state.counts.refused += u64::from(matches!(outcome, AcquireOutcome::Refused(_)));
+            outcome
+        });
+        Answers::Acquire(outcomes.collect())
     }
 
     /// Applies the declared limit, if that lets one of the requests in, since a refused request changes nothing.

@@ -70,6 +70,7 @@ impl<'a> Execution<'a> {
         let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
         self.reap_truncated = expired.len() == REAP_MAX;
         for holder in expired {
+            self.state.counts.expired += u64::from(!holder.is_cooling());
             self.end(&holder);
         }
         // While recovering, reaped units are not handed on: the store may remember a holder that has released since,

@@ -54,6 +54,7 @@ impl Execution<'_> {
                 return;
             }
             if entry.weight > limit {
+                self.state.counts.refused += 1;
                 self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
             } else if self.fits(limit, entry.weight) {
@@ -72,6 +73,7 @@ impl Execution<'_> {
     pub(super) fn grant(&mut self, holder: &Holder) -> Grant {
         let token = self.now_us.max(self.state.last_token + 1);
         self.state.last_token = token;
+        self.state.counts.grants += 1;
         let slot = self.next_slot(self.state.limit).expect("it fits");
         self.take_slot(slot);
         let slot = u32::try_from(slot).expect("slots granted are below the limit, which is a u32");

@@ -34,6 +34,7 @@ impl Execution<'_> {
             waiting: state.queue.len() as u64,
             paused: state.paused,
             closed: state.closed.clone(),
+            counts: state.counts,
             holders: holders.collect(),
             waiters: waiters.collect(),
         })

@@ -23,6 +23,7 @@ impl Execution<'_> {
     /// Refuses waiters while the line is closed, from the head of the queue on.
     pub(super) fn refuse_waiters(&mut self, reason: &Arc<str>) {
         let refused: Vec<Holder> = self.state.queue.values().take(MAX_BATCH).cloned().collect();
+        self.state.counts.refused += refused.len() as u64;
         for holder in &refused {
             self.emit(holder, EventKind::LineClosed(reason.clone()));
             self.forget(holder);

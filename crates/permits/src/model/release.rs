@@ -34,6 +34,7 @@ impl Execution<'_> {
                 if cooling.is_none() {
                     self.emit(key, EventKind::Revoked(reason.clone()));
                 }
+                self.state.counts.revoked += 1;
                 let was = self.forget(key);
                 self.state.remember_change(request, ChangeAnswer::Revoked(was));
                 was

@@ -57,6 +57,7 @@ impl Execution<'_> {
                 RenewOutcome::Lost
             }
             (EntryState::Waiting(_), None) if entry.weight > self.state.limit => {
+                self.state.counts.refused += 1;
                 self.forget(&renew.holder);
                 RenewOutcome::ExceedsLimit
             }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
+use crate::protocol::{Counts, Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
 
 /// The number of operators' changes that are remembered, so that a change that is sent again has one effect and one
 /// answer.
@@ -74,6 +74,9 @@ pub struct State {
     pub leases: BTreeSet<(i64, Holder)>,
     /// Free slots, as ranges: first → last.
     pub free: BTreeMap<u64, u64>,
+    /// The numbers of what has happened.
+    #[cfg_attr(feature = "local", serde(default))]
+    pub counts: Counts,
     /// The last changes by operators, oldest first; at most [`CHANGES_MAX`].
     #[cfg_attr(feature = "local", serde(default))]
     pub changes: Vec<Change>,
@@ -211,6 +214,7 @@ impl State {
             queue: BTreeMap::new(),
             leases: BTreeSet::new(),
             free: BTreeMap::new(),
+            counts: Counts::default(),
             changes: Vec::new(),
             damage: None,
         }

@@ -22,6 +22,6 @@ pub use self::names::{
     check_lease, check_prefix, check_reason,
 };
 pub use self::reply::{
-    AcquireOutcome, Answers, DeleteOutcome, Grant, InspectedHolder, InspectedWaiter, Inspection,
+    AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, InspectedHolder, InspectedWaiter, Inspection,
     LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
 };

@@ -230,10 +230,26 @@ pub struct Inspection {
     pub paused: bool,
     /// The reason for which the line is closed, if it is.
     pub closed: Option<Arc<str>>,
+    /// The numbers of what has happened.
+    pub counts: Counts,
     /// Holders, by the end of their lease, soonest first.
     pub holders: Vec<InspectedHolder>,
     /// Waiters, in the order of the queue.
     pub waiters: Vec<InspectedWaiter>,
+}
+
+/// The numbers of what has happened to a semaphore since its state exists. A store that loses the state begins again at 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+pub struct Counts {
+    /// Permits granted.
+    pub grants: u64,
+    /// Requests refused: at their arrival, or later because of a lowered limit or a closed line.
+    pub refused: u64,
+    /// Holders and waiters whose lease ended.
+    pub expired: u64,
+    /// Holders, waiters and cooling grants that operators revoked.
+    pub revoked: u64,
 }
 
 /// A holder, listed.

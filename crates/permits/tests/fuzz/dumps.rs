@@ -33,6 +33,10 @@ fn sound() -> [Pairs; 5] {
         ("recovering_until", "0"),
         ("lease_max", "15000"),
         ("expires", "1790000060000"),
+        ("grants", "2"),
+        ("refused", "1"),
+        ("expired", "0"),
+        ("revoked", "0"),
         ("changes", "s.9 2 1\n"),
     ];
     let entries =

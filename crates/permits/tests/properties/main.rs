@@ -25,8 +25,8 @@ use std::cell::RefCell;
 
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Holder, Label, Operation, Recovery,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    AcquireOutcome, AcquireRequest, Answers, Command, Counts, Declaration, Event, EventKind, Holder, Label,
+    Operation, Recovery, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
 };
 use permits_testkit::history::checks::check;
 use permits_testkit::history::step::Step;
@@ -78,6 +78,7 @@ impl Run<'_> {
         check(&step).map_err(|violation| violation.to_string())?;
         self.tokens(&step).map_err(|reason| format!("P4: {reason}"))?;
         repeated(&step, &self.simulation.server()).map_err(|reason| format!("P5: {reason}"))?;
+        counted(&step).map_err(|reason| format!("the counts: {reason}"))?;
         Ok(step)
     }
 
@@ -224,9 +225,46 @@ fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
         }
         _ => {}
     }
-    let second = state.map(|state| State { sequence: after.sequence, ..state });
+    // A request that is refused again counts again.
+    let counts = |counts: Counts| Counts { refused: after.counts.refused, ..counts };
+    let second = state.map(|state| State { sequence: after.sequence, counts: counts(state.counts), ..state });
     if !events.is_empty() || second.as_ref() != Some(&after) {
         return Err(format!("the second time did something: {events:?}\n{after:?}\n{second:?}"));
+    }
+    Ok(())
+}
+
+/// The counts of the state: each grant, refusal and revocation of the command counts once.
+fn counted(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    let before = step.before.as_ref().map_or_else(Counts::default, |state| state.counts);
+    let refused = match (&step.command.operation, &step.reply.answers) {
+        (_, Answers::Acquire(answers)) => {
+            answers.iter().filter(|answer| matches!(answer, AcquireOutcome::Refused(_))).count()
+        }
+        // A waiter that a renewal finds too heavy has no event.
+        (Operation::Renew(requests), Answers::Renew(answers)) => {
+            let told = |holder: &Holder| step.events.iter().any(|event| event.holder == *holder);
+            let silent = |(request, answer): &(&RenewRequest, &RenewOutcome)| {
+                **answer == RenewOutcome::ExceedsLimit && !told(&request.holder)
+            };
+            requests.iter().zip(answers).filter(silent).count()
+        }
+        _ => 0,
+    };
+    let told = |event: &&Event| matches!(event.kind, EventKind::Refused | EventKind::LineClosed(_));
+    let refused = (refused + step.events.iter().filter(told).count()) as u64;
+    let revoked = matches!(step.reply.answers, Answers::Revoke(was) if was != ReleaseOutcome::Unknown);
+    let grants = step.fresh().len() as u64;
+    let counted = |now: u64, before: u64, most: u64| now >= before && now - before <= most;
+    let is_exact = matches!(step.command.operation, Operation::Acquire { .. });
+    if after.counts.grants != before.grants + grants
+        || !counted(after.counts.refused, before.refused, refused)
+        || (is_exact && after.counts.refused != before.refused + refused)
+        || !counted(after.counts.revoked, before.revoked, revoked.into())
+    {
+        let wanted = format!("{grants} granted, {refused} refused, revoked: {revoked}");
+        return Err(format!("{before:?}, then {:?}, for {wanted}", after.counts));
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its property.
 
 use permits::model::{EntryState, State};
-use permits::protocol::{AcquireOutcome, Answers, Grant, Operation};
+use permits::protocol::{AcquireOutcome, Answers, Counts, Grant, Operation};
 use permits_testkit::history::checks::{CHECKS, check, conserved};
 use permits_testkit::history::step::Step;
 
 use crate::coverage::Coverage;
 use crate::simulation::Simulation;
-use crate::story::{Story, holder};
-use crate::{Run, repeated};
+use crate::story::{Story, holder, request};
+use crate::{Run, counted, repeated};
 
 fn after(step: &mut Step) -> &mut State {
     step.after.as_mut().expect("there is a state")
@@ -75,6 +75,22 @@ fn the_checks_see_an_overtaker() {
         answers[0] = AcquireOutcome::Waiting { position: 0 };
     };
     assert!(sees("P6", &step, overtake));
+}
+
+#[test]
+fn the_checks_see_a_wrong_count() {
+    let granted = Story::full().release("a");
+    let refused = Story::full().send(Operation::Acquire { queue_max: 0, requests: vec![request("z", 1000)] });
+    let sees = |sound: &Step, mutate: fn(&mut Counts)| {
+        assert_eq!(counted(sound), Ok(()), "the step is sound without the mutation");
+        let mut step = sound.clone();
+        mutate(&mut after(&mut step).counts);
+        counted(&step).is_err()
+    };
+    assert!(sees(&granted, |counts| counts.grants += 1));
+    assert!(sees(&granted, |counts| counts.refused += 1));
+    assert!(sees(&granted, |counts| counts.revoked += 1));
+    assert!(sees(&refused, |counts| counts.refused -= 1));
 }
 
 #[test]

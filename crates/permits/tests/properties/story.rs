@@ -66,7 +66,7 @@ pub(crate) fn holder(name: &str) -> Holder {
 }
 
 /// An acquisition that would wait.
-fn request(name: &str, lease_ms: u64) -> AcquireRequest {
+pub(crate) fn request(name: &str, lease_ms: u64) -> AcquireRequest {
     AcquireRequest {
         holder: holder(name),
         request: Simulation::session_id(1).request(0),

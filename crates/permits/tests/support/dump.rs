@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use permits::model::{Change, ChangeAnswer, Entry, EntryState, State};
-use permits::protocol::{Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
+use permits::protocol::{Counts, Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
 use permits_testkit::{Connection, Resp};
 
 use super::packed;
@@ -111,6 +111,12 @@ pub(crate) fn decode(
             .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
         free: free.iter().map(|(range, score)| decode_range(range, score)).collect::<Result<_, String>>()?,
+        counts: Counts {
+            grants: field("grants")?,
+            refused: field("refused")?,
+            expired: field("expired")?,
+            revoked: field("revoked")?,
+        },
         changes: decode_changes(changes)?,
         damage: None,
     };

@@ -7,7 +7,7 @@ use permits::{AdminError, StoreError};
 use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
-use super::super::snapshot::{Counts, Detail, Snapshot};
+use super::super::snapshot::{Counts, Detail, Snapshot, Totals};
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
 
 #[test]
@@ -69,11 +69,12 @@ fn a_semaphore_has_its_holders_and_its_line() {
 #[test]
 fn unlisted_holders_and_waiters_are_counted() {
     let now = Instant::now();
-    let counts = Counts { held: 2000, waiting: 1500, ..Counts::default() };
+    let totals = Totals { grants: 9, expired: 1, ..Totals::default() };
+    let counts = Counts { held: 2000, waiting: 1500, totals, ..Counts::default() };
     let waiters = (0..1000).map(|position| waiter(&format!("web-{position}"), position)).collect();
     let mut model = opened(Detail { counts, waiters, ..detail() }, now);
     let rows = drawn(&mut model, 70, 8, now);
-    assert_eq!(rows[0], "exports: 2000 held, 1500 waiting, no limit (memory:)");
+    assert_eq!(rows[0], "exports: 2000 held, 1500 waiting, no limit, 9 granted, 1 expired (mem…");
     assert_eq!(
         rows[4..7],
         [

@@ -54,6 +54,7 @@ for i = 10, #ARGV, 2 do
     end
   end
   if tag == 'line_closed' then a = s.reason end
+  if tag ~= 'granted' and tag ~= 'waiting' then s.refused = s.refused + 1 end
   if tag == 'waiting' then s.foremost = math.min(s.foremost or a, a) end
   reply[n + 1], reply[n + 2], reply[n + 3] = tag, a, b
   n = n + 3

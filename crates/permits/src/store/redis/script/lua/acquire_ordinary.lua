@@ -21,7 +21,7 @@ if ordinary and (waiting == 0 or held >= limit) then
       else
         b, slots_made = slots_made, slots_made + 1
       end
-      last_token, held, holders = last_token + 1, held + weight, holders + 1
+      last_token, held, holders, grants = last_token + 1, held + weight, holders + 1, grants + 1
       if last_token < now_us then last_token = now_us end
       tag, a, entry = 'granted', last_token, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), last_token, b)
     elseif weight > limit then
@@ -42,6 +42,8 @@ if ordinary and (waiting == 0 or held >= limit) then
       leases[l + 1], leases[l + 2], l = score, holder, l + 2
       fields[f + 1], fields[f + 2], f = holder, entry, f + 2
       if several then found[holder] = true end
+    else
+      refused = refused + 1
     end
     reply[n + 1], reply[n + 2], reply[n + 3], n = tag, a, b, n + 3
   end
@@ -59,8 +61,8 @@ if ordinary and (waiting == 0 or held >= limit) then
   end
   if ordinary and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
     and (free == 0 or ranges or redis.call('EXISTS', free_key) == 1) then
-    fields[2] = struct.pack('<dddddddddc0', sequence + 1, held, holders, waiting + queued, last_token, last_ticket,
-      slots_made, earliest, checked, string.sub(packed, 73))
+    fields[2] = struct.pack('<dddddddddddc0', sequence + 1, held, holders, waiting + queued, last_token, last_ticket,
+      slots_made, earliest, checked, grants, refused, string.sub(packed, 89))
     if queued > 0 then
       reply[3] = math.max(1, turn(earliest, waiting, waiting, holders) - now_ms)
       redis.call('ZADD', queue_key, unpack(tickets))

@@ -34,8 +34,8 @@ if room > 0 and room <= 500 then
   if granted >= #freed and redis.call('ZREM', leases_key, unpack(gone)) == #gone then
     redis.call('HDEL', state_key, unpack(gone))
     redis.call('ZREM', queue_key, unpack(heads, 1, granted))
-    fields[2] = struct.pack('<dddddddddc0', sequence + 1, held_after, holders - #gone + granted, waiting - granted, last_token,
-      last_ticket, slots_made, earliest, checked, string.sub(packed, 73))
+    fields[2] = struct.pack('<dddddddddddc0', sequence + 1, held_after, holders - #gone + granted, waiting - granted, last_token,
+      last_ticket, slots_made, earliest, checked, grants + granted, refused, string.sub(packed, 89))
     redis.call('HSET', state_key, unpack(fields, 1, 2 * granted + 2))
     redis.call('ZADD', leases_key, unpack(leases, 1, 2 * granted))
     for _, to in ipairs(recipients) do

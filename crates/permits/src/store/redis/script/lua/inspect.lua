@@ -1,7 +1,7 @@
 -- inspect: lists holders by the end of their lease, and waiters in order.
 -- KEYS      as in read.lua
 -- ARGV      8 the most holders, and the most waiters, to list; at most INSPECT_MAX
--- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, the number of holders; 7 a holder: holder, weight, token, slot, lease remaining ms, 1 if
+-- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired, revoked, the number of holders; 7 a holder: holder, weight, token, slot, lease remaining ms, 1 if
 --           it cools or 0, label; 4 a waiter: holder, weight, ticket, label
 -- Idempotent.
 -- Cost      about 8 calls; O(listed)
@@ -12,7 +12,8 @@ local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
 allow_at_maxmemory()
 promote()
 local listed = 0
-reply[9], reply[10], reply[11], reply[12], reply[13], reply[14] = s.held, s.waiting, s.paused, s.reason and 1 or 0, s.reason or '', 0
+reply[9], reply[10], reply[11], reply[12], reply[13] = s.held, s.waiting, s.paused, s.reason and 1 or 0, s.reason or ''
+reply[14], reply[15], reply[16], reply[17], reply[18] = s.grants, s.refused, s.expired, s.revoked, 0
 
 local function list(...)
   for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
@@ -36,7 +37,7 @@ if max > 0 then
       local name = tab and string.sub(holder, 1, tab - 1) or holder
       list(name, weight, token, slot, math.max(0, deadline - now_ms), tab and 1 or 0, label)
     end)
-  reply[14] = listed
+  reply[18] = listed
   list_all(redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'),
     function(holder, ticket, _, _, weight, _, _, _, label) list(holder, weight, ticket, label) end)
 end

@@ -20,7 +20,7 @@ end
 
 -- Makes a holder of a waiter's entry, stored or not. Returns the token and the slot.
 local function grant(holder, entry, weight, lease)
-  s.last_token, s.held, s.holders = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1
+  s.last_token, s.held, s.holders, s.grants = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1, s.grants + 1
   local slot = take_lowest_slot()
   put(holder, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), s.last_token, slot))
   extend(holder, lease, true)
@@ -41,7 +41,7 @@ local function promote()
     local _, _, weight, lease, request, from, _, at_least = parts(holder, known[holder])
     local dead = s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms
     if not dead and weight > s.limit then
-      heavy[#heavy + 1] = holder
+      heavy[#heavy + 1], s.refused = holder, s.refused + 1
       emit(from, string.format('refused %s %s', request, holder))
     elseif not dead and weight <= room and slot_left(s.limit) then
       room = room - weight

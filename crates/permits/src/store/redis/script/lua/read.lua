@@ -9,8 +9,9 @@
 --
 -- The state is one packed field, and the entry of a holder is another. A holder has no control character, so the names
 -- of fields cannot collide. First what changes at every command, then what an ordinary one reads, then the rest:
--- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked · limit, limit version, pinned,
--- paused (1; 2 if the line is closed; 3 if both), recovering until, longest lease, expires · era known, era began, server.
+-- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked, grants, refused · limit, limit
+-- version, pinned, paused (1; 2 if the line is closed; 3 if both), recovering until, longest lease, expires · era known, era
+-- began, expired, revoked, server.
 -- The reason of a closed line is another field, which the ordinary courses do not read.
 -- Not in the model: `earliest` (no lease ends before it), and the numbers of holders and waiters, which show that
 -- another key has vanished.

@@ -6,7 +6,10 @@ if s.existed and s.earliest <= now_ms then
   find(holders)
   local expired = {}
   for _, holder in ipairs(holders) do
-    if known[holder] then expired[#expired + 1] = holder end
+    if known[holder] then
+      expired[#expired + 1] = holder
+      if not string.find(holder, '\t', 1, true) then s.expired = s.expired + 1 end
+    end
   end
   forget(expired)
   s.reap_truncated, s.earliest = #holders == REAP_MAX, next_deadline()

@@ -18,6 +18,7 @@ local function refuse_waiters()
     local _, _, _, _, request, from = parts(holder, known[holder])
     emit(from, string.format('line_closed %s %s\t%s', request, holder, s.reason))
   end
+  s.refused = s.refused + #heads
   forget(heads)
   s.promote_truncated = s.waiting > 0
 end

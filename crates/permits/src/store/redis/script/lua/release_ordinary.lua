@@ -30,8 +30,8 @@ if ordinary and waiting == 0 and (free == 0 or redis.call('EXISTS', free_key) ==
     redis.call('ZADD', free_key, unpack(members))
     if free == 0 and pinned == 0 then redis.call('PEXPIREAT', free_key, expires) end
   end
-  redis.call('HSET', state_key, STATE, struct.pack('<dddddddddc0', sequence + 1, held_after, holders, waiting, last_token,
-    last_ticket, slots_made, earliest, checked, string.sub(packed, 73)))
+  redis.call('HSET', state_key, STATE, struct.pack('<dddddddddddc0', sequence + 1, held_after, holders, waiting, last_token,
+    last_ticket, slots_made, earliest, checked, grants, refused, string.sub(packed, 89)))
   local reply = { now_us, sequence + 1, -1, limit, limit_version, pinned, 0, 0, 'held' }
   for i = 2, #gone do reply[8 + i] = 'held' end
   return reply

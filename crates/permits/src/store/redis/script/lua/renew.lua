@@ -35,6 +35,7 @@ local function renew(holder, entry)
   local other_grant = token > 0 and claims and (token ~= claimed_token or slot ~= claimed_slot)
   local forgot_grant = token == 0 and claims
   if waits_too_heavy or other_grant or forgot_grant then
+    if waits_too_heavy then s.refused = s.refused + 1 end
     forget({ holder })
     return forgot_grant and reclaim(holder, entry) or waits_too_heavy and 'exceeds_limit' or 'lost'
   end

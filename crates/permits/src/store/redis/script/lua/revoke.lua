@@ -15,6 +15,7 @@ if not was and known[holder] then
   local token, _, _, _, request, from = parts(holder, known[holder])
   was = token > 0 and 'held' or 'waiting'
   if not cools then emit(from, string.format('revoked %s %s\t%s', request, holder, ARGV[11])) end
+  s.revoked = s.revoked + 1
   forget({ holder })
   remember(ARGV[8], was, '-')
 end

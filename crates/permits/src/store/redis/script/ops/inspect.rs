@@ -4,7 +4,7 @@ use redis::Cmd;
 
 #[cfg(feature = "testing")]
 use crate::protocol::Operation;
-use crate::protocol::{InspectedHolder, InspectedWaiter, Inspection};
+use crate::protocol::{Counts, InspectedHolder, InspectedWaiter, Inspection};
 #[cfg(feature = "testing")]
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields};
@@ -19,6 +19,12 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
     let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
     let (closed, reason) = (fields.flag()?, fields.text()?);
     let closed = closed.then(|| reason.into());
+    let counts = Counts {
+        grants: fields.number()?,
+        refused: fields.number()?,
+        expired: fields.number()?,
+        revoked: fields.number()?,
+    };
     let holders = fields.number()?;
     let holders = fields.each(holders, |fields| {
         Ok(InspectedHolder {
@@ -38,7 +44,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
             label: fields.label()?,
         })
     })?;
-    Ok(Inspection { held, waiting, paused, closed, holders, waiters })
+    Ok(Inspection { held, waiting, paused, closed, counts, holders, waiters })
 }
 
 #[cfg(feature = "testing")]
