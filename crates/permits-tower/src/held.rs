@@ -1,0 +1,62 @@
+//! [`Held`]: the permit of a request, and the signal of its loss.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use permits::{Lost, Permit};
+
+use crate::error::PermitError;
+use crate::load::Counted;
+
+/// The permit of a request, until it is dropped. A [`Hold`](crate::Hold) gets it with the response.
+///
+/// Without a permit, if the [line](crate::Lines) of the request was `None`.
+#[must_use = "a permit that is dropped is released"]
+pub struct Held {
+    permit: Option<Watched>,
+    /// After the permit: a request counts until its permit is released.
+    _counted: Counted,
+}
+
+struct Watched {
+    permit: Permit,
+    /// Ready when the permit is lost.
+    lost: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
+}
+
+impl Held {
+    pub(crate) fn new(permit: Option<Permit>, counted: Counted) -> Self {
+        let watched = permit.map(|permit| {
+            let lost = Box::pin(permit.cancellation_token().cancelled_owned());
+            Watched { permit, lost }
+        });
+        Self { permit: watched, _counted: counted }
+    }
+
+    /// The permit; `None` if the request needs none.
+    pub fn permit(&self) -> Option<&Permit> {
+        self.permit.as_ref().map(|watched| &watched.permit)
+    }
+
+    /// Ready with the error when the permit is lost. Never ready without a permit.
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<PermitError> {
+        let Some(Watched { permit, lost }) = &mut self.permit else { return Poll::Pending };
+        // A permit whose deadline has passed is lost before its signal has come.
+        if permit.is_held() && lost.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        let reason = match pin!(permit.lost()).poll(context) {
+            Poll::Ready(reason) => reason,
+            Poll::Pending => Lost::Gone,
+        };
+        Poll::Ready(PermitError::Lost { semaphore: permit.semaphore().into(), reason })
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.permit()).finish()
+    }
+}

@@ -1,0 +1,138 @@
+//! [`PermitLayer`] and [`ReserveLayer`]: the settings of the services.
+
+use permits::{AcquireOptions, Semaphore};
+use tower_layer::Layer;
+
+#[cfg(feature = "http")]
+use crate::hold::UntilBodyEnd;
+use crate::hold::UntilResponse;
+use crate::reserve::ReserveService;
+use crate::service::PermitService;
+
+/// A layer that holds a permit for each request.
+///
+/// The lines are a [`Semaphore`] for all requests, or a [`Keyed`](crate::Keyed) by request.
+///
+/// # Examples
+/// A client of an API that takes 20 requests at once, from all hosts, until their responses are read:
+/// ```
+/// # #[cfg(feature = "http")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt as _, Full};
+/// use permits::AcquireOptions;
+/// use permits_tower::PermitLayer;
+/// use tower::{ServiceBuilder, ServiceExt as _};
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let api = client.semaphore("api", 20)?;
+/// let service = ServiceBuilder::new()
+///     .layer(PermitLayer::until_body_end(api.clone()).options(AcquireOptions::new().label("reports")))
+///     .service_fn(|_: Request<()>| async { Ok::<_, std::io::Error>(Response::new(Full::from("done"))) });
+///
+/// let response = service.oneshot(Request::new(())).await?;
+/// assert_eq!(api.available().await?, 19);
+/// assert_eq!(response.collect().await?.to_bytes(), "done");
+/// assert_eq!(api.available().await?, 20);
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "http"))]
+/// # fn main() {}
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a layer does nothing until it wraps a service"]
+pub struct PermitLayer<L, H> {
+    lines: L,
+    options: AcquireOptions,
+    hold: H,
+}
+
+impl<L> PermitLayer<L, UntilResponse> {
+    /// Holds the permit until the future of the call is ready.
+    ///
+    /// A response that is a stream continues without a permit: hold it [until the body has ended](PermitLayer::until_body_end),
+    /// or by a [`Hold`](crate::Hold) of your own.
+    pub fn until_response(lines: L) -> Self {
+        Self::holding(lines, UntilResponse)
+    }
+}
+
+#[cfg(feature = "http")]
+impl<L> PermitLayer<L, UntilBodyEnd> {
+    /// Holds the permit until the body of the response has ended, failed, or was dropped. The response is an [`http::Response`],
+    /// and its body becomes a [`PermitBody`](crate::PermitBody).
+    pub fn until_body_end(lines: L) -> Self {
+        Self::holding(lines, UntilBodyEnd)
+    }
+}
+
+impl<L, H> PermitLayer<L, H> {
+    /// Holds the permit as `hold` says.
+    pub fn holding(lines: L, hold: H) -> Self {
+        Self { lines, options: AcquireOptions::new(), hold }
+    }
+
+    /// The options of each acquisition: a wait limit, a weight, a label. [`AcquireOptions::new`] unless set, which waits in
+    /// line without limit.
+    ///
+    /// A [holder](AcquireOptions::holder) that is set here has one permit: its next request is refused meanwhile.
+    pub fn options(mut self, options: AcquireOptions) -> Self {
+        self.options = options;
+        self
+    }
+}
+
+impl<H> PermitLayer<Semaphore, H> {
+    /// Acquires in `poll_ready`, in place of the call: see [`ReserveService`]. The permit of a service that is ready is held
+    /// for a request to come, so use it where a service is called as soon as it is ready.
+    pub fn reserve(self) -> ReserveLayer<H> {
+        ReserveLayer { layer: self }
+    }
+}
+
+impl<S, L: Clone, H: Clone> Layer<S> for PermitLayer<L, H> {
+    type Service = PermitService<S, L, H>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        PermitService::new(inner, self.lines.clone(), self.options.clone(), self.hold.clone())
+    }
+}
+
+/// A layer that reserves a permit when its service is polled for readiness. Made by [`PermitLayer::reserve`].
+///
+/// # Examples
+/// The permit is reserved before there is a request:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use permits_tower::{PermitLayer, ReserveService};
+/// use tower::{Service as _, ServiceBuilder, ServiceExt as _};
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let exports = client.semaphore("exports", 1)?;
+/// let mut service = ServiceBuilder::new()
+///     .layer(PermitLayer::until_response(exports.clone()).reserve())
+///     .service_fn(|name: &'static str| async move { Ok::<_, std::io::Error>(name) });
+///
+/// let ready = service.ready().await?;
+/// assert_eq!(exports.available().await?, 0, "it is reserved");
+/// assert_eq!(ready.call("accounts").await?, "accounts");
+/// assert_eq!(exports.available().await?, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a layer does nothing until it wraps a service"]
+pub struct ReserveLayer<H> {
+    layer: PermitLayer<Semaphore, H>,
+}
+
+impl<S, H: Clone> Layer<S> for ReserveLayer<H> {
+    type Service = ReserveService<S, H>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        let PermitLayer { lines, options, hold } = self.layer.clone();
+        ReserveService::new(inner, lines, options, hold)
+    }
+}

@@ -1,0 +1,90 @@
+//! A [tower](https://docs.rs/tower) layer that holds a permit of a distributed semaphore for each request.
+//!
+//! A [`PermitLayer`] waits for a permit before it calls the service behind it, and holds the permit until the response, or
+//! the body of the response, has ended. The limit counts over all hosts that use the semaphore. So an API that takes 20 calls
+//! at once gets 20, from however many clients; and a tenant has 10 requests in work, on however many servers.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! use std::time::Duration;
+//!
+//! use permits::AcquireOptions;
+//! use permits_tower::PermitLayer;
+//! use tower::{ServiceBuilder, ServiceExt as _};
+//!
+//! # let url = "memory:";
+//! let client = permits::Client::connect(url).await?; // "redis://127.0.0.1/"
+//! let exports = client.semaphore("exports", 4)?;
+//!
+//! let waiting = AcquireOptions::new().timeout(Duration::from_secs(2));
+//! let service = ServiceBuilder::new()
+//!     .layer(PermitLayer::until_response(exports).options(waiting))
+//!     .service_fn(|name: &'static str| async move { Ok::<_, std::io::Error>(format!("exported {name}")) });
+//!
+//! assert_eq!(service.oneshot("accounts").await?, "exported accounts");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When it waits
+//!
+//! [`PermitService`] acquires in the future of the call. Before that a service that is ready holds nothing, which matters more
+//! than it does with a limit of one process: a permit that is reserved for a request to come is one less for all hosts. The
+//! request can choose its line, with [`Keyed`].
+//!
+//! [`ReserveService`], made by [`PermitLayer::reserve`], acquires in `poll_ready`. So the caller waits before it has
+//! a request in hand, and a balancer or a load shedder sees that the service is not ready. All requests have one line.
+//!
+//! # How long it holds
+//!
+//! | constructor | the permit is released when |
+//! |---|---|
+//! | [`PermitLayer::until_response`] | the future of the call is ready |
+//! | [`PermitLayer::until_body_end`] | the body of the response has ended, failed, or was dropped |
+//! | [`PermitLayer::holding`] | the caller's [`Hold`] says so |
+//!
+//! # If the permit is lost
+//!
+//! Another request may then be granted its units, so the work ends: the future of the call is dropped at its current await, and
+//! the call fails with [`PermitError::Lost`]; a body that has begun ends with this error, so that the
+//! receiver sees that it is not complete. A permit is lost if the store cannot be reached for most of a lease, if an operator
+//! revokes it, or if the client is closed: close the client after the server has ended.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `http` | yes | [`PermitBody`], and [`PermitLayer::until_body_end`] |
+//! | `load` | no | `tower::load::Load` for the services: the requests that wait for a permit or hold one |
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "http")]
+mod body;
+mod error;
+mod future;
+mod held;
+mod hold;
+mod layer;
+mod lines;
+mod load;
+mod reserve;
+mod service;
+
+#[cfg(feature = "http")]
+pub use body::PermitBody;
+pub use error::{BoxError, PermitError};
+pub use future::{ReserveFuture, ResponseFuture};
+pub use held::Held;
+#[cfg(feature = "http")]
+pub use hold::UntilBodyEnd;
+pub use hold::{Hold, UntilResponse};
+pub use layer::{PermitLayer, ReserveLayer};
+pub use lines::{Keyed, Line, Lines};
+pub use reserve::ReserveService;
+pub use service::PermitService;
+
+/// The page with examples, so that these are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tower.md")]
+struct Page;

@@ -1,0 +1,174 @@
+//! [`Lines`]: the semaphore of each request.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use permits::{Acquire, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Semaphore};
+
+/// The most semaphores of which a [`Keyed`] keeps the handle.
+const KEPT: usize = 1024;
+
+/// Chooses the line in which a request waits: a [`Semaphore`] for all requests, or a [`Keyed`] by request.
+pub trait Lines<Request>: sealed::Acquires<Request> {}
+
+impl<Request, L: sealed::Acquires<Request>> Lines<Request> for L {}
+
+pub(crate) mod sealed {
+    use permits::AcquireOptions;
+
+    use super::Started;
+
+    /// Starts the acquisition of a request.
+    pub trait Acquires<Request> {
+        /// Returns `None` if the request needs no permit. `options` are those of the layer.
+        fn acquire(&self, request: &Request, options: &AcquireOptions) -> Option<Started>;
+    }
+}
+
+/// An acquisition, with the name of its semaphore.
+#[derive(Debug)]
+pub struct Started {
+    pub(crate) semaphore: String,
+    pub(crate) acquire: Result<Acquire, AcquireError>,
+}
+
+impl<Request> sealed::Acquires<Request> for Semaphore {
+    fn acquire(&self, _: &Request, options: &AcquireOptions) -> Option<Started> {
+        let acquire = Ok(self.acquire_with(options.clone()));
+        Some(Started { semaphore: self.name().into(), acquire })
+    }
+}
+
+/// The line of a request: the name of its semaphore, and what differs from the other lines. Made of the name alone by
+/// `From`.
+#[derive(Debug, Clone)]
+pub struct Line {
+    name: String,
+    limit: Option<Limit>,
+    options: Option<AcquireOptions>,
+}
+
+impl Line {
+    /// The line of this name (1–200 bytes of printable UTF-8), with the limit of the [`Keyed`] and the options of the layer.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), limit: None, options: None }
+    }
+
+    /// Another limit than that of the other lines.
+    #[must_use]
+    pub fn limit(mut self, limit: impl Into<Limit>) -> Self {
+        self.limit = Some(limit.into());
+        self
+    }
+
+    /// The options of this request, in place of those of the layer: another weight, another wait limit, a label.
+    #[must_use]
+    pub fn options(mut self, options: AcquireOptions) -> Self {
+        self.options = Some(options);
+        self
+    }
+}
+
+impl From<String> for Line {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<&str> for Line {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+/// Lines by request, such as one for each tenant.
+///
+/// The function returns the name of the semaphore, or a [`Line`] with more. A request for which it returns `None` needs no
+/// permit: return a name of their own for requests that do not say who sent them, or they pass any limit. A name that is not
+/// valid fails the request with [`AcquireError::Invalid`].
+///
+/// The handles of up to 1,024 semaphores are kept, so that a limit is declared once, and not with each request. A sender that
+/// chooses its own names can make as many semaphores as it sends requests. The store forgets each soon after its last use.
+///
+/// # Examples
+/// At most 10 requests of a tenant, 20 of a tenant that has paid for them, and 100 of all:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use permits_tower::{Keyed, Line, PermitLayer};
+/// use tower::{ServiceBuilder, ServiceExt as _};
+///
+/// struct Request {
+///     tenant: String,
+/// }
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let tenants = Keyed::new(&client, 10, |request: &Request| {
+///     let line = Line::new(format!("api/{}", request.tenant));
+///     Some(if request.tenant == "acme" { line.limit(20) } else { line })
+/// });
+/// // The tenant's line is first: a request that waits in it holds nothing of the line of all.
+/// let service = ServiceBuilder::new()
+///     .layer(PermitLayer::until_response(tenants))
+///     .layer(PermitLayer::until_response(client.semaphore("api", 100)?))
+///     .service_fn(|request: Request| async move { Ok::<_, std::io::Error>(request.tenant) });
+///
+/// assert_eq!(service.oneshot(Request { tenant: "acme".into() }).await?, "acme");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Keyed<F> {
+    client: Client,
+    limit: Limit,
+    line: F,
+    kept: Arc<Mutex<HashMap<(String, Limit), Semaphore>>>,
+}
+
+impl<F> Keyed<F> {
+    /// Lines of `client`, each with `limit` unless its [`Line`] has another.
+    pub fn new<Request, L>(client: &Client, limit: impl Into<Limit>, line: F) -> Self
+    where
+        F: Fn(&Request) -> Option<L>,
+        L: Into<Line>,
+    {
+        Self { client: client.clone(), limit: limit.into(), line, kept: Arc::default() }
+    }
+
+    fn semaphore(&self, name: &str, limit: Limit) -> Result<Semaphore, InvalidInput> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), limit);
+        if let Some(semaphore) = kept.get(&key) {
+            return Ok(semaphore.clone());
+        }
+        let semaphore = self.client.semaphore(name, limit)?;
+        if kept.len() >= KEPT {
+            // Those in use are made again, and declare their limit again.
+            kept.clear();
+        }
+        kept.insert(key, semaphore.clone());
+        Ok(semaphore)
+    }
+}
+
+impl<Request, F, L> sealed::Acquires<Request> for Keyed<F>
+where
+    F: Fn(&Request) -> Option<L>,
+    L: Into<Line>,
+{
+    fn acquire(&self, request: &Request, options: &AcquireOptions) -> Option<Started> {
+        let Line { name, limit, options: own } = (self.line)(request)?.into();
+        let semaphore = self.semaphore(&name, limit.unwrap_or(self.limit));
+        let acquire = semaphore
+            .map(|semaphore| semaphore.acquire_with(own.unwrap_or_else(|| options.clone())))
+            .map_err(AcquireError::from);
+        Some(Started { semaphore: name, acquire })
+    }
+}
+
+impl<F> fmt::Debug for Keyed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyed").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,175 @@
+//! [`permits_tower::PermitService`]: a permit for each call.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+
+use permits_tower::{Keyed, Line, PermitError, PermitLayer};
+use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _};
+
+use crate::fixture::{inner, next, semaphore, settles, within};
+
+#[tokio::test]
+async fn a_call_waits_until_an_earlier_one_has_its_response() {
+    let (_client, exports) = semaphore("waits", 1).await;
+    let (service, mut handle) = inner();
+    let service = PermitLayer::until_response(exports.clone()).layer(service);
+
+    let first = tokio::spawn(service.clone().oneshot(1));
+    let (request, respond) = next(&mut handle).await;
+    assert_eq!(request, 1);
+    let second = tokio::spawn(service.clone().oneshot(2));
+    settles(&exports, 1, 1).await;
+
+    respond.send_response(10);
+    assert_eq!(within(first).await.expect("no panic").expect("it is served"), 10);
+    let (request, respond) = next(&mut handle).await;
+    assert_eq!(request, 2);
+    settles(&exports, 1, 0).await;
+    respond.send_response(20);
+    assert_eq!(within(second).await.expect("no panic").expect("it is served"), 20);
+    settles(&exports, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_ready_holds_nothing() {
+    let (_client, exports) = semaphore("ready-holds-nothing", 1).await;
+    let (service, _handle) = inner();
+    let mut service = PermitLayer::until_response(exports.clone()).layer(service);
+    within(service.ready()).await.expect("the inner service is ready");
+    settles(&exports, 0, 0).await;
+    assert_eq!(service.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_leaves_the_line_or_releases() {
+    let (_client, exports) = semaphore("cancelled", 1).await;
+    let (service, mut handle) = inner();
+    let service = PermitLayer::until_response(exports.clone()).layer(service);
+    let served = tokio::spawn(service.clone().oneshot(1));
+    let _respond = next(&mut handle).await;
+    let waiting = tokio::spawn(service.clone().oneshot(2));
+    settles(&exports, 1, 1).await;
+
+    waiting.abort();
+    settles(&exports, 1, 0).await;
+    served.abort();
+    settles(&exports, 0, 0).await;
+    assert!(within(served).await.expect_err("it was aborted").is_cancelled());
+    assert_eq!(service.in_flight(), 0);
+}
+
+/// A service that is called only after it was ready. A clone is not ready.
+struct Reserving {
+    is_ready: bool,
+}
+
+impl Clone for Reserving {
+    fn clone(&self) -> Self {
+        Self { is_ready: false }
+    }
+}
+
+impl Service<()> for Reserving {
+    type Response = ();
+    type Error = Infallible;
+    type Future = Ready<Result<(), Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        assert!(std::mem::take(&mut self.is_ready), "called without having been ready");
+        ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn the_inner_service_that_was_ready_is_the_one_that_is_called() {
+    let (_client, exports) = semaphore("inner-ready", 1).await;
+    let mut service = PermitLayer::until_response(exports.clone()).layer(Reserving { is_ready: false });
+    for _ in 0..2 {
+        within(service.ready()).await.expect("it is ready").call(()).await.expect("it is served");
+    }
+    settles(&exports, 0, 0).await;
+}
+
+#[tokio::test]
+async fn tenants_wait_in_lines_of_their_own() {
+    let (client, _) = semaphore("tenants", 1).await;
+    let (service, mut handle) = inner();
+    // Tenants by the last digit; requests of the operator need no permit.
+    let tenants = Keyed::new(&client, 1, |request: &u32| {
+        let line = Line::new(format!("tenant-{}", request % 10));
+        (*request < 100).then(|| if *request == 7 { line.limit(2) } else { line })
+    });
+    let service = PermitLayer::until_response(tenants).layer(service);
+    let of =
+        |tenant: u32| client.semaphore(format!("tenant-{tenant}"), permits::Limit::Stored).expect("valid");
+
+    let mut calls: Vec<_> = Vec::new();
+    let mut responds = Vec::new();
+    for request in [1, 2, 101] {
+        calls.push(tokio::spawn(service.clone().oneshot(request)));
+        let (reached, respond) = next(&mut handle).await;
+        assert_eq!(reached, request);
+        responds.push(respond);
+    }
+    calls.push(tokio::spawn(service.clone().oneshot(11)));
+    settles(&of(1), 1, 1).await;
+    settles(&of(2), 1, 0).await;
+    calls.push(tokio::spawn(service.clone().oneshot(7)));
+    responds.push(next(&mut handle).await.1);
+    assert_eq!(of(7).inspect().await.expect("it is in memory").limit, Some(2));
+
+    responds.into_iter().for_each(|respond| respond.send_response(0));
+    next(&mut handle).await.1.send_response(0);
+    for call in calls {
+        within(call).await.expect("no panic").expect("it is served");
+    }
+    for tenant in [1, 2, 7] {
+        settles(&of(tenant), 0, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn the_limit_of_a_line_is_declared_once() {
+    let (client, exports) = semaphore("declared-once", 1).await;
+    let lines = Keyed::new(&client, 2, |_: &u32| Some("exports"));
+    let service = tower::service_fn(|request: u32| ready(Ok::<_, Infallible>(request)));
+    let service = PermitLayer::until_response(lines).layer(service);
+    let limit = async || exports.inspect().await.expect("it is in memory").limit;
+
+    within(service.clone().oneshot(1)).await.expect("it is served");
+    assert_eq!(limit().await, Some(2));
+    // A newer version of the program has another limit.
+    client.semaphore("exports", 5).expect("valid").declare().await.expect("it is in memory");
+    within(service.oneshot(2)).await.expect("it is served");
+    assert_eq!(limit().await, Some(5));
+    settles(&exports, 0, 0).await;
+}
+
+#[tokio::test]
+async fn errors_of_the_inner_service_pass_unchanged() {
+    let (client, exports) = semaphore("errors-pass", 1).await;
+    let all = client.semaphore("all", 1).expect("valid");
+    let service = ServiceBuilder::new()
+        .layer(PermitLayer::until_response(exports.clone()))
+        .layer(PermitLayer::until_response(all.clone()).options(permits::AcquireOptions::new().no_wait()))
+        .service_fn(|_: u32| ready(Err::<u32, _>(std::io::Error::other("broken"))));
+
+    let error = within(service.clone().oneshot(1)).await.expect_err("it is broken");
+    let PermitError::Service(error) = error else { panic!("not of the service: {error:?}") };
+    assert_eq!(error.downcast::<std::io::Error>().expect("it is the same").to_string(), "broken");
+
+    // The refusal of the layer below is as that of the layer itself.
+    let held = all.acquire().await.expect("it is free");
+    let error = within(service.oneshot(1)).await.expect_err("it is held");
+    assert!(matches!(&error, PermitError::Acquire { semaphore, .. } if semaphore == "all"), "{error:?}");
+    assert!(error.is_not_now());
+    held.release().await.expect("it is held");
+    settles(&exports, 0, 0).await;
+    settles(&all, 0, 0).await;
+}
