@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
 use permits::{Lost, Permit};
 
@@ -43,16 +43,31 @@ impl Held {
     /// Ready with the error when the permit is lost. Never ready without a permit.
     pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<PermitError> {
         let Some(Watched { permit, lost }) = &mut self.permit else { return Poll::Pending };
-        // A permit whose deadline has passed is lost before its signal has come.
-        if permit.is_held() && lost.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        let reason = match pin!(permit.lost()).poll(context) {
-            Poll::Ready(reason) => reason,
-            Poll::Pending => Lost::Gone,
-        };
-        Poll::Ready(PermitError::Lost { semaphore: permit.semaphore().into(), reason })
+        // If the deadline has passed, this signals the loss, before the timer does.
+        permit.is_held();
+        ready!(lost.as_mut().poll(context));
+        Poll::Ready(lost_error(permit, context))
     }
+
+    /// The permit, if it is held now.
+    pub(crate) fn still_held(self) -> Result<Self, PermitError> {
+        match self.permit() {
+            Some(permit) if !permit.is_held() => {
+                Err(lost_error(permit, &mut Context::from_waker(Waker::noop())))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// The error of a permit that is lost.
+fn lost_error(permit: &Permit, context: &mut Context<'_>) -> PermitError {
+    let reason = match pin!(permit.lost()).poll(context) {
+        Poll::Ready(reason) => reason,
+        // Another thread has ended it, and is about to signal the reason.
+        Poll::Pending => Lost::Gone,
+    };
+    PermitError::Lost { semaphore: permit.semaphore().into(), reason }
 }
 
 impl fmt::Debug for Held {

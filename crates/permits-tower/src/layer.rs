@@ -20,7 +20,7 @@ use crate::service::PermitService;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// use http::{Request, Response};
-/// use http_body_util::{BodyExt as _, Full};
+/// use http_body_util::BodyExt as _;
 /// use permits::AcquireOptions;
 /// use permits_tower::PermitLayer;
 /// use tower::{ServiceBuilder, ServiceExt as _};
@@ -29,7 +29,7 @@ use crate::service::PermitService;
 /// let api = client.semaphore("api", 20)?;
 /// let service = ServiceBuilder::new()
 ///     .layer(PermitLayer::until_body_end(api.clone()).options(AcquireOptions::new().label("reports")))
-///     .service_fn(|_: Request<()>| async { Ok::<_, std::io::Error>(Response::new(Full::from("done"))) });
+///     .service_fn(|_: Request<()>| async { Ok::<_, std::io::Error>(Response::new("done".to_owned())) });
 ///
 /// let response = service.oneshot(Request::new(())).await?;
 /// assert_eq!(api.available().await?, 19);

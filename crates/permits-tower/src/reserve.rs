@@ -1,6 +1,6 @@
 //! [`ReserveService`]: acquires in `poll_ready`.
 
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use permits::{AcquireOptions, Semaphore};
 use tower_service::Service;
@@ -114,19 +114,11 @@ where
         let Some(Reservation::Ready(reserved)) = self.reservation.take() else {
             panic!("called without having been ready: call poll_ready first");
         };
-        let running = match reserved.and_then(still_held) {
+        let running = match reserved.and_then(Held::still_held) {
             Ok(held) => Running::called(self.inner.call(request), held),
             Err(error) => Running::failed(error),
         };
         ReserveFuture::new(running, self.hold.clone())
-    }
-}
-
-/// The permit, unless it was lost while it was reserved.
-fn still_held(mut held: Held) -> Result<Held, PermitError> {
-    match held.poll_lost(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(lost) => Err(lost),
-        Poll::Pending => Ok(held),
     }
 }
 

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
+use permits::AcquireOptions;
 use permits_tower::{Keyed, Line, PermitError, PermitLayer};
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _};
 
@@ -103,7 +104,9 @@ async fn tenants_wait_in_lines_of_their_own() {
     // Tenants by the last digit; requests of the operator need no permit.
     let tenants = Keyed::new(&client, 1, |request: &u32| {
         let line = Line::new(format!("tenant-{}", request % 10));
-        (*request < 100).then(|| if *request == 7 { line.limit(2) } else { line })
+        (*request < 100).then(|| {
+            if *request == 7 { line.limit(2).options(AcquireOptions::new().weight(2)) } else { line }
+        })
     });
     let service = PermitLayer::until_response(tenants).layer(service);
     let of =
@@ -122,6 +125,7 @@ async fn tenants_wait_in_lines_of_their_own() {
     settles(&of(2), 1, 0).await;
     calls.push(tokio::spawn(service.clone().oneshot(7)));
     responds.push(next(&mut handle).await.1);
+    settles(&of(7), 2, 0).await;
     assert_eq!(of(7).inspect().await.expect("it is in memory").limit, Some(2));
 
     responds.into_iter().for_each(|respond| respond.send_response(0));
@@ -157,7 +161,7 @@ async fn errors_of_the_inner_service_pass_unchanged() {
     let all = client.semaphore("all", 1).expect("valid");
     let service = ServiceBuilder::new()
         .layer(PermitLayer::until_response(exports.clone()))
-        .layer(PermitLayer::until_response(all.clone()).options(permits::AcquireOptions::new().no_wait()))
+        .layer(PermitLayer::until_response(all.clone()).options(AcquireOptions::new().no_wait()))
         .service_fn(|_: u32| ready(Err::<u32, _>(std::io::Error::other("broken"))));
 
     let error = within(service.clone().oneshot(1)).await.expect_err("it is broken");
