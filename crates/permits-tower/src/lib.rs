@@ -1,4 +1,4 @@
-//! A [tower](https://docs.rs/tower) layer that holds a permit of a distributed semaphore for each request.
+//! A [tower](https://github.com/tower-rs/tower) layer that holds a permit of a distributed semaphore for each request.
 //!
 //! A [`PermitLayer`] waits for a permit before it calls the service behind it, and holds the permit until the response, or
 //! the body of the response, has ended. The limit counts over all hosts that use the semaphore. So an API that takes 20 calls

@@ -51,7 +51,7 @@ fn commands(page: &str) -> BTreeMap<&str, String> {
 }
 
 /// The command in a line of a block of this kind.
-fn command(kind: &str, line: &str) -> String {
+pub(crate) fn command(kind: &str, line: &str) -> String {
     let rest = match kind {
         "sh" => Some(line.to_owned()),
         // Behind the five fields of the time; other lines set variables.
@@ -76,7 +76,7 @@ fn command(kind: &str, line: &str) -> String {
 }
 
 /// Starts `copies` of the commands at once, and returns the log of the scripts.
-fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String {
+pub(crate) fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String {
     let (server, directory) = (Server::start(), TempDir::new().expect("a directory"));
     for script in scripts {
         let path = directory.path().join(script);

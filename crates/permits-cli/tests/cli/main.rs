@@ -13,6 +13,7 @@ mod list;
 mod loss;
 mod names;
 mod output;
+mod packaging;
 mod several;
 mod signals;
 mod status;

@@ -1,0 +1,253 @@
+//! The pieces of a release: each names the program, the files and the commands that there are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cookbook::{command, log_of};
+
+/// The crates that a release publishes.
+const PUBLISHED: [&str; 3] = ["permits", "permits-tower", "permits-cli"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
+}
+
+#[track_caller]
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The output of a program that is started in the repository.
+#[track_caller]
+fn output(command: &mut Command) -> String {
+    let output = command.current_dir(root()).output().expect("it can be started");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.env("CARGO_NET_OFFLINE", "true");
+    cargo
+}
+
+/// The packages of the workspace, as cargo reads them.
+fn packages() -> Vec<Value> {
+    let metadata = output(cargo().args(["metadata", "--format-version=1", "--no-deps"]));
+    let metadata: Value = serde_json::from_str(&metadata).expect("it is JSON");
+    metadata["packages"].as_array().expect("a list").clone()
+}
+
+#[track_caller]
+fn package(name: &str) -> Value {
+    packages().into_iter().find(|package| package["name"] == name).expect("it is a member")
+}
+
+#[test]
+fn each_published_crate_has_its_licences_its_readme_and_the_words_that_find_it() {
+    let published: BTreeSet<String> = packages()
+        .iter()
+        .filter(|package| package["publish"] != serde_json::json!([]))
+        .map(|package| package["name"].as_str().expect("a name").to_owned())
+        .collect();
+    assert_eq!(published, PUBLISHED.map(str::to_owned).into());
+
+    for name in PUBLISHED {
+        let listed = output(cargo().args(["package", "--list", "--allow-dirty", "--package", name]));
+        let listed: BTreeSet<&str> = listed.lines().collect();
+        let package = package(name);
+        let readme = package["readme"].as_str().map(Path::new).expect("it has a readme");
+        let readme = readme.file_name().and_then(|name| name.to_str()).expect("a name");
+        for file in ["LICENSE-APACHE", "LICENSE-MIT", readme, "src"] {
+            assert!(listed.iter().any(|path| path.starts_with(file)), "{name} has no {file}: {listed:?}");
+        }
+        for field in ["description", "license", "rust_version"] {
+            assert!(package[field].as_str().is_some_and(|text| !text.is_empty()), "{name} has no {field}");
+        }
+        for (field, most) in [("keywords", 5), ("categories", 5)] {
+            let number = package[field].as_array().map_or(0, Vec::len);
+            assert!((1..=most).contains(&number), "{name} has {number} {field}");
+        }
+        // Without a version, a dependency cannot be published; cargo leaves out those of tests alone.
+        for dependency in package["dependencies"].as_array().expect("a list") {
+            let is_published = dependency["path"].is_null() || dependency["req"] != "*";
+            assert!(is_published || dependency["kind"] == "dev", "{name}: {dependency}");
+        }
+    }
+}
+
+/// The value of a key in the metadata of a packager.
+#[track_caller]
+fn metadata(key: &str) -> Value {
+    package("permits-cli")["metadata"][key].clone()
+}
+
+#[test]
+fn the_files_of_the_debian_package_are_there_or_are_made() {
+    let made = TempDir::new().expect("a directory");
+    output(Command::new("scripts/package-files").arg(env!("CARGO_BIN_EXE_permits")).arg(made.path()));
+    let assets = metadata("deb")["assets"].clone();
+    let mut targets = BTreeSet::new();
+    for asset in assets.as_array().expect("a list") {
+        let (source, target) = (asset[0].as_str().expect("a path"), asset[1].as_str().expect("a path"));
+        targets.insert(target.to_owned());
+        let path = match source.strip_prefix("target/release/package-files/") {
+            Some(name) => made.path().join(name),
+            None if source == "target/release/permits" => continue,
+            None => Path::new(env!("CARGO_MANIFEST_DIR")).join(source),
+        };
+        // A pattern stands for all files of a directory, of one extension or of any.
+        let (directory, name) = (path.parent().expect("below"), path.file_name().expect("a name"));
+        let suffix = name.to_str().expect("text").strip_prefix('*');
+        let files = fs::read_dir(directory).unwrap_or_else(|error| panic!("{source}: {error}"));
+        let found = files.map(|file| file.expect("it can be read").file_name()).any(|file| match suffix {
+            Some(suffix) => file.to_str().is_some_and(|file| file.ends_with(suffix)),
+            None => file == name,
+        });
+        assert!(found, "there is no {source}");
+    }
+    for target in ["usr/bin/permits", "usr/share/man/man1/", "usr/share/bash-completion/completions/permits"]
+    {
+        assert!(targets.contains(target), "nothing is installed as {target}");
+    }
+    let license = metadata("deb")["license-file"][0].as_str().expect("a path").to_owned();
+    assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(license).exists());
+}
+
+#[test]
+fn every_verb_has_a_manual_page_and_every_shell_its_completions() {
+    let made = TempDir::new().expect("a directory");
+    output(Command::new("scripts/package-files").arg(env!("CARGO_BIN_EXE_permits")).arg(made.path()));
+    let help = output(Command::new(env!("CARGO_BIN_EXE_permits")).arg("--help"));
+    let verbs = help.split("Verbs:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
+    let verbs: Vec<&str> = verbs.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(verbs.contains(&"run") && verbs.contains(&"man"), "{verbs:?}");
+    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
+        let page = made.path().join(format!("man/permits-{verb}.1"));
+        let page = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(page.contains(&format!("permits\\-{verb} \\- ")), "{verb}: {page}");
+    }
+    for script in ["permits.bash", "_permits", "permits.fish"] {
+        let script = fs::read_to_string(made.path().join("completions").join(script)).expect("it is made");
+        assert!(script.contains("no-wait"));
+    }
+}
+
+#[test]
+fn the_image_the_archive_and_the_workflow_name_the_same_program() {
+    let package = package("permits-cli");
+    let program = package["targets"]
+        .as_array()
+        .and_then(|targets| targets.iter().find(|target| target["kind"][0] == "bin"))
+        .and_then(|target| target["name"].as_str())
+        .expect("it has a program");
+    let image = read("Dockerfile");
+    for line in [
+        format!("RUN cargo build --release --locked --package {}", package["name"].as_str().expect("a name")),
+        format!("COPY --from=build /source/target/release/{program} /usr/bin/{program}"),
+        format!("ENTRYPOINT [\"/usr/bin/{program}\"]"),
+    ] {
+        assert!(image.lines().any(|of_image| of_image == line), "the Dockerfile has no line {line:?}");
+    }
+    for file in image.lines().filter_map(|line| line.strip_prefix("COPY --from=build ")) {
+        for source in file.split(' ').filter_map(|path| path.strip_prefix("/source/LICENSE")) {
+            assert!(root().join(format!("LICENSE{source}")).exists(), "{file}");
+        }
+    }
+
+    // cargo-binstall looks for the archive that the script makes.
+    let binstall = metadata("binstall");
+    let archive = "permits-{ version }-{ target }";
+    let url = binstall["pkg-url"].as_str().expect("a URL");
+    assert!(url.ends_with(&format!("/{archive}.tar.gz")), "{url}");
+    assert!(binstall["bin-dir"].as_str().is_some_and(|path| path.starts_with(&format!("{archive}/"))));
+    let script = read("scripts/package-archive");
+    assert!(script.contains("\nname=permits-$version-$target\n"), "the archive has another name");
+
+    let workflow = read(".github/workflows/release.yml");
+    let called = workflow.split_whitespace().filter(|word| word.starts_with("scripts/"));
+    let called: BTreeSet<&str> = called.collect();
+    assert_eq!(called, BTreeSet::from(["scripts/package", "scripts/package-archive"]));
+    for script in called.into_iter().chain(["scripts/package-files"]) {
+        let mode = fs::metadata(root().join(script)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{script} cannot be executed");
+    }
+}
+
+/// A directory with a program of this name for each that the examples start.
+fn programs(names: &[&str]) -> TempDir {
+    let directory = TempDir::new().expect("a directory");
+    for name in names {
+        let path = directory.path().join(name);
+        fs::write(&path, "#!/bin/sh\n").expect("it can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    directory
+}
+
+/// The units of contrib, with the programs of this machine.
+fn units() -> Vec<(String, String)> {
+    let directory = fs::read_dir(root().join("contrib/systemd")).expect("it is there");
+    let mut units: Vec<_> = directory
+        .map(|file| {
+            let name = file.expect("it can be read").file_name().into_string().expect("text");
+            let text = read(&format!("contrib/systemd/{name}"));
+            (name, text.replace("/usr/bin/permits", env!("CARGO_BIN_EXE_permits")))
+        })
+        .collect();
+    units.sort();
+    units
+}
+
+#[test]
+fn the_units_are_valid() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("SKIPPED: systemd-analyze is not installed");
+        return;
+    }
+    let programs = programs(&["backup-nightly", "exporter"]);
+    let directory = TempDir::new().expect("a directory");
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no", "--recursive-errors=no"]);
+    for (name, text) in units() {
+        let path = directory.path().join(name);
+        let text = text.replace("/usr/local/bin", programs.path().to_str().expect("text"));
+        fs::write(&path, text).expect("it can be written");
+        verify.arg(path);
+    }
+    let verified = verify.output().expect("it can be started");
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn the_commands_of_the_crontab_and_of_the_units_run() {
+    let crontab = read("contrib/crontab");
+    let lines = crontab.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+    let of_cron: Vec<String> = lines.map(|line| command("crontab", line)).collect();
+    let of_units: Vec<String> = units()
+        .iter()
+        .filter_map(|(_, text)| text.lines().find_map(|line| line.strip_prefix("ExecStart=")))
+        .map(|line| line.replace("%H", "host").replace("/usr/local/bin/", "") + "\n")
+        .collect();
+    assert_eq!((of_cron.len(), of_units.len()), (2, 2), "{of_cron:?} {of_units:?}");
+
+    for (command, program, runs) in [
+        (&of_cron[0], "backup-nightly", 1),
+        (&of_cron[1], "report-hourly", 4),
+        (&of_units[0], "exporter", 4),
+        (&of_units[1], "backup-nightly", 1),
+    ] {
+        // The examples have their programs in the path.
+        let command = command.replace(program, &format!("./{program}"));
+        let log = log_of(&command, 4, &[program]);
+        let begun = log.lines().filter(|line| line.ends_with('+')).count();
+        assert_eq!(begun, runs, "{command}{log}");
+    }
+}
