@@ -84,6 +84,21 @@ pub use lines::{Keyed, Line, Lines};
 pub use reserve::ReserveService;
 pub use service::PermitService;
 
+/// Servers and balancers move services, futures and bodies between threads.
+#[cfg(test)]
+const _: () = {
+    const fn crosses_threads<T: Send + Sync + 'static>() {}
+    crosses_threads::<Held>();
+    crosses_threads::<PermitError>();
+    crosses_threads::<PermitLayer<permits::Semaphore, UntilResponse>>();
+    crosses_threads::<PermitService<(), Keyed<()>, UntilResponse>>();
+    crosses_threads::<ReserveLayer<UntilResponse>>();
+    crosses_threads::<ReserveService<(), UntilResponse>>();
+    crosses_threads::<ReserveFuture<(), UntilResponse>>();
+    #[cfg(feature = "http")]
+    crosses_threads::<PermitBody<()>>();
+};
+
 /// The page with examples, so that these are compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tower.md")]
