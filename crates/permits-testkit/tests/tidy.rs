@@ -89,7 +89,8 @@ fn prose(path: &Path) -> Option<Prose> {
         Some("rs") => Some(Prose::Comments("//")),
         Some("lua") => Some(Prose::Comments("--")),
         Some("toml" | "yml") => Some(Prose::Comments("#")),
-        Some("md") => Some(Prose::Everywhere),
+        // Documentation strings are no comments.
+        Some("md" | "py" | "pyi") => Some(Prose::Everywhere),
         None if in_scripts => Some(Prose::Comments("#")),
         _ => None,
     }
@@ -150,7 +151,7 @@ fn faults(text: &str, prose: Prose) -> Vec<(usize, String)> {
 fn the_prose_of_the_repository_is_plain() {
     let root = repository();
     let mut all = Vec::new();
-    for part in ["crates", "docs", "scripts", ".github"] {
+    for part in ["bindings", "crates", "docs", "scripts", ".github"] {
         files(&root.join(part), &mut all);
     }
     for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "Cargo.toml"] {

@@ -1,0 +1,114 @@
+"""`Acquire` and `AcquireAll`: acquisitions, to be waited for in one of four ways."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from . import _permits
+from ._permit import Held, Permit, PermitSet
+from ._waiting import result, wait
+
+H = TypeVar("H", bound=Held)
+
+
+class Acquisition(Generic[H]):
+    """An acquisition: nothing is sent until it is waited for, once, in one of four ways.
+
+    `with` and `async with` wait, and release at the end of the block. `wait()` and `await` return what was acquired, which
+    the caller releases. A wait that ends early, by an exception or because the task is cancelled, leaves the line.
+    """
+
+    def __init__(self, call: _permits.Call[Any], made: Callable[[Any], H], name: str) -> None:
+        self._call = call
+        self._made = made
+        self._name = name
+        self._is_begun = False
+        self._held: H | None = None
+
+    def _begin(self) -> None:
+        if self._is_begun:
+            raise RuntimeError(f"{self._name} was waited for before: make another one")
+        self._is_begun = True
+
+    @property
+    def position(self) -> int | None:
+        """The number of requests before this one in line, at the last reply of the store; `None` until it is queued."""
+        return self._call.position()
+
+    def wait(self) -> H:
+        """Blocks this thread until it is acquired. Other threads run meanwhile. Ctrl-C ends the wait."""
+        self._begin()
+        return self._made(wait(self._call))
+
+    def cancel(self) -> None:
+        """Cancels it, from any thread: the wait ends with `CancelledError`. Without effect once it is acquired."""
+        self._call.cancel()
+
+    def __await__(self) -> Generator[Any, None, H]:
+        return self._result().__await__()
+
+    async def _result(self) -> H:
+        self._begin()
+        return self._made(await result(self._call))
+
+    def __enter__(self) -> H:
+        self._held = self.wait()
+        return self._held
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> H:
+        self._held = await self._result()
+        return self._held
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            await held.__aexit__(kind, error, trace)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_begun", True):
+            warnings.warn(
+                f"{self._name} was never waited for: use `with`, `async with`, `await` or `.wait()`",
+                RuntimeWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+
+class Acquire(Acquisition[Permit]):
+    """The acquisition of a permit, made by `Semaphore.acquire`."""
+
+    def __init__(self, native: _permits.Semaphore, options: dict[str, object], name: str, client: object) -> None:
+        call, self._holder = native.acquire(options)
+        super().__init__(call, lambda permit: Permit(permit, client), f"acquire() of {name!r}")
+
+    @property
+    def holder(self) -> str:
+        """The holder: the one of the options, or the unique one that the client has made."""
+        return self._holder
+
+
+class AcquireAll(Acquisition[PermitSet]):
+    """The acquisition of permits of several semaphores, made by `Client.acquire_all`."""
+
+    def __init__(self, call: _permits.Call[list[_permits.Permit]], client: object) -> None:
+        def made(permits: list[_permits.Permit]) -> PermitSet:
+            return PermitSet([Permit(permit, client) for permit in permits])
+
+        super().__init__(call, made, "acquire_all()")
+
+    @property
+    def semaphore(self) -> str | None:
+        """The semaphore in whose line it waits."""
+        return self._call.semaphore()

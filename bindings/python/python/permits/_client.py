@@ -1,0 +1,172 @@
+"""`connect`, and `Client`: one session with a store."""
+
+# The modules of the package use one another's private attributes.
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import List, Union
+
+from . import _exit, _permits
+from ._acquire import AcquireAll
+from ._permit import Permit
+from ._semaphore import Semaphore
+from ._types import AcquireOptions, Diagnosis, Recovery, Seconds, diagnosis, native_options, seconds
+from ._waiting import result, wait
+
+Request = Union[Semaphore, "tuple[Semaphore, AcquireOptions]"]
+
+
+class Client:
+    """A session with a store, made by `connect` or `aconnect`.
+
+    It has a background thread, which keeps the connection and renews permits. It is a context manager, which closes it, and
+    it is closed when the interpreter exits. It serves all threads and event loops of a process. In a forked child every
+    operation raises `ForkedError`: connect in the child.
+    """
+
+    def __init__(self, native: _permits.Client) -> None:
+        self._native = native
+        _exit.opened(self)
+
+    def semaphore(self, name: str, limit: int | None = None, *, exactly: bool = False) -> Semaphore:
+        """The semaphore of this name (1 to 200 bytes of printable UTF-8). Nothing is sent.
+
+        The limit is declared with the first acquisition, and counts until an operator pins another one. Without one, the
+        stored limit counts. With `exactly`, acquiring fails with `LimitMismatchError` while another limit is in force.
+        """
+        return Semaphore(self._native.semaphore(name, limit, exactly), name, self)
+
+    def acquire_all(self, requests: Iterable[Request], *, timeout: Seconds | None = None) -> AcquireAll:
+        """Acquires permits of several semaphores, all or none: `with`, `async with`, `await`, or `.wait()`.
+
+        A request is a semaphore, or a semaphore with the options of `Semaphore.acquire`. They are acquired one after the
+        other, in an order that all programs share, so that no two programs wait for one another forever. The shortest
+        timeout is that of the whole wait. The attribute `semaphore` of an error is the semaphore that was not acquired.
+        """
+        pairs: List[tuple[_permits.Semaphore, dict[str, object]]] = []
+        for request in requests:
+            semaphore, options = (request, AcquireOptions()) if isinstance(request, Semaphore) else request
+            if timeout is not None and options.get("timeout") is None:
+                options = options.copy()
+                options["timeout"] = timeout
+            pairs.append((semaphore._native, native_options(options)))
+        return AcquireAll(self._native.acquire_all(pairs), self)
+
+    def list(self) -> List[str]:
+        """The names of the semaphores that the store has, sorted."""
+        return wait(self._native.list())
+
+    async def alist(self) -> List[str]:
+        """As `list`, on asyncio."""
+        return await result(self._native.list())
+
+    def adopt(self, handle: str) -> Permit:
+        """Takes over a permit that another process handed over with `Permit.hand_over`. A handle is valid once."""
+        return Permit(wait(self._native.adopt(handle)), self)
+
+    async def aadopt(self, handle: str) -> Permit:
+        """As `adopt`, on asyncio."""
+        return Permit(await result(self._native.adopt(handle)), self)
+
+    def close(self) -> None:
+        """Ends the session: acquisitions that wait fail with `ClosedError`, permits are lost, and everything is released.
+
+        Raises `NotReleasedError` if the store did not confirm every release within 5 seconds.
+        """
+        _exit.closed(self)
+        wait(self._native.close())
+
+    async def aclose(self) -> None:
+        """As `close`, on asyncio."""
+        _exit.closed(self)
+        await result(self._native.close())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def connect(
+    url: str,
+    *,
+    prefix: str | None = None,
+    label: str | None = None,
+    lease: Seconds | None = None,
+    recovery: Recovery | None = None,
+    max_waiters: int | None = None,
+    replicas: int | None = None,
+    store_timeout: Seconds | None = None,
+) -> Client:
+    """Connects to the store at `url`: `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://`,
+    `local:` or `memory:`.
+
+    - `prefix`: the first part of every key; `permits` unless set.
+    - `label`: the name of this program in lists of holders; host name and process id unless set.
+    - `lease`: the time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set.
+    - `recovery`: how the store recovers after a restart that may have lost state; `"interval"` unless the URL says.
+    - `max_waiters`: the longest line of a semaphore; 100,000 unless set.
+    - `replicas`: the number of replicas that must have a grant before it is reported; 0 unless set.
+    - `store_timeout`: the time for which the store may be unreachable before operations fail; 30 s unless set.
+    """
+    settings = _settings(prefix, label, lease, recovery, max_waiters, replicas, store_timeout)
+    return Client(wait(_permits.connect(url, settings)))
+
+
+async def aconnect(
+    url: str,
+    *,
+    prefix: str | None = None,
+    label: str | None = None,
+    lease: Seconds | None = None,
+    recovery: Recovery | None = None,
+    max_waiters: int | None = None,
+    replicas: int | None = None,
+    store_timeout: Seconds | None = None,
+) -> Client:
+    """As `connect`, on asyncio."""
+    settings = _settings(prefix, label, lease, recovery, max_waiters, replicas, store_timeout)
+    return Client(await result(_permits.connect(url, settings)))
+
+
+def diagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
+    """Finds the problems of a store, with advice: what `permits doctor` prints."""
+    return diagnosis(wait(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+
+
+async def adiagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
+    """As `diagnose`, on asyncio."""
+    return diagnosis(await result(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+
+
+def _settings(
+    prefix: str | None = None,
+    label: str | None = None,
+    lease: Seconds | None = None,
+    recovery: Recovery | None = None,
+    max_waiters: int | None = None,
+    replicas: int | None = None,
+    store_timeout: Seconds | None = None,
+) -> dict[str, object]:
+    return {
+        "prefix": prefix,
+        "label": label,
+        "lease": seconds(lease),
+        "recovery": recovery,
+        "max_waiters": max_waiters,
+        "replicas": replicas,
+        "store_timeout": seconds(store_timeout),
+    }

@@ -1,0 +1,69 @@
+"""The end of the process: the clients that are open are closed, which releases what is held.
+
+It happens before the interpreter ends, while threads can still run.
+"""
+
+# The modules of the package use one another's private attributes.
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from . import _watching
+from ._permits import exit_begins
+from ._waiting import wait
+from .errors import PermitsError
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+_open: WeakSet[Client] = WeakSet()
+_is_registered = False
+
+
+def opened(client: Client) -> None:
+    """Closes the client with the process, unless it is closed before."""
+    global _is_registered
+    _open.add(client)
+    processes = sys.modules.get("multiprocessing.process")
+    # A worker of multiprocessing ends without atexit.
+    if not _is_registered and processes is not None and processes.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        _is_registered = True
+        Finalize(None, _close_all, exitpriority=0)
+
+
+def closed(client: Client) -> None:
+    """Notes that the client is closed."""
+    _open.discard(client)
+
+
+def _close_all() -> None:
+    exit_begins()
+    _watching.stop()
+    calls = [client._native.close() for client in list(_open)]
+    for call in calls:
+        call.start()
+    for call in calls:
+        try:
+            wait(call)
+        except PermitsError:
+            # The leases end by themselves.
+            pass
+    _open.clear()
+
+
+def _forget_all() -> None:
+    """The clients are the parent's."""
+    global _is_registered
+    _is_registered = False
+    _open.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,325 @@
+"""`Permit` and `PermitSet`: units that are held."""
+
+# The modules of the package use one another's private attributes.
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import TypeVar, overload
+
+from . import _permits, _watching
+from ._types import PermitStatus, Seconds, seconds
+from ._waiting import result, wait
+from .errors import LostError, PermitsError
+
+T = TypeVar("T")
+Self = TypeVar("Self", bound="Held")
+
+
+class Held:
+    """What `Permit` and `PermitSet` have in common: `with` and `async with` release it."""
+
+    def release(self) -> None:
+        """Releases it."""
+        raise NotImplementedError
+
+    async def arelease(self) -> None:
+        """As `release`, on asyncio."""
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Releases it without a wait."""
+        raise NotImplementedError
+
+    async def await_lost(self) -> LostError | None:
+        """As `wait_lost`, on asyncio."""
+        raise NotImplementedError
+
+    async def run(self, work: Awaitable[T]) -> T:
+        """Awaits `work` while it is held. If it is lost, `work` is cancelled, and `LostError` is raised."""
+        task = asyncio.ensure_future(work)
+        lost = asyncio.ensure_future(self.await_lost())
+        try:
+            await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
+            loss = lost.result() if lost.done() else None
+            if loss is not None and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+                if task.cancelled():
+                    raise loss
+            return await task
+        finally:
+            task.cancel()
+            lost.cancel()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # An exception of the body is not replaced by one of the release.
+        if kind is None:
+            self.release()
+        else:
+            self._forget()
+
+    async def __aenter__(self: Self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.arelease()
+        else:
+            self._forget()
+
+
+class Permit(Held):
+    """Some units of a semaphore, held for a lease that is renewed in the background.
+
+    It is a context manager, which releases it. One that is garbage is released, with a `ResourceWarning`.
+    """
+
+    def __init__(self, native: _permits.Permit, client: object) -> None:
+        self._native = native
+        # An open client is closed at exit, which releases its permits.
+        self._client = client
+
+    @property
+    def semaphore(self) -> str:
+        """The name of the semaphore."""
+        return self._native.semaphore
+
+    @property
+    def holder(self) -> str:
+        """The holder."""
+        return self._native.holder
+
+    @property
+    def token(self) -> int:
+        """The fencing token: greater than that of every earlier grant of this semaphore. Compare tokens for each slot apart."""
+        return self._native.token
+
+    @property
+    def slot(self) -> int:
+        """The slot: a number from 0, below the limit, that no other live permit has."""
+        return self._native.slot
+
+    @property
+    def weight(self) -> int:
+        """The number of units."""
+        return self._native.weight
+
+    @property
+    def lease(self) -> float:
+        """The lease, in seconds."""
+        return self._native.lease
+
+    @property
+    def is_held(self) -> bool:
+        """True if it is held now. A permit that is not held never is again."""
+        return self.status in (PermitStatus.HELD, PermitStatus.UNSURE)
+
+    @property
+    def status(self) -> PermitStatus:
+        """Held, unsure, lost or released."""
+        return PermitStatus(self._native.status())
+
+    @property
+    def lost(self) -> LostError | None:
+        """The loss, if it is lost. Not raised."""
+        return self._native.lost()
+
+    def remaining(self) -> float:
+        """The seconds for which it is certainly held without another renewal; 0 if it is not held."""
+        return self._native.remaining()
+
+    def on_lost(self, callback: Callable[[LostError], object]) -> None:
+        """Calls back when it is lost, at its deadline at the latest, on a thread of this package. Not after a release."""
+        _watching.watch(self._native.wait_lost(), callback)
+
+    def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
+        """Blocks until it is lost, and returns the loss. `None` if it was released, or the timeout has passed."""
+        return wait(self._native.wait_lost(), seconds(timeout))
+
+    async def await_lost(self) -> LostError | None:
+        """Waits until it is lost, and returns the loss. `None` if it was released."""
+        return await result(self._native.wait_lost())
+
+    def renew(self) -> None:
+        """Renews it now. Needed only after `auto_renew(False)`, or to be sure of a full lease."""
+        wait(self._native.renew())
+
+    async def arenew(self) -> None:
+        """As `renew`, on asyncio."""
+        await result(self._native.renew())
+
+    def release_part(self, units: int) -> None:
+        """Releases some of its units. Its slot, its token and its lease stay."""
+        wait(self._native.release_part(units))
+
+    async def arelease_part(self, units: int) -> None:
+        """As `release_part`, on asyncio."""
+        await result(self._native.release_part(units))
+
+    def set_lease(self, lease: Seconds) -> None:
+        """Gives it another lease, 100 ms to 1 day, from now on, and renews it."""
+        wait(self._native.set_lease(seconds(lease)))
+
+    async def aset_lease(self, lease: Seconds) -> None:
+        """As `set_lease`, on asyncio."""
+        await result(self._native.set_lease(seconds(lease)))
+
+    def auto_renew(self, renew: bool) -> None:
+        """Renews it in the background from now on, or leaves that to `renew`."""
+        self._native.auto_renew(renew)
+
+    def release(self) -> None:
+        """Releases it: the next in line is granted in the same moment. Without effect if it was released before.
+
+        Raises `LostError` if it was lost before, so that another holder may have used the resource meanwhile, and
+        `StoreError` if the store could not be reached until the end of the lease.
+        """
+        wait(self._native.release())
+
+    async def arelease(self) -> None:
+        """As `release`, on asyncio. Cancelled, it releases in the background."""
+        await result(self._native.release())
+
+    def hand_over(self) -> str:
+        """Hands it over to another process: a handle, from which `Client.adopt` makes a permit again, within one lease.
+
+        Any process that has the handle can take the permit.
+        """
+        return wait(self._native.hand_over())
+
+    async def ahand_over(self) -> str:
+        """As `hand_over`, on asyncio."""
+        return await result(self._native.hand_over())
+
+    def _forget(self) -> None:
+        self._native.forget()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Permit of {self.semaphore!r}: {self.status.value}, weight {self.weight}, slot {self.slot}, "
+            f"token {self.token}>"
+        )
+
+    def __del__(self) -> None:
+        native = getattr(self, "_native", None)
+        if native is not None and native.status() in ("held", "unsure"):
+            warnings.warn(
+                f"a permit of {native.semaphore!r} was never released: use `with`, or `release()`",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+            native.forget()
+
+
+class PermitSet(Held, Sequence[Permit]):
+    """Permits of several semaphores, in the order in which they were acquired."""
+
+    def __init__(self, permits: Sequence[Permit]) -> None:
+        self._permits = tuple(permits)
+
+    def __len__(self) -> int:
+        return len(self._permits)
+
+    def __iter__(self) -> Iterator[Permit]:
+        return iter(self._permits)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Permit: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[Permit]: ...
+    def __getitem__(self, key: int | str | slice) -> Permit | Sequence[Permit]:
+        """The permit of a semaphore by its name, or by its index."""
+        if not isinstance(key, str):
+            return self._permits[key]
+        for permit in self._permits:
+            if permit.semaphore == key:
+                return permit
+        raise KeyError(key)
+
+    @property
+    def is_held(self) -> bool:
+        """True if all are held now."""
+        return all(permit.is_held for permit in self._permits)
+
+    @property
+    def lost(self) -> LostError | None:
+        """The first loss, if one is lost. Not raised."""
+        return next((lost for permit in self._permits if (lost := permit.lost)), None)
+
+    def remaining(self) -> float:
+        """The seconds for which all are certainly held without another renewal; 0 if one is not held."""
+        return min((permit.remaining() for permit in self._permits), default=float("inf"))
+
+    def on_lost(self, callback: Callable[[LostError], object]) -> None:
+        """Calls back for each that is lost, as `Permit.on_lost`."""
+        for permit in self._permits:
+            permit.on_lost(callback)
+
+    async def await_lost(self) -> LostError | None:
+        """Waits until one is lost, and returns the loss. `None` if all were released."""
+        tasks = [asyncio.ensure_future(permit.await_lost()) for permit in self._permits]
+        try:
+            for task in asyncio.as_completed(tasks):
+                lost = await task
+                if lost is not None:
+                    return lost
+            return None
+        finally:
+            for each in tasks:
+                each.cancel()
+
+    def renew(self) -> None:
+        """Renews all. The first error is raised when all were tried."""
+        _wait_for_all([permit._native.renew() for permit in self._permits])
+
+    async def arenew(self) -> None:
+        """As `renew`, on asyncio."""
+        await _results_of_all([permit._native.renew() for permit in self._permits])
+
+    def release(self) -> None:
+        """Releases all. The first error is raised when all were tried."""
+        _wait_for_all([permit._native.release() for permit in self._permits])
+
+    async def arelease(self) -> None:
+        """As `release`, on asyncio."""
+        await _results_of_all([permit._native.release() for permit in self._permits])
+
+    def _forget(self) -> None:
+        for permit in self._permits:
+            permit._forget()
+
+    def __repr__(self) -> str:
+        return f"<PermitSet {list(self._permits)!r}>"
+
+
+def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:
+    """Waits for calls that travel together."""
+    for call in calls:
+        call.start()
+    errors: list[PermitsError] = []
+    for call in calls:
+        try:
+            wait(call)
+        except PermitsError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+async def _results_of_all(calls: Sequence[_permits.Call[None]]) -> None:
+    """Waits for calls that travel together, on asyncio."""
+    for found in await asyncio.gather(*map(result, calls), return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found

@@ -1,0 +1,225 @@
+"""`Semaphore`: acquires, and is administered."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from . import _permits
+from ._acquire import Acquire
+from ._types import AcquireOptions, Inspection, Seconds, inspection, native_options
+from ._waiting import result, wait
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Semaphore:
+    """A named line with a limit, made by `Client.semaphore`: first come, first served.
+
+    Operations block. Each has a twin for asyncio, with an `a` before its name.
+    """
+
+    def __init__(self, native: _permits.Semaphore, name: str, client: object) -> None:
+        self._native = native
+        self._name = name
+        self._client = client
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._name
+
+    def acquire(
+        self,
+        *,
+        weight: int = 1,
+        timeout: Seconds | None = None,
+        holder: str | None = None,
+        label: str | None = None,
+        lease: Seconds | None = None,
+        auto_renew: bool = True,
+        at_least: Seconds | None = None,
+    ) -> Acquire:
+        """Acquires `weight` units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
+
+        - `timeout`: the longest wait. `TimeoutError` is raised after it. With 0 it does not wait, and raises
+          `NoPermitsError` unless it is granted now. Without one, it waits without end.
+        - `holder`: its name, of which there is at most one in the semaphore. Unique unless set.
+        - `label`: a note for operators, shown beside the holder.
+        - `lease`: the time for which it is valid without renewal; the client's unless set.
+        - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
+        - `at_least`: the time for which the grant counts, also if it is released earlier.
+        """
+        options = AcquireOptions(
+            weight=weight,
+            timeout=timeout,
+            holder=holder,
+            label=label,
+            lease=lease,
+            auto_renew=auto_renew,
+            at_least=at_least,
+        )
+        return self._acquire(options)
+
+    def _acquire(self, options: AcquireOptions) -> Acquire:
+        return Acquire(self._native, native_options(options), self._name, self._client)
+
+    @overload
+    def limit(self, function: F) -> F: ...
+    @overload
+    def limit(
+        self,
+        *,
+        weight: int = 1,
+        timeout: Seconds | None = None,
+        holder: str | None = None,
+        label: str | None = None,
+        lease: Seconds | None = None,
+        at_least: Seconds | None = None,
+    ) -> Callable[[F], F]: ...
+    def limit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """A decorator: each call of the function, async or not, holds a permit. Takes the options of `acquire`."""
+        checked = AcquireOptions(**options)  # type: ignore[typeddict-item]
+        native_options(checked)
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            return self._limited(function, checked)
+
+        return decorate if function is None else decorate(function)
+
+    def _limited(self, function: Callable[..., Any], options: AcquireOptions) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("a generator cannot be decorated: acquire inside it")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def limited_async(*args: Any, **kwargs: Any) -> Any:
+                async with self._acquire(options):
+                    return await function(*args, **kwargs)
+
+            return limited_async
+
+        @functools.wraps(function)
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            with self._acquire(options):
+                return function(*args, **kwargs)
+
+        return limited
+
+    def declare(self) -> int:
+        """Declares the limit without acquiring. Returns the limit in force."""
+        return wait(self._native.declare())
+
+    async def adeclare(self) -> int:
+        """As `declare`, on asyncio."""
+        return await result(self._native.declare())
+
+    def set_limit(self, limit: int, *, version: int | None = None) -> int:
+        """Sets the limit and pins it against what programs declare. Returns its new version.
+
+        With `version`, only if the limit is still at that version, as `inspect` showed it; else `VersionMismatchError`.
+        """
+        return wait(self._native.set_limit(limit, version))
+
+    async def aset_limit(self, limit: int, *, version: int | None = None) -> int:
+        """As `set_limit`, on asyncio."""
+        return await result(self._native.set_limit(limit, version))
+
+    def adjust_limit(self, number: int) -> int:
+        """Adds `number` to the limit, and pins the sum. Returns the new limit."""
+        return wait(self._native.adjust_limit(number))
+
+    async def aadjust_limit(self, number: int) -> int:
+        """As `adjust_limit`, on asyncio."""
+        return await result(self._native.adjust_limit(number))
+
+    def unpin(self) -> int:
+        """Lets programs declare the limit again. Returns its new version."""
+        return wait(self._native.unpin())
+
+    async def aunpin(self) -> int:
+        """As `unpin`, on asyncio."""
+        return await result(self._native.unpin())
+
+    def pause(self) -> None:
+        """Stops granting, until `resume`. Holders keep what they hold; waiters wait."""
+        wait(self._native.pause())
+
+    async def apause(self) -> None:
+        """As `pause`, on asyncio."""
+        await result(self._native.pause())
+
+    def resume(self) -> None:
+        """Grants again, beginning with the head of the line."""
+        wait(self._native.resume())
+
+    async def aresume(self) -> None:
+        """As `resume`, on asyncio."""
+        await result(self._native.resume())
+
+    def close_line(self, reason: str = "") -> None:
+        """Closes the line, until `open_line`: waiters and new requests are refused with the reason (`LineClosedError`)."""
+        wait(self._native.close_line(reason))
+
+    async def aclose_line(self, reason: str = "") -> None:
+        """As `close_line`, on asyncio."""
+        await result(self._native.close_line(reason))
+
+    def open_line(self) -> None:
+        """Opens a closed line."""
+        wait(self._native.open_line())
+
+    async def aopen_line(self) -> None:
+        """As `open_line`, on asyncio."""
+        await result(self._native.open_line())
+
+    def revoke(self, holder: str, reason: str = "") -> bool:
+        """Revokes a holder's permit, or a waiter's request. Returns whether there was either.
+
+        The holder may continue to work until it learns of it.
+        """
+        return wait(self._native.revoke(holder, reason))
+
+    async def arevoke(self, holder: str, reason: str = "") -> bool:
+        """As `revoke`, on asyncio."""
+        return await result(self._native.revoke(holder, reason))
+
+    def revoke_cooling(self, holder: str, token: int) -> bool:
+        """Frees a grant that cools: see `at_least`. Returns whether it cooled."""
+        return wait(self._native.revoke_cooling(holder, token))
+
+    async def arevoke_cooling(self, holder: str, token: int) -> bool:
+        """As `revoke_cooling`, on asyncio."""
+        return await result(self._native.revoke_cooling(holder, token))
+
+    def delete(self) -> bool:
+        """Forgets the semaphore with its limit, pin, pause and closed line. Returns whether there was one.
+
+        Raises `InUseError` while units are held or cool, or requests wait.
+        """
+        return wait(self._native.delete())
+
+    async def adelete(self) -> bool:
+        """As `delete`, on asyncio."""
+        return await result(self._native.delete())
+
+    def inspect(self, max: int = 1000) -> Inspection:
+        """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
+        return inspection(wait(self._native.inspect(max)))
+
+    async def ainspect(self, max: int = 1000) -> Inspection:
+        """As `inspect`, on asyncio."""
+        return inspection(await result(self._native.inspect(max)))
+
+    def available(self) -> int:
+        """The units that are not held. A request for as many may still wait behind others."""
+        return wait(self._native.available())
+
+    async def aavailable(self) -> int:
+        """As `available`, on asyncio."""
+        return await result(self._native.available())
+
+    def __repr__(self) -> str:
+        return f"<Semaphore {self._name!r}>"

@@ -1,0 +1,158 @@
+"""Types of arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Literal, Optional, TypedDict, Union, overload
+
+Seconds = Union[float, timedelta]
+"""A time: seconds, or a `timedelta`."""
+
+Recovery = Literal["off", "interval", "strict"]
+"""How a store recovers after a restart or failover that may have lost state."""
+
+
+class AcquireOptions(TypedDict, total=False):
+    """The options of `Semaphore.acquire`, for `Client.acquire_all`."""
+
+    weight: int
+    timeout: Optional[Seconds]
+    holder: Optional[str]
+    label: Optional[str]
+    lease: Optional[Seconds]
+    auto_renew: bool
+    at_least: Optional[Seconds]
+
+
+class PermitStatus(Enum):
+    """The status of a permit."""
+
+    HELD = "held"
+    """Held, and renewed as planned."""
+    UNSURE = "unsure"
+    """Held, but the last renewal failed: it will be lost at its deadline unless one succeeds."""
+    LOST = "lost"
+    """No longer held."""
+    RELEASED = "released"
+    """Released, or handed over."""
+
+
+@dataclass(frozen=True)
+class HolderInfo:
+    """A holder, in an `Inspection`."""
+
+    holder: str
+    weight: int
+    slot: int
+    token: int
+    lease_remaining: float
+    """The rest of its lease in seconds; if it cools, the time until its units are free."""
+    cooling: bool
+    """True if the holder has gone, and its grant still counts: see `at_least`."""
+    age: float
+    """The seconds since its grant, by the store's clock."""
+    label: str | None
+
+
+@dataclass(frozen=True)
+class WaiterInfo:
+    """A waiter, in an `Inspection`."""
+
+    holder: str
+    weight: int
+    position: int
+    """The number of waiters before it."""
+    age: float
+    """The seconds since it was queued, by the store's clock."""
+    label: str | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The state of a semaphore."""
+
+    name: str
+    limit: int | None
+    """`None` if none is stored."""
+    limit_version: int
+    """Rises with every change of the limit or its pin."""
+    pinned: bool
+    paused: bool
+    closed: str | None
+    """The reason for which the line is closed; `None` if it is open."""
+    held: int
+    """The held units."""
+    waiting: int
+    """The number of waiters."""
+    recovering: float
+    """The seconds for which the store still grants no free units after a restart."""
+    holders: tuple[HolderInfo, ...]
+    """The first holders, by the end of their leases."""
+    waiters: tuple[WaiterInfo, ...]
+    """The first waiters, in order."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding, in a `Diagnosis`."""
+
+    subject: str
+    severity: Literal["fine", "note", "problem"]
+    observed: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The state of a store."""
+
+    store: str
+    """Its address, without any password."""
+    findings: tuple[Finding, ...]
+    is_healthy: bool
+    """True if no finding is a problem."""
+
+
+def inspection(fields: Mapping[str, Any]) -> Inspection:
+    """The inspection of the fields that the native half returns."""
+    values = dict(fields)
+    values["holders"] = tuple(HolderInfo(**holder) for holder in fields["holders"])
+    values["waiters"] = tuple(WaiterInfo(**waiter) for waiter in fields["waiters"])
+    return Inspection(**values)
+
+
+def diagnosis(fields: Mapping[str, Any]) -> Diagnosis:
+    """The diagnosis of the fields that the native half returns."""
+    values = dict(fields)
+    values["findings"] = tuple(Finding(**finding) for finding in fields["findings"])
+    return Diagnosis(**values)
+
+
+@overload
+def seconds(time: Seconds) -> float: ...
+@overload
+def seconds(time: None) -> None: ...
+@overload
+def seconds(time: Seconds | None) -> float | None: ...
+def seconds(time: Seconds | None) -> float | None:
+    """A time in seconds."""
+    return time.total_seconds() if isinstance(time, timedelta) else time
+
+
+def native_options(options: AcquireOptions) -> dict[str, object]:
+    """The options of an acquisition, as the native half reads them."""
+    unknown = set(options) - AcquireOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+    return {
+        "weight": options.get("weight"),
+        "timeout": seconds(options.get("timeout")),
+        "holder": options.get("holder"),
+        "label": options.get("label"),
+        "lease": seconds(options.get("lease")),
+        "auto_renew": options.get("auto_renew"),
+        "at_least": seconds(options.get("at_least")),
+    }

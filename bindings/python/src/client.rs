@@ -1,0 +1,143 @@
+//! [`Client`]: connecting, and what concerns several semaphores.
+
+use std::task::{Context, Poll, ready};
+use std::{future::Future, pin::Pin};
+
+use permits::{AcquireAll, AcquireAllError, AcquireOptions, Limit, PermitHandle, Recovery};
+use pyo3::prelude::*;
+
+use crate::call::{Call, Outcome, Work, outcome};
+use crate::convert::{DiagnosisFields, count, duration};
+use crate::failure::Failure;
+use crate::permit::Permit;
+use crate::semaphore::{Options, Semaphore};
+
+/// Settings from Python. What is `None` has the default of the library.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Settings {
+    prefix: Option<String>,
+    label: Option<String>,
+    lease: Option<f64>,
+    recovery: Option<String>,
+    max_waiters: Option<i64>,
+    replicas: Option<i64>,
+    store_timeout: Option<f64>,
+}
+
+impl Settings {
+    fn builder(self, url: String) -> PyResult<permits::ClientBuilder> {
+        let mut builder = permits::Client::builder(url);
+        if let Some(prefix) = self.prefix {
+            builder = builder.prefix(prefix);
+        }
+        if let Some(label) = self.label {
+            builder = builder.label(label);
+        }
+        if let Some(lease) = self.lease {
+            builder = builder.lease(duration("the lease", lease)?);
+        }
+        if let Some(recovery) = self.recovery {
+            builder = builder.recovery(match recovery.as_str() {
+                "off" => Recovery::Off,
+                "interval" => Recovery::Interval,
+                "strict" => Recovery::Strict,
+                _ => {
+                    let fault = format!("recovery is \"off\", \"interval\" or \"strict\", not {recovery:?}");
+                    return Err(Failure::invalid(fault).raised());
+                }
+            });
+        }
+        if let Some(max) = self.max_waiters {
+            builder = builder.max_waiters(count("max_waiters", max)?);
+        }
+        if let Some(replicas) = self.replicas {
+            builder = builder.replicas(count("replicas", replicas)?);
+        }
+        if let Some(timeout) = self.store_timeout {
+            builder = builder.store_timeout(duration("store_timeout", timeout)?);
+        }
+        Ok(builder)
+    }
+}
+
+/// Connects to a store.
+#[pyfunction]
+pub(crate) fn connect(url: String, settings: Settings) -> PyResult<Call> {
+    let builder = settings.builder(url)?;
+    Ok(Call::new(async move { builder.connect().await.map(|inner| Client { inner }) }))
+}
+
+/// Diagnoses a store.
+#[pyfunction]
+pub(crate) fn diagnose(url: String, settings: Settings) -> PyResult<Call> {
+    let builder = settings.builder(url)?;
+    Ok(Call::new(async move { builder.diagnose().await.map(DiagnosisFields::from) }))
+}
+
+/// A session with a store.
+#[pyclass(frozen, module = "permits._permits")]
+pub(crate) struct Client {
+    inner: permits::Client,
+}
+
+#[pymethods]
+impl Client {
+    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is accepted.
+    fn semaphore(&self, name: &str, limit: Option<i64>, exactly: bool) -> PyResult<Semaphore> {
+        let limit = match limit {
+            None if exactly => return Err(Failure::invalid("exactly=True needs a limit".into()).raised()),
+            None => Limit::Stored,
+            Some(limit) if exactly => Limit::Exactly(count("the limit", limit)?),
+            Some(limit) => Limit::Declared(count("the limit", limit)?),
+        };
+        let semaphore = self.inner.semaphore(name, limit);
+        semaphore.map(Semaphore::new).map_err(|error| Failure::from(error).raised())
+    }
+
+    /// Permits of several semaphores, all or none.
+    fn acquire_all(&self, requests: Vec<(Py<Semaphore>, Options)>) -> PyResult<Call> {
+        let request = |(semaphore, options): (Py<Semaphore>, Options)| {
+            Ok((semaphore.get().inner.clone(), options.into_options()?))
+        };
+        let requests = requests.into_iter().map(request).collect::<PyResult<Vec<(_, AcquireOptions)>>>()?;
+        Ok(Call::of(Several(self.inner.acquire_all(requests))))
+    }
+
+    fn list(&self) -> Call {
+        let client = self.inner.clone();
+        Call::new(async move { client.list().await })
+    }
+
+    /// Takes over the permit of a handle.
+    fn adopt(&self, handle: &str) -> PyResult<Call> {
+        let handle: PermitHandle =
+            handle.parse().map_err(|error: permits::InvalidInput| Failure::from(error).raised())?;
+        let client = self.inner.clone();
+        Ok(Call::new(async move { client.adopt(&handle).await.map(Permit::new) }))
+    }
+
+    fn close(&self) -> Call {
+        let client = self.inner.clone();
+        Call::new(async move { client.close().await })
+    }
+}
+
+/// An acquisition of permits of several semaphores.
+struct Several(AcquireAll);
+
+impl Work for Several {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        let set = ready!(Pin::new(&mut self.0).poll(context));
+        let permits = set.map(|set| set.into_permits().into_iter().map(Permit::new).collect::<Vec<_>>());
+        Poll::Ready(outcome::<_, AcquireAllError>(permits))
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.0.position()
+    }
+
+    fn semaphore(&self) -> Option<&str> {
+        self.0.semaphore()
+    }
+}

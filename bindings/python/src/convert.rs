@@ -1,0 +1,122 @@
+//! Arguments from Python, and results for it.
+
+use std::time::Duration;
+
+use permits::{Diagnosis, Inspection};
+use pyo3::prelude::*;
+
+use crate::failure::Failure;
+
+/// A time in seconds.
+pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Failure::invalid(format!("{name} is a time of at least 0 s, not {seconds}")).raised())
+}
+
+/// A number of units, a limit, or another count.
+pub(crate) fn count(name: &str, number: i64) -> PyResult<u32> {
+    u32::try_from(number).map_err(|_| {
+        Failure::invalid(format!("{name} is a number from 0 to {}, not {number}", u32::MAX)).raised()
+    })
+}
+
+/// An inspection, as the arguments of the class of that name.
+#[derive(IntoPyObject)]
+pub(crate) struct InspectionFields {
+    name: String,
+    limit: Option<u32>,
+    limit_version: u64,
+    pinned: bool,
+    paused: bool,
+    closed: Option<String>,
+    held: u64,
+    waiting: u64,
+    recovering: f64,
+    holders: Vec<HolderFields>,
+    waiters: Vec<WaiterFields>,
+}
+
+#[derive(IntoPyObject)]
+struct HolderFields {
+    holder: String,
+    weight: u32,
+    slot: u32,
+    token: u64,
+    lease_remaining: f64,
+    cooling: bool,
+    age: f64,
+    label: Option<String>,
+}
+
+#[derive(IntoPyObject)]
+struct WaiterFields {
+    holder: String,
+    weight: u32,
+    position: u64,
+    age: f64,
+    label: Option<String>,
+}
+
+impl From<Inspection> for InspectionFields {
+    fn from(found: Inspection) -> Self {
+        let holders = found.holders.into_iter().map(|holder| HolderFields {
+            holder: holder.holder,
+            weight: holder.weight,
+            slot: holder.slot,
+            token: holder.token,
+            lease_remaining: holder.lease_remaining.as_secs_f64(),
+            cooling: holder.cooling,
+            age: holder.age.as_secs_f64(),
+            label: holder.label,
+        });
+        let waiters = found.waiters.into_iter().map(|waiter| WaiterFields {
+            holder: waiter.holder,
+            weight: waiter.weight,
+            position: waiter.position,
+            age: waiter.age.as_secs_f64(),
+            label: waiter.label,
+        });
+        Self {
+            name: found.name,
+            limit: found.limit,
+            limit_version: found.limit_version,
+            pinned: found.pinned,
+            paused: found.paused,
+            closed: found.closed,
+            held: found.held,
+            waiting: found.waiting,
+            recovering: found.recovering.as_secs_f64(),
+            holders: holders.collect(),
+            waiters: waiters.collect(),
+        }
+    }
+}
+
+/// A diagnosis, as the arguments of the class of that name.
+#[derive(IntoPyObject)]
+pub(crate) struct DiagnosisFields {
+    store: String,
+    findings: Vec<FindingFields>,
+    is_healthy: bool,
+}
+
+#[derive(IntoPyObject)]
+struct FindingFields {
+    subject: &'static str,
+    severity: String,
+    observed: String,
+    advice: String,
+}
+
+impl From<Diagnosis> for DiagnosisFields {
+    fn from(diagnosis: Diagnosis) -> Self {
+        let is_healthy = diagnosis.is_healthy();
+        let findings = diagnosis.findings.into_iter().map(|finding| FindingFields {
+            subject: finding.subject,
+            severity: finding.severity.to_string(),
+            observed: finding.observed,
+            advice: finding.advice,
+        });
+        Self { store: diagnosis.store, findings: findings.collect(), is_healthy }
+    }
+}

@@ -1,0 +1,35 @@
+//! The native half of the Python package `permits`: the public API of the library, as calls that a thread blocks on or an
+//! event loop polls.
+//!
+//! An operation is a [`Call`](call::Call): a future of the library, which any thread can poll. Nothing here waits for a
+//! runtime, and no thread of the library takes the interpreter's lock: a waker notes the call in a
+//! [`Mailbox`](mailbox::Mailbox) or unparks a thread. So a program that keeps the lock for long delays no renewal, and a
+//! process can end at any moment.
+//!
+//! Names, defaults, types and documentation for users are in the Python half.
+#![forbid(unsafe_code)]
+
+mod call;
+mod client;
+mod convert;
+mod failure;
+mod mailbox;
+mod permit;
+mod semaphore;
+
+use pyo3::prelude::*;
+
+/// `permits._permits`. All state is behind locks of its own, so the module needs no lock of the interpreter.
+#[pymodule(gil_used = false)]
+mod _permits {
+    #[pymodule_export]
+    use crate::call::{Call, exit_begins};
+    #[pymodule_export]
+    use crate::client::{Client, connect, diagnose};
+    #[pymodule_export]
+    use crate::mailbox::Mailbox;
+    #[pymodule_export]
+    use crate::permit::Permit;
+    #[pymodule_export]
+    use crate::semaphore::Semaphore;
+}

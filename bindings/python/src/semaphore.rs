@@ -1,0 +1,159 @@
+//! [`Semaphore`]: acquisitions and administration.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use permits::{Acquire, AcquireOptions, AdminError};
+use pyo3::prelude::*;
+
+use crate::call::{Call, Outcome, Work, outcome};
+use crate::convert::{InspectionFields, count, duration};
+use crate::permit::Permit;
+
+/// Options of an acquisition. What is `None` has the default of the library.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    weight: Option<i64>,
+    /// Without end if it is infinite.
+    timeout: Option<f64>,
+    holder: Option<String>,
+    label: Option<String>,
+    lease: Option<f64>,
+    auto_renew: Option<bool>,
+    at_least: Option<f64>,
+}
+
+impl Options {
+    pub(crate) fn into_options(self) -> PyResult<AcquireOptions> {
+        let mut options = AcquireOptions::new();
+        if let Some(weight) = self.weight {
+            options = options.weight(count("the weight", weight)?);
+        }
+        if let Some(timeout) = self.timeout.filter(|timeout| *timeout != f64::INFINITY) {
+            options = options.timeout(duration("the timeout", timeout)?);
+        }
+        if let Some(holder) = self.holder {
+            options = options.holder(holder);
+        }
+        if let Some(label) = self.label {
+            options = options.label(label);
+        }
+        if let Some(lease) = self.lease {
+            options = options.lease(duration("the lease", lease)?);
+        }
+        if let Some(renew) = self.auto_renew {
+            options = options.auto_renew(renew);
+        }
+        if let Some(time) = self.at_least {
+            options = options.at_least(duration("at_least", time)?);
+        }
+        Ok(options)
+    }
+}
+
+/// A named line with a limit.
+#[pyclass(frozen, module = "permits._permits")]
+pub(crate) struct Semaphore {
+    pub(crate) inner: permits::Semaphore,
+}
+
+impl Semaphore {
+    pub(crate) fn new(inner: permits::Semaphore) -> Self {
+        Self { inner }
+    }
+
+    /// The call of an operation on the semaphore.
+    fn call<T, F>(&self, operation: impl FnOnce(permits::Semaphore) -> F) -> Call
+    where
+        T: for<'py> IntoPyObject<'py> + Send + 'static,
+        F: Future<Output = Result<T, AdminError>> + Send + 'static,
+    {
+        Call::new(operation(self.inner.clone()))
+    }
+}
+
+#[pymethods]
+impl Semaphore {
+    /// An acquisition, and its holder.
+    fn acquire(&self, options: Options) -> PyResult<(Call, String)> {
+        let acquire = self.inner.acquire_with(options.into_options()?);
+        let holder = acquire.holder().to_owned();
+        Ok((Call::of(One(acquire)), holder))
+    }
+
+    fn declare(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.declare().await })
+    }
+
+    fn set_limit(&self, limit: i64, version: Option<u64>) -> PyResult<Call> {
+        let limit = count("the limit", limit)?;
+        Ok(self.call(move |semaphore| async move {
+            match version {
+                None => semaphore.set_limit(limit).await,
+                Some(version) => semaphore.set_limit_if_version(limit, version).await,
+            }
+        }))
+    }
+
+    fn adjust_limit(&self, number: i64) -> Call {
+        self.call(move |semaphore| async move { semaphore.adjust_limit(number).await })
+    }
+
+    fn unpin(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.unpin().await })
+    }
+
+    fn pause(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.pause().await })
+    }
+
+    fn resume(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.resume().await })
+    }
+
+    fn close_line(&self, reason: String) -> Call {
+        self.call(|semaphore| async move { semaphore.close_line(&reason).await })
+    }
+
+    fn open_line(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.open_line().await })
+    }
+
+    fn revoke(&self, holder: String, reason: String) -> Call {
+        self.call(|semaphore| async move { semaphore.revoke(&holder, &reason).await })
+    }
+
+    fn revoke_cooling(&self, holder: String, token: u64) -> Call {
+        self.call(move |semaphore| async move { semaphore.revoke_cooling(&holder, token).await })
+    }
+
+    fn delete(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.delete().await })
+    }
+
+    fn inspect(&self, max: i64) -> PyResult<Call> {
+        let max = count("max", max)?;
+        Ok(self.call(move |semaphore| async move {
+            semaphore.inspect_up_to(max).await.map(InspectionFields::from)
+        }))
+    }
+
+    fn available(&self) -> Call {
+        self.call(|semaphore| async move { semaphore.available().await })
+    }
+}
+
+/// An acquisition of one permit.
+struct One(Acquire);
+
+impl Work for One {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        Poll::Ready(outcome(ready!(Pin::new(&mut self.0).poll(context)).map(Permit::new)))
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.0.position()
+    }
+}

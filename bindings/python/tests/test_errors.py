@@ -1,0 +1,117 @@
+"""Bad input, and failures of a store: each has an exception of its own, with a plain message."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import permits
+import pytest
+from support import Server, free_port
+
+Settings = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def memory() -> permits.Client:
+    return permits.connect("memory:errors")
+
+
+@pytest.mark.parametrize(
+    ("request_of", "message"),
+    [
+        (lambda client: client.semaphore("", 1), "empty"),
+        (lambda client: client.semaphore("n" * 201, 1), "201"),
+        (lambda client: client.semaphore("a\nb", 1), "control"),
+        (lambda client: client.semaphore("n", 0), "limit"),
+        (lambda client: client.semaphore("n", -1), "not -1"),
+        (lambda client: client.semaphore("n", 2**32), str(2**32)),
+        (lambda client: client.semaphore("n", exactly=True), "exactly"),
+        (lambda client: client.semaphore("n", 1).acquire(weight=0).wait(), "weight"),
+        (lambda client: client.semaphore("n", 1).acquire(weight=-2), "not -2"),
+        (lambda client: client.semaphore("n", 1).acquire(timeout=-1), "timeout"),
+        (lambda client: client.semaphore("n", 1).acquire(timeout=float("nan")), "timeout"),
+        (lambda client: client.semaphore("n", 1).acquire(lease=0.05).wait(), "lease"),
+        (lambda client: client.semaphore("n", 1).acquire(lease=86401).wait(), "lease"),
+        (lambda client: client.semaphore("n", 1).acquire(holder="").wait(), "empty"),
+        (lambda client: client.semaphore("n", 1).acquire(label="l" * 121).wait(), "121"),
+        (lambda client: client.semaphore("n", 1).acquire(at_least=86401).wait(), "86401"),
+        (lambda client: client.semaphore("n", 1).set_limit(0), "limit"),
+        (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
+        (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
+        (lambda client: client.adopt("permits1:n"), "handle"),
+    ],
+)
+def test_bad_input_is_refused(
+    memory: permits.Client, request_of: Callable[[permits.Client], object], message: str
+) -> None:
+    with pytest.raises(permits.InvalidInputError, match=message) as error:
+        request_of(memory)
+    assert isinstance(error.value, ValueError) and isinstance(error.value, permits.PermitsError)
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "message"),
+    [
+        ("http://127.0.0.1/", {}, "unknown URL scheme"),
+        ("redis://:secret@127.0.0.1:x/", {}, "not valid"),
+        ("redis://127.0.0.1/?unknown=1", {}, "unknown"),
+        ("memory:", {"lease": 0.01}, "lease"),
+        ("memory:", {"prefix": "a b"}, "prefix"),
+        ("memory:", {"label": "l" * 121}, "121"),
+        ("memory:", {"recovery": "soon"}, "recovery"),
+        ("memory:", {"replicas": -1}, "replicas"),
+    ],
+)
+def test_bad_settings_are_refused(url: str, settings: Settings, message: str) -> None:
+    with pytest.raises(permits.InvalidInputError, match=message) as error:
+        permits.connect(url, **settings)
+    assert "secret" not in str(error.value)
+
+
+def test_a_store_that_is_away_is_waited_for() -> None:
+    with pytest.raises(permits.UnreachableError) as error:
+        permits.connect(f"redis://127.0.0.1:{free_port()}/", store_timeout=0)
+    assert error.value.is_temporary and not error.value.is_outcome_unknown
+    assert isinstance(error.value, ConnectionError)
+
+
+def test_a_wrong_password_is_refused(tmp_path: Path) -> None:
+    with Server(tmp_path, "--requirepass", "right") as server:
+        with pytest.raises(permits.DeniedError) as error:
+            permits.connect(f"redis://:wrong@127.0.0.1:{server.port}/")
+        assert "wrong@" not in str(error.value) and not error.value.is_temporary
+        with permits.connect(f"redis://:right@127.0.0.1:{server.port}/") as client:
+            assert client.list() == []
+
+
+def test_a_key_of_another_program_is_refused(server: Server, name: str) -> None:
+    server.command("SET", f"permits:{{{name}}}:state", "other")
+    with permits.connect(server.url, recovery="off") as client:
+        with pytest.raises(permits.WrongTypeError, match="another program"):
+            client.semaphore(name, 1).acquire().wait()
+
+
+def test_a_store_is_diagnosed(server: Server) -> None:
+    diagnosis = permits.diagnose(server.url)
+    assert diagnosis.is_healthy and str(server.port) in diagnosis.store
+    assert {finding.severity for finding in diagnosis.findings} <= {"fine", "note"}
+    away = permits.diagnose(f"redis://127.0.0.1:{free_port()}/")
+    assert not away.is_healthy and any(finding.severity == "problem" for finding in away.findings)
+
+
+def test_each_exception_is_raised_by_the_native_half() -> None:
+    source = Path(__file__).parent.parent / "src" / "failure.rs"
+    raised = set(re.findall(r'"(\w+Error)"', source.read_text()))
+    bases = {"NotNowError"}
+    assert raised | bases == set(permits.errors.__all__)
+
+
+@pytest.mark.parametrize("name", permits.errors.__all__)
+def test_exceptions_survive_pickling(name: str) -> None:
+    error = getattr(permits, name)("a message", semaphore="n")
+    again: Any = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.semaphore) == (type(error), "a message", "n")

@@ -1,0 +1,349 @@
+"""The facts of a semaphore, on every store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import permits
+import pytest
+from permits import PermitStatus
+from support import in_thread, is_idle, until, waiters
+
+
+def test_no_more_than_the_limit_hold_at_once(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 3)
+    lock, meeting = threading.Lock(), threading.Barrier(3)
+    now, most = 0, 0
+
+    def work() -> None:
+        nonlocal now, most
+        for number in range(20):
+            with semaphore.acquire():
+                with lock:
+                    now += 1
+                    most = max(most, now)
+                if number == 0:
+                    meeting.wait(30)
+                with lock:
+                    now -= 1
+
+    for thread in [in_thread(work) for _ in range(9)]:
+        thread.result()
+    assert most == 3
+    assert is_idle(semaphore)
+
+
+def test_waiters_are_granted_in_order_of_arrival(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 2)
+    order: list[int] = []
+
+    def work(number: int, weight: int) -> None:
+        with semaphore.acquire(weight=weight):
+            order.append(number)
+
+    first = semaphore.acquire().wait()
+    threads = []
+    # The second waiter asks for one unit, which is free. It does not overtake the first one, which asks for two.
+    for number, weight in enumerate([2, 1, 2, 2]):
+        threads.append(in_thread(lambda number=number, weight=weight: work(number, weight)))  # type: ignore[misc]
+        waiters(semaphore, number + 1)
+    assert semaphore.available() == 1
+    first.release()
+    for thread in threads:
+        thread.result()
+    assert order == [0, 1, 2, 3]
+    assert is_idle(semaphore)
+
+
+def test_a_permit_has_slot_token_weight_and_holder(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 4)
+    with semaphore.acquire(weight=3, holder="one", label="a note") as one, semaphore.acquire() as other:
+        assert (one.semaphore, one.weight, one.holder) == (name, 3, "one")
+        assert one.slot != other.slot and one.token < other.token
+        assert one.is_held and one.status.value == "held" and one.lost is None
+        assert 0 < one.remaining() <= one.lease == 15.0
+        found = semaphore.inspect()
+        assert (found.limit, found.held) == (4, 4)
+        holder = next(holder for holder in found.holders if holder.holder == "one")
+        assert (holder.slot, holder.token, holder.label) == (one.slot, one.token, "a note")
+    assert one.status is PermitStatus.RELEASED and one.remaining() == 0 and one.weight == 3
+    assert is_idle(semaphore)
+
+
+def test_a_wait_ends_with_its_timeout(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    with semaphore.acquire():
+        for timeout in (0.02, timedelta(milliseconds=20)):
+            with pytest.raises(permits.TimeoutError) as error:
+                semaphore.acquire(timeout=timeout).wait()
+            assert isinstance(error.value, TimeoutError) and error.value.waited == 0.02
+        with pytest.raises(permits.NoPermitsError):
+            semaphore.acquire(timeout=0).wait()
+        assert semaphore.inspect().waiting == 0
+    semaphore.acquire(timeout=float("inf")).wait().release()
+    assert is_idle(semaphore)
+
+
+def test_another_thread_cancels_a_wait(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    with semaphore.acquire():
+        acquire = semaphore.acquire()
+        waiting = in_thread(acquire.wait)
+        until(lambda: acquire.position == 0)
+        acquire.cancel()
+        with pytest.raises(permits.CancelledError):
+            waiting.result()
+        waiters(semaphore, 0)
+    before = semaphore.acquire()
+    before.cancel()
+    with pytest.raises(permits.CancelledError):
+        before.wait()
+    assert is_idle(semaphore)
+
+
+def test_a_holder_has_one_permit(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 4)
+    with semaphore.acquire(holder="web-3"):
+        with pytest.raises(permits.AlreadyHeldError) as error:
+            semaphore.acquire(holder="web-3").wait()
+        assert error.value.holder == "web-3"
+
+
+def test_a_part_is_released_and_the_terms_change(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 4)
+    with semaphore.acquire(weight=4) as permit:
+        permit.release_part(3)
+        assert (permit.weight, semaphore.available()) == (1, 3)
+        permit.set_lease(timedelta(seconds=60))
+        assert permit.lease == 60
+        permit.renew()
+        assert permit.remaining() > 15
+        with pytest.raises(permits.InvalidInputError):
+            permit.release_part(1)
+        with pytest.raises(permits.InvalidInputError):
+            permit.set_lease(0.01)
+    with pytest.raises(permits.ReleasedError):
+        permit.renew()
+    permit.release()
+    assert is_idle(semaphore)
+
+
+def test_a_permit_that_is_not_renewed_is_lost(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    called: list[permits.LostError] = []
+    has_called = threading.Event()
+
+    def callback(lost: permits.LostError) -> None:
+        called.append(lost)
+        has_called.set()
+
+    permit = semaphore.acquire(lease=0.2).wait()
+    permit.on_lost(callback)
+    assert permit.wait_lost(timeout=0) is None, "it is held"
+    permit.auto_renew(False)
+    lost = permit.wait_lost()
+    assert lost is not None and lost.cause in ("expired", "gone")
+    assert not permit.is_held and permit.status is PermitStatus.LOST and permit.lost is not None
+    assert has_called.wait(30) and called[0].cause == lost.cause
+    with pytest.raises(permits.LostError):
+        permit.release()
+    assert permit.lost is not None
+    with semaphore.acquire():
+        pass
+
+
+def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> None:
+    permit = client.semaphore(name, 1).acquire().wait()
+    permit.on_lost(lambda lost: pytest.fail("it is not lost"))
+    waiting = in_thread(permit.wait_lost)
+    permit.release()
+    assert waiting.result() is None and permit.lost is None
+
+
+def test_a_revoked_permit_is_lost_with_the_reason(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    waiter = semaphore.acquire(holder="waiter")
+    waiting = None
+    with pytest.raises(permits.LostError) as error, semaphore.acquire() as permit:
+        waiting = in_thread(waiter.wait)
+        waiters(semaphore, 1)
+        assert semaphore.revoke("waiter", "too late")
+        assert semaphore.revoke(permit.holder, "maintenance")
+        assert not semaphore.revoke("another")
+        lost = permit.wait_lost()
+        assert lost is not None and (lost.cause, lost.reason) == ("revoked", "maintenance")
+        assert "maintenance" in str(lost)
+    assert error.value.cause == "revoked", "the end of the block reports the loss"
+    assert waiting is not None
+    with pytest.raises(permits.RevokedError) as refused:
+        waiting.result()
+    assert refused.value.reason == "too late"
+    with pytest.raises(ZeroDivisionError), semaphore.acquire() as permit:
+        semaphore.revoke(permit.holder)
+        permit.wait_lost()
+        raise ZeroDivisionError("an error of the block is not replaced")
+    assert is_idle(semaphore)
+
+
+def test_a_handle_is_adopted_once(client: permits.Client, url: str, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    permit = semaphore.acquire().wait()
+    handle = permit.hand_over()
+    assert permit.status is PermitStatus.RELEASED and semaphore.available() == 0
+    with permits.connect(url, recovery="off") as other:
+        with other.adopt(handle) as adopted:
+            assert (adopted.token, adopted.slot, adopted.holder) == (permit.token, permit.slot, permit.holder)
+        with pytest.raises(permits.GoneError):
+            client.adopt(handle)
+    with pytest.raises(permits.ReleasedError):
+        permit.hand_over()
+    assert is_idle(semaphore)
+
+
+def test_several_are_acquired_all_or_none(client: permits.Client, name: str) -> None:
+    wide, narrow = client.semaphore(name, 4), client.semaphore(f"{name}/tenant", 1)
+    with client.acquire_all([wide, (narrow, {"label": "note"})]) as both:
+        assert [permit.semaphore for permit in both] == [narrow.name, wide.name]
+        assert both[wide.name].is_held and both.is_held and both.remaining() > 0 and both.lost is None
+        assert narrow.inspect().holders[0].label == "note"
+        both.renew()
+        acquire = client.acquire_all([wide, narrow], timeout=0.05)
+        with pytest.raises(permits.TimeoutError) as error:
+            acquire.wait()
+        assert getattr(error.value, "semaphore", None) == narrow.name
+        assert wide.inspect().held == 1
+    assert is_idle(wide) and is_idle(narrow)
+    with pytest.raises(permits.InvalidInputError):
+        client.acquire_all([wide, wide]).wait()
+    with pytest.raises(TypeError):
+        client.acquire_all([(wide, {"wieght": 1})])  # type: ignore[typeddict-unknown-key]
+    assert len(client.acquire_all([]).wait()) == 0
+    with pytest.raises(permits.LostError), client.acquire_all([wide, narrow]) as both:
+        narrow.revoke(both[0].holder)
+        both[0].wait_lost()
+    assert is_idle(wide) and is_idle(narrow)
+
+
+def test_a_grant_counts_for_at_least_a_time(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    with semaphore.acquire(at_least=timedelta(minutes=1)):
+        pass
+    with pytest.raises(permits.NoPermitsError):
+        semaphore.acquire(timeout=0).wait()
+    (cooling,) = semaphore.inspect().holders
+    assert cooling.cooling and semaphore.revoke_cooling(cooling.holder, cooling.token)
+    assert not semaphore.revoke_cooling(cooling.holder, cooling.token)
+    assert is_idle(semaphore)
+
+
+def test_operators_change_the_limit(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 2)
+    with pytest.raises(permits.NoLimitError):
+        client.semaphore(name).acquire().wait()
+    assert semaphore.declare() == 2
+    version = semaphore.inspect().limit_version
+    assert semaphore.set_limit(3, version=version) > version
+    with pytest.raises(permits.VersionMismatchError) as mismatch:
+        semaphore.set_limit(5, version=version)
+    assert (mismatch.value.expected, mismatch.value.limit) == (version, 3)
+    assert semaphore.adjust_limit(2) == 5 and semaphore.inspect().pinned
+    with pytest.raises(permits.LimitOutOfRangeError):
+        semaphore.adjust_limit(-5)
+    with pytest.raises(permits.LimitMismatchError) as other:
+        client.semaphore(name, 2, exactly=True).acquire().wait()
+    assert (other.value.required, other.value.stored) == (2, 5)
+    with pytest.raises(permits.ExceedsLimitError) as exceeds:
+        semaphore.acquire(weight=6).wait()
+    assert (exceeds.value.weight, exceeds.value.limit) == (6, 5)
+    semaphore.unpin()
+    assert client.semaphore(name, 2).declare() == 2
+    assert name in client.list()
+
+
+def test_operators_pause_close_and_delete(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    semaphore.pause()
+    waiting = in_thread(semaphore.acquire().wait)
+    waiters(semaphore, 1)
+    assert semaphore.inspect().paused
+    semaphore.resume()
+    permit = waiting.result()
+    with pytest.raises(permits.InUseError) as in_use:
+        semaphore.delete()
+    assert in_use.value.held == 1
+    waiting = in_thread(semaphore.acquire().wait)
+    waiters(semaphore, 1)
+    semaphore.close_line("moved")
+    with pytest.raises(permits.LineClosedError) as closed:
+        waiting.result()
+    assert closed.value.reason == "moved" == semaphore.inspect().closed
+    assert isinstance(closed.value, permits.NotNowError)
+    semaphore.open_line()
+    permit.release()
+    assert semaphore.delete() and not semaphore.delete()
+
+
+def test_closing_ends_waits_and_permits(url: str, name: str) -> None:
+    client = permits.connect(url, recovery="off")
+    semaphore = client.semaphore(name, 1)
+    permit = semaphore.acquire().wait()
+    acquire = semaphore.acquire()
+    waiting = in_thread(acquire.wait)
+    until(lambda: acquire.position == 0)
+    client.close()
+    with pytest.raises(permits.ClosedError):
+        waiting.result()
+    assert permit.lost is not None and permit.lost.cause == "closed"
+    with pytest.raises(permits.ClosedError):
+        semaphore.acquire().wait()
+    client.close()
+    with permits.connect(url, recovery="off") as other:
+        other.semaphore(name, 1).acquire(timeout=0).wait().release()
+
+
+def test_an_acquisition_serves_once(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    acquire = semaphore.acquire()
+    with acquire:
+        pass
+    with pytest.raises(RuntimeError, match="waited for before"):
+        acquire.wait()
+    unused = semaphore.acquire()
+    with pytest.warns(RuntimeWarning, match="was never waited for"):
+        del unused
+    assert is_idle(semaphore)
+
+
+def test_a_permit_that_is_garbage_is_released(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    permit = semaphore.acquire().wait()
+    with pytest.warns(ResourceWarning, match="was never released"):
+        del permit
+    semaphore.acquire(timeout=0).wait().release()
+
+
+def test_a_function_is_limited(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 4)
+
+    @semaphore.limit
+    def plain(number: int) -> int:
+        """Its documentation."""
+        return number + semaphore.available()
+
+    @semaphore.limit(weight=3, timeout=1)
+    def heavy() -> int:
+        return semaphore.available()
+
+    assert plain(10) == 13 and heavy() == 1
+    assert (plain.__name__, plain.__doc__) == ("plain", "Its documentation.")
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError):
+        semaphore.limit(generator)
+    with pytest.raises(TypeError):
+        semaphore.limit(wieght=3)  # type: ignore[call-overload]
+    assert is_idle(semaphore)
