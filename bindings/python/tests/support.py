@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -33,7 +34,8 @@ class Server:
     """A redis-server of the tests, on a private port."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
-        program = shutil.which("redis-server") or shutil.which("valkey-server")
+        program = os.environ.get("PERMITS_TEST_SERVER")
+        program = program or shutil.which("redis-server") or shutil.which("valkey-server")
         assert program, "scripts/install-redis installs a server"
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/"
@@ -112,9 +114,9 @@ class Program:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def end(self) -> tuple[int, str, str]:
+    def end(self, limit: float = LIMIT) -> tuple[int, str, str]:
         """Waits for its end: the exit code, the rest of its output, and its errors."""
-        output, errors = self.process.communicate(timeout=LIMIT)
+        output, errors = self.process.communicate(timeout=limit)
         return self.process.returncode, output, errors
 
     def __enter__(self) -> Program:

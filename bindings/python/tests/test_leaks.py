@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from support import Program
+from support import LIMIT, Program
 
 TEXT = """
 import asyncio, gc, os, sys, threading
@@ -56,7 +56,7 @@ def test_cycles_leave_nothing(long: bool) -> None:
     """A leak of 20 bytes a cycle would fail it at full length, one of 400 bytes always."""
     cycles = 100_000 if long else 5_000
     with Program(TEXT, str(cycles)) as program:
-        code, output, errors = program.end()
+        code, output, errors = program.end(20 * LIMIT)
     assert (code, errors) == (0, "")
     memory, descriptors, threads, objects = map(int, output.split())
     print(f"{cycles} cycles: {memory} bytes, {descriptors} descriptors, {threads} threads, {objects} objects")

@@ -21,6 +21,7 @@ class _Watcher:
         self.watched: dict[int, tuple[Call[LostError | None], Callback]] = {}
         self.thread: threading.Thread | None = None
         self.starting = threading.Lock()
+        self.has_ended = False
 
     def watch(self, call: Call[LostError | None], callback: Callback) -> None:
         with self.starting:
@@ -34,7 +35,9 @@ class _Watcher:
     def run(self) -> None:
         while self.mailbox.wait():
             for key in self.mailbox.take():
-                self.step(key)
+                # The permits that are lost because the process ends are not reported.
+                if not self.has_ended:
+                    self.step(key)
 
     def step(self, key: int) -> None:
         call, callback = self.watched[key]
@@ -51,6 +54,7 @@ class _Watcher:
                 logging.getLogger("permits").exception("a callback for a lost permit has failed")
 
     def stop(self) -> None:
+        self.has_ended = True
         self.mailbox.close()
         if self.thread is not None:
             # A callback may block. Then the thread ends with the process.
