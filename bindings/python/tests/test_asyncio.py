@@ -152,6 +152,35 @@ def test_a_lost_permit_cancels_its_work(url: str, name: str) -> None:
     run(main)
 
 
+def test_cancelled_work_ends_before_its_permit(url: str, name: str) -> None:
+    async def main() -> None:
+        async with connected(url) as client:
+            semaphore = client.semaphore(name, 1)
+            began = asyncio.Event()
+            held_at_the_end: list[int] = []
+
+            async def work() -> None:
+                began.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    held_at_the_end.append((await semaphore.ainspect()).held)
+
+            async def job() -> None:
+                async with semaphore.acquire() as permit:
+                    await permit.run(work())
+
+            task = asyncio.ensure_future(job())
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert held_at_the_end == [1]
+            assert is_idle(semaphore)
+
+    run(main)
+
+
 def test_a_thousand_tasks_share_ten_units(url: str, name: str) -> None:
     async def main() -> None:
         async with connected(url) as client:

@@ -39,7 +39,10 @@ class Held:
         raise NotImplementedError
 
     async def run(self, work: Awaitable[T]) -> T:
-        """Awaits `work` while it is held. If it is lost, `work` is cancelled, and `LostError` is raised."""
+        """Awaits `work` while it is held. If it is lost, `work` is cancelled, and `LostError` is raised.
+
+        It returns when `work` has ended, also if the caller is cancelled.
+        """
         task = asyncio.ensure_future(work)
         lost = asyncio.ensure_future(self.await_lost())
         try:
@@ -54,6 +57,7 @@ class Held:
         finally:
             task.cancel()
             lost.cancel()
+            await asyncio.gather(task, lost, return_exceptions=True)
 
     def __enter__(self: Self) -> Self:
         return self
