@@ -111,16 +111,30 @@ impl Client {
 
     /// Takes over the permit of a handle.
     fn adopt(&self, handle: &str) -> PyResult<Call> {
-        let handle: PermitHandle =
-            handle.parse().map_err(|error: permits::InvalidInput| Failure::from(error).raised())?;
-        let client = self.inner.clone();
+        let (client, handle) = (self.inner.clone(), parsed(handle)?);
         Ok(Call::new(async move { client.adopt(&handle).await.map(Permit::new) }))
+    }
+
+    /// Renews the permit of a handle, which stays valid.
+    fn renew(&self, handle: &str) -> PyResult<Call> {
+        let (client, handle) = (self.inner.clone(), parsed(handle)?);
+        Ok(Call::new(async move { client.renew(&handle).await }))
+    }
+
+    /// Releases the permit of a handle.
+    fn release(&self, handle: &str) -> PyResult<Call> {
+        let (client, handle) = (self.inner.clone(), parsed(handle)?);
+        Ok(Call::new(async move { client.release(&handle).await }))
     }
 
     fn close(&self) -> Call {
         let client = self.inner.clone();
         Call::new(async move { client.close().await })
     }
+}
+
+fn parsed(handle: &str) -> PyResult<PermitHandle> {
+    handle.parse().map_err(|error: permits::InvalidInput| Failure::from(error).raised())
 }
 
 /// An acquisition of permits of several semaphores.

@@ -32,6 +32,10 @@ pub(crate) struct InspectionFields {
     held: u64,
     waiting: u64,
     recovering: f64,
+    grants: u64,
+    refused: u64,
+    expired: u64,
+    revoked: u64,
     holders: Vec<HolderFields>,
     waiters: Vec<WaiterFields>,
 }
@@ -86,6 +90,10 @@ impl From<Inspection> for InspectionFields {
             held: found.held,
             waiting: found.waiting,
             recovering: found.recovering.as_secs_f64(),
+            grants: found.grants,
+            refused: found.refused,
+            expired: found.expired,
+            revoked: found.revoked,
             holders: holders.collect(),
             waiters: waiters.collect(),
         }

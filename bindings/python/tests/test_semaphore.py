@@ -187,6 +187,19 @@ def test_a_revoked_permit_is_lost_with_the_reason(client: permits.Client, name: 
     assert is_idle(semaphore)
 
 
+def test_a_handle_is_renewed_and_released(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    handle = semaphore.acquire().wait().hand_over()
+    assert client.renew(handle) and client.renew(handle)
+    with pytest.raises(permits.NoPermitsError):
+        semaphore.acquire(timeout=0).wait()
+    assert client.release(handle)
+    assert not client.renew(handle)
+    assert not client.release(handle)
+    assert semaphore.inspect().grants == 1
+    assert semaphore.inspect().refused == 1
+
+
 def test_a_handle_is_adopted_once(client: permits.Client, url: str, name: str) -> None:
     semaphore = client.semaphore(name, 1)
     permit = semaphore.acquire().wait()

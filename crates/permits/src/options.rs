@@ -98,7 +98,7 @@ impl AcquireOptions {
         self
     }
 
-    /// Returns true if the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
+    /// Sets whether the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
     /// lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always renewed.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {

@@ -76,7 +76,7 @@ impl Permit {
         self.guard.state.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
-    /// Returns true if it is held, and renewed as planned.
+    /// The state of the permit: held, unsure or lost.
     pub fn status(&self) -> PermitStatus {
         self.guard.state.status(Moment::now())
     }

@@ -70,6 +70,22 @@ class Client:
         """As `adopt`, on asyncio."""
         return Permit(await result(self._native.adopt(handle)), self)
 
+    def renew(self, handle: str) -> bool:
+        """Renews the permit of a handle for another lease, and leaves it to the handle. Returns whether the store has it."""
+        return wait(self._native.renew(handle))
+
+    async def arenew(self, handle: str) -> bool:
+        """As `renew`, on asyncio."""
+        return await result(self._native.renew(handle))
+
+    def release(self, handle: str) -> bool:
+        """Releases the permit of a handle. Returns whether the store had it."""
+        return wait(self._native.release(handle))
+
+    async def arelease(self, handle: str) -> bool:
+        """As `release`, on asyncio."""
+        return await result(self._native.release(handle))
+
     def close(self) -> None:
         """Ends the session: acquisitions that wait fail with `ClosedError`, permits are lost, and everything is released.
 

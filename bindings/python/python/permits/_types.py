@@ -89,6 +89,14 @@ class Inspection:
     """The number of waiters."""
     recovering: float
     """The seconds for which the store still grants no free units after a restart."""
+    grants: int
+    """Permits granted since the store has the semaphore. It and the other three begin again at 0 when the store forgets it."""
+    refused: int
+    """Requests refused since then."""
+    expired: int
+    """Holders and waiters whose lease has ended since then."""
+    revoked: int
+    """Holders and waiters that operators have revoked since then."""
     holders: tuple[HolderInfo, ...]
     """The first holders, by the end of their leases."""
     waiters: tuple[WaiterInfo, ...]

@@ -60,7 +60,7 @@ pub(super) enum Check {
     Ended,
 }
 
-/// True if a permit is held, and renewed as planned.
+/// The state of a permit, as its client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermitStatus {
