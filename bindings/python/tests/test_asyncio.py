@@ -134,6 +134,10 @@ def test_a_lost_permit_cancels_its_work(url: str, name: str) -> None:
                     await semaphore.arevoke(permit.holder, "enough")
                     await running
             assert lost.value.reason == "enough" and ended.is_set()
+            with pytest.raises(permits.LostError):
+                async with semaphore.acquire() as permit:
+                    await semaphore.arevoke(permit.holder)
+                    await permit.await_lost()
             async with semaphore.acquire() as permit:
                 assert await permit.run(asyncio.sleep(0, "done")) == "done"
                 waiting = asyncio.ensure_future(permit.await_lost())
