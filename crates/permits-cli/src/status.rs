@@ -47,7 +47,7 @@ struct StatusJson<'a> {
     counts: CountsJson,
 }
 
-/// What has happened since the store has the semaphore.
+/// The numbers of events since the store has the semaphore.
 #[derive(Serialize)]
 pub(crate) struct CountsJson {
     grants: u64,

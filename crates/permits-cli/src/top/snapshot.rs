@@ -19,7 +19,7 @@ pub(super) struct Counts {
     pub(super) totals: Totals,
 }
 
-/// What has happened to a semaphore.
+/// The numbers of events of a semaphore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) grants: u64,
