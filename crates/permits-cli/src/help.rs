@@ -41,6 +41,8 @@ Environment:
   PERMITS_URL             the store, unless --url names one
   PERMITS_URL_FILE        a file that contains the URL
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
+  PERMITS_LOG             the events on standard error, unless -v is
+                          given: warn,permits::waiting=debug
   Without a URL the store is local:. An empty variable is an error.
 
 Exit code:

@@ -35,6 +35,10 @@ use tracing::level_filters::LevelFilter;
 
 use args::{Args, Verb};
 use exit::Failure;
+use report::Filter;
+
+/// The environment variable with the filter of events.
+const LOG: &str = "PERMITS_LOG";
 
 fn main() -> ExitCode {
     if let Err(error) = report::start() {
@@ -53,8 +57,9 @@ fn code() -> u8 {
         Ok(args) => args,
         Err(error) => return exit::from_clap(&error),
     };
-    report::install(level(&args));
-    match runtime().and_then(|runtime| runtime.block_on(dispatch(args))) {
+    report::set_format(args.common.log_format);
+    let installed = filter(&args).map(report::install);
+    match installed.and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(args))) {
         Ok(code) => code,
         Err(Failure { code, message }) => {
             if !message.is_empty() {
@@ -65,16 +70,32 @@ fn code() -> u8 {
     }
 }
 
-/// The level from which the library's log is shown.
-fn level(args: &Args) -> LevelFilter {
-    match (args.common.verbose, &args.verb) {
-        // The doctor's findings repeat the library's warnings.
-        (0, Verb::Doctor(_)) => LevelFilter::ERROR,
-        (0, _) => LevelFilter::WARN,
+/// The events of the library that are shown. `RUST_LOG` is not read: it is for the command that `permits run` starts.
+fn filter(args: &Args) -> Result<Filter, Failure> {
+    let level = match (args.common.verbose, &args.verb) {
+        (0, verb) => {
+            if let Some(directives) = std::env::var_os(LOG) {
+                let parsed = Filter::parse(&directives.to_string_lossy());
+                return parsed.map_err(|part| {
+                    Failure::new(
+                        exit::USAGE,
+                        format!("{LOG}: {part:?} is no level and no permits::target=level"),
+                    )
+                });
+            }
+            if matches!(verb, Verb::Doctor(_)) {
+                // The doctor's findings repeat the library's warnings.
+                return Ok(Filter::from(LevelFilter::ERROR));
+            }
+            // The command reports the loss of its permit itself.
+            let filter = Filter::from(LevelFilter::WARN);
+            return Ok(filter.without("permits::lost").without("permits::revoked"));
+        }
         (1, _) => LevelFilter::INFO,
         (2, _) => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
-    }
+    };
+    Ok(Filter::from(level))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

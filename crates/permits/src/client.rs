@@ -8,11 +8,12 @@ use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
 use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
 use crate::handle::PermitHandle;
+use crate::observe::meters::SessionMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::permit::Permit;
 use crate::protocol::{
-    AdoptRequest, Answers, Declaration, Holder, InvalidInput, Name, Operation, Recovery, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, Reply, SessionId, check_lease, check_prefix,
+    AdoptRequest, Answers, Declaration, Holder, InvalidInput, Name, Operation, OperationKind, Recovery,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, SessionId, check_lease, check_prefix,
 };
 use crate::semaphore::Semaphore;
 use crate::session::callers::{Message, PermitGuard, Session};
@@ -31,6 +32,10 @@ const MAX_WAITERS: u32 = 100_000;
 /// The default store timeout.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The default bound of semaphores with metrics of their own.
+#[cfg(feature = "metrics")]
+const METRIC_SEMAPHORES: usize = 100;
+
 /// The longest label, in bytes: holders are named after it.
 const MAX_LABEL: usize = 120;
 
@@ -44,7 +49,8 @@ const MAX_LABEL: usize = 120;
 /// A child may not connect to `local:` while its parent has a client of `local:` open.
 ///
 /// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics delays nothing.
-/// While it blocks, events beyond 1,024 are dropped, and counted in a warning when it continues.
+/// While it blocks, events beyond 1,024 are dropped, and counted in a warning when it continues. The span `acquire` is opened
+/// and closed by the caller.
 ///
 /// # Examples
 /// ```
@@ -109,6 +115,8 @@ impl Client {
             max_waiters: MAX_WAITERS,
             replicas: 0,
             store_timeout: STORE_TIMEOUT,
+            #[cfg(feature = "metrics")]
+            metric_semaphores: METRIC_SEMAPHORES,
         }
     }
 
@@ -270,10 +278,15 @@ impl Client {
         let PermitHandle { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } =
             handle.clone();
         let new_request = self.session.new_request();
+        // The session finds its metrics when the reply comes.
+        self.session.meters().semaphore(semaphore.as_str());
         let adopt =
             Box::new(AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request });
         let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });
-        call.and_then(|guard| Ok(Permit::new(guard)))
+        call.and_then(|guard| {
+            guard.state.observe_adoption();
+            Ok(Permit::new(guard))
+        })
     }
 
     /// Ends the session: waiting acquisitions fail with [`AcquireError::Closed`](crate::AcquireError::Closed), permits that
@@ -327,6 +340,8 @@ pub struct ClientBuilder {
     max_waiters: u32,
     replicas: u32,
     store_timeout: Duration,
+    #[cfg(feature = "metrics")]
+    metric_semaphores: usize,
 }
 
 impl std::fmt::Debug for ClientBuilder {
@@ -406,6 +421,17 @@ impl ClientBuilder {
         self
     }
 
+    /// The number of semaphores that have metrics of their own, in the order of their first use: 100 unless set. All others
+    /// of the process share those with the label `other`. With 0 no metric has the label `semaphore`.
+    ///
+    /// The bound is the process's: a client adds no semaphore while those of all clients have reached its bound. The recorder
+    /// must be installed before the client connects.
+    #[cfg(feature = "metrics")]
+    pub fn metric_semaphores(mut self, max: usize) -> Self {
+        self.metric_semaphores = max;
+        self
+    }
+
     /// The address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent.
     ///
     /// # Errors
@@ -474,6 +500,11 @@ impl ClientBuilder {
             Err(InvalidInput::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
         }
         Holder::new(&label)?;
+        #[cfg(feature = "metrics")]
+        let max_labels = self.metric_semaphores;
+        #[cfg(not(feature = "metrics"))]
+        let max_labels = 0;
+        let operations = OperationKind::ALL.iter().map(|kind| kind.name());
         let config = Config {
             session: new_session()?,
             label,
@@ -482,6 +513,7 @@ impl ClientBuilder {
             queue_max: self.max_waiters,
             replicas: self.replicas,
             store_timeout: self.store_timeout,
+            meters: SessionMeters::new(operations, max_labels),
         };
         thread::start(config, address, self.prefix)
     }

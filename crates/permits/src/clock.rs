@@ -40,6 +40,11 @@ impl Moment {
     }
 }
 
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Add<Duration> for Moment {
     type Output = Self;
 

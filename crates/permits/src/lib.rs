@@ -56,6 +56,7 @@
 //! | `redis` | yes | Redis and Valkey: `redis://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` |
 //! | `tls` | yes | `rediss://`, by rustls with ring |
 //! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
+//! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]
@@ -73,11 +74,11 @@ pub mod clock;
 mod diagnostics;
 mod entropy;
 pub mod error;
-mod events;
 mod handle;
 mod inspection;
 #[doc(hidden)]
 pub mod model;
+mod observe;
 mod options;
 mod percent;
 mod permit;

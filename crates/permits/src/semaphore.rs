@@ -7,6 +7,7 @@ use crate::acquire::Acquire;
 use crate::error::{AcquireError, AdminError};
 use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
+use crate::observe::meters::SemaphoreMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
     self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name,
@@ -27,12 +28,15 @@ pub struct Semaphore {
     session: Session,
     name: Name,
     limit: Arc<LimitDeclaration>,
+    meters: SemaphoreMeters,
 }
 
 impl Semaphore {
     pub(crate) fn new(session: Session, name: &str, limit: Limit) -> Result<Self, InvalidInput> {
         let limit = Arc::new(LimitDeclaration::new(limit.declaration()?));
-        Ok(Self { session, name: Name::new(name)?, limit })
+        let name = Name::new(name)?;
+        let meters = session.meters().semaphore(name.as_str());
+        Ok(Self { session, name, limit, meters })
     }
 
     /// The name.
@@ -120,6 +124,8 @@ impl Semaphore {
             auto_renew: options.auto_renew,
             limit: self.limit.clone(),
             position: Arc::default(),
+            span: None,
+            meters: self.meters.clone(),
         };
         Ok(PendingAcquire::new(&self.session, spec))
     }

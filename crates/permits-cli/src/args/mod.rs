@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::help;
+use crate::report::LogFormat;
 pub(crate) use request::{Others, Request};
 pub(crate) use value::{Also, Handle, LimitChange};
 
@@ -48,6 +49,11 @@ pub(crate) struct Common {
     /// Log more to standard error; give it twice for even more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+
+    /// Lines on standard error: text or json [default: text]
+    #[arg(long, global = true, value_name = "FORM", value_enum, default_value = "text")]
+    #[arg(hide_default_value = true, hide_possible_values = true)]
+    pub(crate) log_format: LogFormat,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,10 +5,12 @@
 //! do not fit into the queue are dropped and counted. `O_NONBLOCK` is no alternative, because it belongs to
 //! the open file, which the command and the shell share.
 //!
-//! Every line begins with `permits: `, to distinguish it from the command's own output on the same stream. On a
+//! Every line begins with `permits: `, to distinguish it from the command's own output on the same stream; with
+//! `--log-format json` it is a JSON object instead, and there is no status line. On a
 //! terminal one *status line* may stand at the bottom, rewritten in place; any other line erases it first.
 //! Passwords in URLs are redacted.
 
+mod filter;
 mod log;
 mod redact;
 
@@ -18,13 +20,27 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
 
 use crate::text;
+pub(crate) use filter::Filter;
 pub(crate) use log::install;
 use redact::printable;
 pub(crate) use redact::redacted;
+
+/// The form of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Lines are JSON objects.
+static JSON: AtomicBool = AtomicBool::new(false);
 
 /// The lines to write.
 static STATE: Mutex<State> = Mutex::new(State::new());
@@ -92,7 +108,7 @@ impl State {
             let dropped = std::mem::take(&mut self.dropped);
             let lines = if dropped == 1 { "line is" } else { "lines are" };
             (dropped > 0).then(|| {
-                format!("permits: {dropped} {lines} missing here: standard error was not read in time\n")
+                line_of(&format!("{dropped} {lines} missing here: standard error was not read in time"))
             })
         };
         self.queue.pop_front().or_else(missing)
@@ -111,7 +127,7 @@ pub(crate) fn start() -> io::Result<()> {
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
     std::panic::set_hook(Box::new(|panic| {
-        print_raw(&format!("permits: {panic}\n"));
+        print_raw(&line_of(&panic.to_string()));
         flush();
     }));
     Ok(())
@@ -173,8 +189,40 @@ pub(crate) fn say(message: impl fmt::Display) {
     let mut state = state();
     match &mut state.buffer {
         Some(buffer) => buffer.add(message),
-        None => state.add(&format!("permits: {message}\n")),
+        None => state.add(&line_of(&message)),
     }
+}
+
+/// Reports a JSON object, with the time. Its texts are redacted already.
+fn say_json(object: Value) {
+    let mut state = state();
+    match &mut state.buffer {
+        Some(buffer) => buffer.add(object["message"].as_str().map(printable).unwrap_or_default()),
+        None => state.add(&with_time(object)),
+    }
+}
+
+/// The form of the lines from now on.
+pub(crate) fn set_format(format: LogFormat) {
+    JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+fn format() -> LogFormat {
+    if JSON.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text }
+}
+
+/// A message of the command as a line.
+fn line_of(message: &str) -> String {
+    match format() {
+        LogFormat::Text => format!("permits: {message}\n"),
+        LogFormat::Json => with_time(json!({ "level": "info", "target": "permits", "message": message })),
+    }
+}
+
+fn with_time(mut object: Value) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    object["time_ms"] = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).into();
+    format!("{object}\n")
 }
 
 /// Shows the status line in place of the previous one. Only for a stream that is [`in_place`]. A status line
@@ -215,7 +263,9 @@ fn columns() -> usize {
 
 /// True if standard error is a terminal that can rewrite a line.
 pub(crate) fn in_place() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+    format() == LogFormat::Text
+        && io::stderr().is_terminal()
+        && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// True if this process is in the foreground of the terminal on standard error.

@@ -10,6 +10,7 @@ mod hold;
 mod languages;
 mod line;
 mod list;
+mod log;
 mod loss;
 mod names;
 mod output;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::callers::PendingRelease;
 use super::single_call::SingleCall;
 use crate::clock::Moment;
-use crate::protocol::{Command, Name, ReleaseRequest, RequestId};
+use crate::protocol::{Command, Name, OperationKind, ReleaseRequest, RequestId};
 
 /// The calls that a step of the engine makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,4 +47,27 @@ pub(super) enum CallKind {
     Confirm(Vec<RequestId>),
     /// A call that is not batched.
     Single(Box<SingleCall>),
+}
+
+impl CallKind {
+    /// The operation.
+    pub(super) fn operation(&self) -> OperationKind {
+        match self {
+            Self::Acquire(_) => OperationKind::Acquire,
+            Self::Release(_) => OperationKind::Release,
+            Self::Renew(_) | Self::Confirm(_) => OperationKind::Renew,
+            Self::Single(call) => call.operation.kind(),
+        }
+    }
+
+    /// The number of requests.
+    pub(super) fn requests(&self) -> usize {
+        match self {
+            Self::Acquire(requests) => requests.len(),
+            Self::Release(releases) => releases.len(),
+            Self::Renew(requests) => requests.len(),
+            Self::Confirm(requests) => requests.len(),
+            Self::Single(_) => 1,
+        }
+    }
 }

@@ -13,6 +13,7 @@ use super::reply::{Answer, PendingReply, channel, reply};
 use super::spec::AcquireSpec;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
+use crate::observe::meters::SessionMeters;
 use crate::process::Process;
 use crate::protocol::{AdoptRequest, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
 use crate::store::StoreError;
@@ -194,6 +195,11 @@ impl Session {
         self.shared.process
     }
 
+    /// The metrics of the session.
+    pub(crate) fn meters(&self) -> &SessionMeters {
+        &self.shared.config.meters
+    }
+
     /// The usual lease.
     pub(crate) fn lease(&self) -> Duration {
         self.shared.config.lease
@@ -323,6 +329,7 @@ impl PermitGuard {
     pub(crate) fn hand_over(mut self) {
         self.released = true;
         self.state.end();
+        self.state.observe_end(Moment::now());
         let (semaphore, request) = (self.state.semaphore.clone(), self.state.request.clone());
         self.session.send(Message::HandOver { semaphore, request });
     }
@@ -340,10 +347,12 @@ impl PermitGuard {
             return (Some(Lost::Forked), false);
         }
         // Whether it is lost is decided now, at the latest.
-        if let Check::Expired = state.check(Moment::now()) {
+        let now = Moment::now();
+        if let Check::Expired = state.check(now) {
             state.signal_loss();
         }
         state.end();
+        state.observe_end(now);
         let release = PendingRelease {
             request: ReleaseRequest { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::observe::meters::SessionMeters;
 use crate::protocol::{Recovery, SessionId};
 
 /// The settings of a session.
@@ -15,4 +16,5 @@ pub(crate) struct Config {
     /// The number of replicas that must have a grant before it is delivered.
     pub(crate) replicas: u32,
     pub(crate) store_timeout: Duration,
+    pub(crate) meters: SessionMeters,
 }

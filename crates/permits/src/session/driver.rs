@@ -20,6 +20,7 @@ use super::reply::{Answer, reply};
 use super::{LONGEST_SLEEP, Map};
 use crate::clock::Moment;
 use crate::error::{AdminError, Ended};
+use crate::observe::meters::SessionMeters;
 use crate::protocol::Name;
 use crate::store::{Report, Request, Sink, Store, StoreError};
 
@@ -32,6 +33,7 @@ pub(super) struct Driver {
     state: Mutex<State>,
     /// Wakes the session's thread: a time that is earlier than it knows, or the end.
     wake: Notify,
+    meters: SessionMeters,
 }
 
 struct State {
@@ -62,6 +64,7 @@ impl Driver {
     /// A session, and its driver.
     pub(super) fn new(config: Config) -> (Session, Arc<Self>) {
         let mut made = None;
+        let meters = config.meters.clone();
         let session = Session::new(config.clone(), |shared| {
             let state = State {
                 engine: Engine::new(config, shared.clone()),
@@ -74,7 +77,7 @@ impl Driver {
                 active: false,
                 ended: None,
             };
-            let driver = Arc::new(Self { state: Mutex::new(state), wake: Notify::new() });
+            let driver = Arc::new(Self { state: Mutex::new(state), wake: Notify::new(), meters });
             made = Some(driver.clone());
             driver
         });
@@ -121,7 +124,7 @@ impl Driver {
             state.engine.answer_closed();
             state.engine.take_outbox()
         };
-        outbox.deliver(None);
+        outbox.deliver(None).record(&self.meters);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -155,7 +158,7 @@ impl Driver {
         if wake {
             self.wake.notify_one();
         }
-        outbox.deliver(runtime.as_ref());
+        outbox.deliver(runtime.as_ref()).record(&self.meters);
         if answers {
             self.lock().answering = false;
             self.step(Sending::AtOnce, no_input);
@@ -327,6 +330,7 @@ mod tests {
             queue_max: 1000,
             replicas: 0,
             store_timeout: Duration::from_secs(10),
+            meters: SessionMeters::default(),
         };
         let (id, lease) = (config.session.clone(), config.lease);
         let (session, driver) = Driver::new(config);
@@ -350,6 +354,8 @@ mod tests {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(1))),
             position: Arc::default(),
+            span: None,
+            meters: Default::default(),
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use super::permit_state::PermitState;
 use super::reply::{Answer, reply};
 use crate::error::Lost;
+use crate::observe::meters::Tally;
 
 /// The longest time that replies wait for a task of the program's runtime.
 const TASK_TIMEOUT: Duration = Duration::from_millis(2);
@@ -26,12 +27,16 @@ type Deliver = Box<dyn FnOnce() + Send>;
 
 /// The deliveries, in order, each with the runtime of its caller.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<(Option<Handle>, Deliver)>);
+pub(super) struct Outbox {
+    deliveries: Vec<(Option<Handle>, Deliver)>,
+    /// Measurements, for the recorder of metrics.
+    pub(super) tally: Tally,
+}
 
 impl Outbox {
     /// The number of deliveries.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.deliveries.len()
     }
 
     /// Replies to a caller.
@@ -41,12 +46,12 @@ impl Outbox {
         result: Result<T, E>,
     ) {
         let runtime = answer.take_runtime();
-        self.0.push((runtime, Box::new(move || reply(answer, result))));
+        self.deliveries.push((runtime, Box::new(move || reply(answer, result))));
     }
 
     /// Drops a value that a caller may be waiting for.
     pub(super) fn discard(&mut self, value: impl Send + 'static) {
-        self.0.push((None, Box::new(move || drop(value))));
+        self.deliveries.push((None, Box::new(move || drop(value))));
     }
 
     /// Ends a permit as lost, if it has not ended. The loss is signalled later.
@@ -59,31 +64,37 @@ impl Outbox {
     /// Signals the loss of a permit.
     pub(super) fn signal_loss(&mut self, permit: &Arc<PermitState>) {
         let permit = permit.clone();
-        self.0.push((None, Box::new(move || permit.signal_loss())));
+        self.deliveries.push((None, Box::new(move || permit.signal_loss())));
     }
 
-    /// Delivers everything. To be called under no lock. `session` is the session's own runtime.
-    pub(super) fn deliver(self, session: Option<&Handle>) {
-        let (Some(session), true) = (session, self.0.len() > 1) else {
-            return self.0.into_iter().for_each(|(_, deliver)| run(deliver));
+    /// Delivers everything. To be called under no lock. `session` is the session's own runtime. Returns what was measured,
+    /// to be recorded next.
+    pub(super) fn deliver(self, session: Option<&Handle>) -> Tally {
+        deliver_all(self.deliveries, session);
+        self.tally
+    }
+}
+
+fn deliver_all(all: Vec<(Option<Handle>, Deliver)>, session: Option<&Handle>) {
+    let (Some(session), true) = (session, all.len() > 1) else {
+        return all.into_iter().for_each(|(_, deliver)| run(deliver));
+    };
+    let mut by_runtime: Vec<(Handle, Vec<Deliver>)> = Vec::new();
+    for (runtime, deliver) in all {
+        let Some(runtime) = runtime else {
+            run(deliver);
+            continue;
         };
-        let mut by_runtime: Vec<(Handle, Vec<Deliver>)> = Vec::new();
-        for (runtime, deliver) in self.0 {
-            let Some(runtime) = runtime else {
-                run(deliver);
-                continue;
-            };
-            match by_runtime.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
-                Some((_, deliveries)) => deliveries.push(deliver),
-                None => by_runtime.push((runtime, vec![deliver])),
-            }
+        match by_runtime.iter_mut().find(|(known, _)| known.id() == runtime.id()) {
+            Some((_, deliveries)) => deliveries.push(deliver),
+            None => by_runtime.push((runtime, vec![deliver])),
         }
-        for (runtime, deliveries) in by_runtime {
-            if deliveries.len() == 1 {
-                deliveries.into_iter().for_each(run);
-            } else {
-                deliver_on(&runtime, deliveries, session);
-            }
+    }
+    for (runtime, deliveries) in by_runtime {
+        if deliveries.len() == 1 {
+            deliveries.into_iter().for_each(run);
+        } else {
+            deliver_on(&runtime, deliveries, session);
         }
     }
 }

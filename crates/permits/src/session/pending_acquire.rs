@@ -9,9 +9,14 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::callers::{Message, PermitGuard, Session, Shared};
+use super::keywords;
 use super::reply::channel;
 use super::spec::{AcquireSpec, Position, Wait};
+use crate::clock::millis;
 use crate::error::AcquireError;
+use crate::observe::events;
+use crate::observe::meters::SemaphoreMeters;
+use crate::observe::span::AcquireSpan;
 use crate::protocol::{Holder, Name, RequestId};
 
 /// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
@@ -23,6 +28,9 @@ pub(crate) struct PendingAcquire {
     holder: Holder,
     request: RequestId,
     position: Arc<Position>,
+    meters: SemaphoreMeters,
+    /// From the request to the outcome.
+    span: Option<AcquireSpan>,
     /// Set by [`Canceller::cancel`].
     cancelled: Arc<AtomicBool>,
     progress: Progress,
@@ -75,6 +83,8 @@ impl PendingAcquire {
             holder: spec.holder.clone(),
             request: spec.request.clone(),
             position: spec.position.clone(),
+            meters: spec.meters.clone(),
+            span: None,
             cancelled: Arc::default(),
             progress: Progress::Unsent(Box::new(spec)),
         }
@@ -107,7 +117,8 @@ impl PendingAcquire {
     /// Sends the request, if it has not been sent.
     pub(crate) fn send(&mut self) {
         match std::mem::replace(&mut self.progress, Progress::Done) {
-            Progress::Unsent(spec) => {
+            Progress::Unsent(mut spec) => {
+                self.open_span(&mut spec);
                 let (answer, receiver) = channel();
                 self.progress = Progress::Sent(receiver);
                 self.session.send(Message::Acquire(spec, answer));
@@ -124,7 +135,8 @@ impl PendingAcquire {
     /// have run.
     fn gather(&mut self) -> bool {
         match std::mem::replace(&mut self.progress, Progress::Done) {
-            Progress::Unsent(spec) => {
+            Progress::Unsent(mut spec) => {
+                self.open_span(&mut spec);
                 let (answer, receiver) = channel();
                 let gathered = self.session.gather(Message::Acquire(spec, answer));
                 self.progress =
@@ -153,6 +165,7 @@ impl PendingAcquire {
             reply.unwrap_or_else(|_| Err(self.session.ended().into()))
         };
         self.progress = Progress::Done;
+        self.observe(&result);
         Poll::Ready(result)
     }
 
@@ -165,7 +178,41 @@ impl PendingAcquire {
         let Progress::Sent(receiver) = std::mem::replace(&mut self.progress, Progress::Done) else {
             panic!("waited for after completion")
         };
-        receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()))
+        let result = receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()));
+        self.observe(&result);
+        result
+    }
+
+    fn open_span(&mut self, spec: &mut AcquireSpec) {
+        let span = AcquireSpan::open(spec.semaphore.as_str(), spec.weight, spec.wait);
+        spec.span = span.id();
+        self.span = Some(span);
+    }
+
+    /// Reports the outcome. Calls the recorder and the subscriber of the program, under no lock. In a forked child they are
+    /// the parent's.
+    fn observe(&mut self, result: &Result<PermitGuard, AcquireError>) {
+        let Some(span) = self.span.take() else { return };
+        if let Err(AcquireError::Forked) = result {
+            return std::mem::forget(span);
+        }
+        self.meters.stops_waiting(&self.position.waiting);
+        let outcome = result.as_ref().map_or_else(keywords::of_refusal, |_| keywords::GRANTED);
+        span.record(outcome, self.position.first());
+        let (semaphore, holder) = (&self.semaphore, &self.holder);
+        match result {
+            Ok(guard) => guard.state.observe_grant(span),
+            Err(error) => {
+                self.meters.refused(outcome);
+                match error {
+                    AcquireError::TimedOut { waited } => {
+                        events::timed_out(span, semaphore, holder, millis(*waited));
+                    }
+                    AcquireError::Cancelled => events::cancelled(span, semaphore, holder),
+                    _ => events::refused(span, semaphore, holder, &outcome, error),
+                }
+            }
+        }
     }
 
     /// Sends it to a store that replies at once.
@@ -190,6 +237,8 @@ impl Drop for PendingAcquire {
         if matches!(self.progress, Progress::Gathered(_) | Progress::Sent(_)) {
             let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
             self.session.send(Message::Cancel { semaphore, request });
+            let forked = self.session.is_forked();
+            self.observe(&Err(if forked { AcquireError::Forked } else { AcquireError::Cancelled }));
         }
     }
 }

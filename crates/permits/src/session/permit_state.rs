@@ -7,6 +7,7 @@
 //! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
 
 use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -17,9 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::spec::AcquireSpec;
 use super::watchdog::{self, Watched};
-use super::{LONGEST_SLEEP, timers};
-use crate::clock::Moment;
+use super::{LONGEST_SLEEP, keywords, timers};
+use crate::clock::{Moment, millis};
 use crate::error::Lost;
+use crate::observe::events;
+use crate::observe::meters::{Counted, SemaphoreMeters};
+use crate::observe::span::AcquireSpan;
 use crate::process::Process;
 use crate::protocol::{Grant, Holder, Name, RequestId};
 
@@ -37,6 +41,12 @@ pub(crate) struct PermitState {
     lease_ms: AtomicU64,
     pub(crate) at_least: Duration,
     pub(crate) grant: Grant,
+    granted_at: Moment,
+    /// The time from the request to the grant.
+    waited: Duration,
+    meters: SemaphoreMeters,
+    /// Its part in the number of permits that are held.
+    held: Counted,
     /// In microseconds of [`Moment`]; [`ENDED`] once released or lost.
     deadline: AtomicU64,
     /// The last renewal failed.
@@ -73,7 +83,14 @@ pub enum PermitStatus {
 }
 
 impl PermitState {
-    pub(super) fn new(spec: &AcquireSpec, grant: Grant, deadline: Moment, process: Process) -> Self {
+    /// A permit that is granted at `granted_at`, after the caller waited for `waited`.
+    pub(super) fn new(
+        spec: &AcquireSpec,
+        grant: Grant,
+        deadline: Moment,
+        (granted_at, waited): (Moment, Duration),
+        process: Process,
+    ) -> Self {
         Self {
             semaphore: spec.semaphore.clone(),
             holder: spec.holder.clone(),
@@ -82,6 +99,10 @@ impl PermitState {
             lease_ms: AtomicU64::new(u64::try_from(spec.lease.as_millis()).unwrap_or(u64::MAX)),
             at_least: spec.at_least,
             grant,
+            granted_at,
+            waited,
+            meters: spec.meters.clone(),
+            held: Default::default(),
             deadline: AtomicU64::new(deadline.as_micros()),
             unsure: AtomicBool::new(false),
             lost: CancellationToken::new(),
@@ -178,7 +199,13 @@ impl PermitState {
 
     /// Notes that a renewal failed.
     pub(crate) fn mark_unsure(&self) {
-        self.unsure.store(true, Ordering::Relaxed);
+        if !self.unsure.swap(true, Ordering::Relaxed) {
+            let deadline = Moment::from_micros(self.deadline.load(Ordering::Relaxed));
+            if deadline != Moment::from_micros(ENDED) {
+                let remaining = deadline.since(Moment::now());
+                events::unsure(&self.semaphore, &self.holder, millis(remaining));
+            }
+        }
     }
 
     /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by [`PermitState::signal_loss`].
@@ -196,12 +223,46 @@ impl PermitState {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
     }
 
-    /// Signals its loss to the holder. Runs the wakers of the program, so it is called under no lock.
+    /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program, so it is called under no lock.
     pub(super) fn signal_loss(&self) {
-        self.lost.cancel();
+        let signalled = catch_unwind(AssertUnwindSafe(|| self.lost.cancel()));
         let (mutex, condition) = &self.blocked;
         drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
         condition.notify_all();
+        self.observe_loss();
+        if let Err(panic) = signalled {
+            resume_unwind(panic);
+        }
+    }
+
+    fn observe_loss(&self) {
+        let Some(lost) = self.loss() else { return };
+        let keyword = keywords::of_loss(&lost);
+        match &lost {
+            Lost::Revoked { reason } => events::revoked(&self.semaphore, &self.holder, reason),
+            _ => events::lost(&self.semaphore, &self.holder, &keyword),
+        }
+        self.meters.lost(keyword);
+        self.observe_end(Moment::now());
+    }
+
+    /// Reports that the caller of an acquisition has it. Calls the recorder and the subscriber of the program.
+    pub(super) fn observe_grant(&self, span: AcquireSpan) {
+        self.meters.holds(&self.held);
+        self.meters.granted(self.waited);
+        let Grant { token, slot } = self.grant;
+        events::granted(span, &self.semaphore, &self.holder, token, slot.into(), millis(self.waited));
+    }
+
+    /// Reports that the caller of an adoption has it. Calls the recorder.
+    pub(crate) fn observe_adoption(&self) {
+        self.meters.holds(&self.held);
+        events::adopted(&self.semaphore, &self.holder, self.grant.token, self.grant.slot.into());
+    }
+
+    /// Records that it has ended, if the caller had it. Calls the recorder.
+    pub(super) fn observe_end(&self, now: Moment) {
+        self.meters.stops_holding(&self.held, now.since(self.granted_at));
     }
 
     /// Blocks until it is lost, or `limit` has passed. Returns the reason, if it is lost.
@@ -301,8 +362,11 @@ mod tests {
             auto_renew: false,
             limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
             position: Arc::default(),
+            span: None,
+            meters: Default::default(),
         };
-        PermitState::new(&spec, Grant { token: 7, slot: 0 }, at(deadline_ms), Process::current())
+        let granted = (at(0), Duration::ZERO);
+        PermitState::new(&spec, Grant { token: 7, slot: 0 }, at(deadline_ms), granted, Process::current())
     }
 
     fn at(milliseconds: u64) -> Moment {

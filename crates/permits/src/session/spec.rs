@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Label, Name, RequestId};
 
 /// A request for a permit, checked.
@@ -21,6 +22,9 @@ pub(crate) struct AcquireSpec {
     pub(crate) auto_renew: bool,
     pub(crate) limit: Arc<LimitDeclaration>,
     pub(crate) position: Arc<Position>,
+    /// The span of the acquisition, once it was begun, if a subscriber has enabled it.
+    pub(crate) span: Option<tracing::Id>,
+    pub(crate) meters: SemaphoreMeters,
 }
 
 /// The limit of the wait in the queue. Shorter ones are less.
@@ -31,24 +35,52 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// The position of a waiter, as the last reply reported it.
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::No => f.write_str("no"),
+            Self::AtMost(limit) => write!(f, "{limit:?}"),
+            Self::Forever => f.write_str("unlimited"),
+        }
+    }
+}
+
+/// The positions of a waiter.
 #[derive(Debug)]
-pub(crate) struct Position(AtomicU64);
+pub(crate) struct Position {
+    /// As the first reply reported it; `u64::MAX` until then.
+    first: AtomicU64,
+    /// As the last reply reported it.
+    last: AtomicU64,
+    /// Its part in the number of waiters.
+    pub(super) waiting: Arc<Counted>,
+}
 
 impl Default for Position {
     fn default() -> Self {
-        Self(AtomicU64::new(u64::MAX))
+        Self { first: AtomicU64::new(u64::MAX), last: AtomicU64::new(u64::MAX), waiting: Arc::default() }
     }
 }
 
 impl Position {
-    pub(super) fn set(&self, position: u64) {
-        self.0.store(position, Ordering::Relaxed);
+    /// Returns true if it is the first position.
+    pub(super) fn set(&self, position: u64) -> bool {
+        self.last.store(position, Ordering::Relaxed);
+        let first = self.first();
+        if first.is_none() {
+            self.first.store(position, Ordering::Relaxed);
+        }
+        first.is_none()
     }
 
-    /// `None` until the store has queued the request.
+    /// The position at which the request was queued; `None` until then.
+    pub(super) fn first(&self) -> Option<u64> {
+        Some(self.first.load(Ordering::Relaxed)).filter(|position| *position < u64::MAX)
+    }
+
+    /// The last position; `None` until the store has queued the request.
     pub(crate) fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|position| *position < u64::MAX)
+        Some(self.last.load(Ordering::Relaxed)).filter(|position| *position < u64::MAX)
     }
 }
 

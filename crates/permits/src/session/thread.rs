@@ -9,7 +9,7 @@ use super::config::Config;
 use super::driver::Driver;
 use crate::background::spawn_with_runtime;
 use crate::error::ConnectError;
-use crate::{events, store};
+use crate::{observe, store};
 
 /// Starts a session. The answer comes when the store is open, or cannot be opened.
 pub(crate) fn start(
@@ -23,7 +23,7 @@ pub(crate) fn start(
         // When the runtime has ended, and with it all that is left of the connections: a program that forks next leaves
         // nothing of the session to the child.
         || {
-            events::flush();
+            observe::flush();
             if let Some(driver) = driver {
                 driver.answer_closed();
             }

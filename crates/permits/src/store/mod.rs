@@ -27,7 +27,7 @@ pub use self::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 pub(crate) use self::error::AddressError;
 pub use self::error::StoreError;
 pub(crate) use self::memory::MemoryName;
-use crate::events::emit;
+use crate::observe::events;
 use crate::protocol::Recovery;
 
 /// The kinds of stores, in the order in which messages list their schemes.
@@ -127,14 +127,7 @@ pub(crate) async fn open(
             },
         };
         if earlier.is_none() && !within.is_zero() {
-            emit!(
-                WARN,
-                [store = address.to_string(), error = error.clone(), within],
-                %store,
-                %error,
-                ?within,
-                "not connected yet: retrying"
-            );
+            events::store_unreachable(address, &error, &format_args!("{within:?}"));
         }
         let delay = delay_max.mul_f64(0.5 + fastrand::f64() / 2.0);
         if began.elapsed() + delay >= within {

@@ -46,7 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("acquisition", &["acquisition", "timing"]),
     ("model", &["model"]),
     ("protocol", &["protocol"]),
-    ("helpers", &["background", "block_on", "clock", "entropy", "events", "percent", "process"]),
+    ("helpers", &["background", "block_on", "clock", "entropy", "observe", "percent", "process"]),
 ];
 
 /// The name of the layer of a file, and its distance from the top.

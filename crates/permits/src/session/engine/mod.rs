@@ -15,7 +15,7 @@ use super::config::Config;
 use super::outage::Outage;
 use super::outbox::Outbox;
 use super::reply::Answer;
-use super::semaphore::{Context, SemaphoreSession};
+use super::semaphore::{Context, SemaphoreSession, View};
 use super::single_call::{SingleCall, SingleCalls};
 use super::timers::{self, Timer, Timers};
 use crate::clock::Moment;
@@ -33,10 +33,15 @@ pub(super) const TIMEOUTS_EVERY: Duration = Duration::from_millis(100);
 /// The interval between two searches for semaphores that are to be renewed together with others.
 const COMPANIONS_SOUGHT_EVERY: Duration = Duration::from_secs(1);
 
+/// The most semaphores that are no longer used and of which something is kept.
+const MAX_VIEWS: usize = 256;
+
 /// See the module.
 pub(super) struct Engine {
     context: Context,
     semaphores: Map<Name, SemaphoreSession>,
+    /// Views worth keeping, of semaphores that are no longer used: at most [`MAX_VIEWS`].
+    views: Map<Name, View>,
     /// Semaphores that may have something to send.
     dirty: Vec<Name>,
     single_calls: SingleCalls,
@@ -69,6 +74,7 @@ impl Engine {
                 arrivals: 0,
             },
             semaphores: Map::default(),
+            views: Map::default(),
             dirty: Vec::new(),
             single_calls: SingleCalls::default(),
             adopting: 0,
@@ -148,8 +154,9 @@ impl Engine {
 
     /// A semaphore, which the session knows from now on. It is marked as dirty.
     fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Context) {
-        let semaphore =
-            self.semaphores.entry(name.clone()).or_insert_with(|| SemaphoreSession::new(name.clone()));
+        let semaphore = self.semaphores.entry(name.clone()).or_insert_with(|| {
+            SemaphoreSession::new(name.clone(), self.views.remove(name).unwrap_or_default())
+        });
         mark_dirty(&mut self.dirty, name, semaphore);
         (semaphore, &mut self.context)
     }
@@ -214,7 +221,9 @@ impl Engine {
 
     /// The store can be reached (again), or may have sent events that did not arrive.
     pub(super) fn on_up(&mut self) {
-        self.connected = true;
+        if !std::mem::replace(&mut self.connected, true) && self.down.is_some() {
+            self.context.outbox.tally.reconnect();
+        }
         self.single_calls.retry_now();
         for (name, semaphore) in &mut self.semaphores {
             semaphore.on_reconnected();
@@ -251,7 +260,7 @@ impl Engine {
                 self.dirty.push(name);
             } else if semaphore.is_empty() {
                 semaphore.remove_timer(&mut self.context);
-                self.semaphores.remove(&name);
+                self.forget(name);
             } else {
                 calls.extend(semaphore.calls(self.connected, now, &mut self.context));
             }
@@ -286,6 +295,16 @@ impl Engine {
         calls
     }
 
+    /// Forgets a semaphore that is no longer used, but not what was reported of it.
+    fn forget(&mut self, name: Name) {
+        let view = self.semaphores.remove(&name).and_then(|semaphore| semaphore.into_view().kept());
+        if let Some(view) = view
+            && self.views.len() < MAX_VIEWS
+        {
+            self.views.insert(name, view);
+        }
+    }
+
     /// Before a semaphore is renewed: has those renewed with it whose last renewal would be too long ago the next time.
     /// A semaphore whose own turn comes before then is left alone, so that those of a session are not all renewed at
     /// once.
@@ -308,6 +327,8 @@ impl Engine {
     /// A call has returned.
     pub(super) fn on_return(&mut self, call: SentCall, result: Result<Executed, StoreError>, now: Moment) {
         let SentCall { semaphore: name, sent_at, kind, .. } = call;
+        let tally = &mut self.context.outbox.tally;
+        tally.call(kind.operation() as usize, now.since(sent_at), kind.requests());
         match &result {
             Ok(executed) => {
                 self.down = None;
@@ -317,6 +338,7 @@ impl Engine {
             }
             Err(error) if error.is_temporary() => {
                 self.has_outage = true;
+                self.context.outbox.tally.retry();
                 if let Some((semaphore, _)) = self.known(&name) {
                     semaphore.note_outage(error, now);
                 }

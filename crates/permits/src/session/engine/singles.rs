@@ -6,7 +6,8 @@ use super::Engine;
 use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
 use crate::error::{AdoptError, RenewError};
-use crate::protocol::{AdoptRequest, Answers, Name, ReleaseRequest, RenewOutcome, Reply};
+use crate::observe::events;
+use crate::protocol::{AdoptRequest, Answers, Name, Operation, ReleaseRequest, RenewOutcome, Reply};
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
 use crate::session::single_call::{ReplyTo, SingleCall};
@@ -15,7 +16,14 @@ use crate::store::StoreError;
 impl Engine {
     pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
         match (call.reply_to, replied) {
-            (ReplyTo::Admin(answer), replied) => self.context.outbox.reply(answer, Ok(replied)),
+            (ReplyTo::Admin(answer), replied) => {
+                match call.operation {
+                    Operation::Pause(true) => events::paused(&call.semaphore),
+                    Operation::Pause(false) => events::resumed(&call.semaphore),
+                    _ => {}
+                }
+                self.context.outbox.reply(answer, Ok(replied));
+            }
             (
                 ReplyTo::Renew(renewal, answer),
                 Reply { answers: Answers::Renew(mut outcomes), now_us, .. },

@@ -9,11 +9,12 @@
 
 use std::time::Duration;
 
-use super::entry::{Entry, millis};
+use super::entry::Entry;
 use super::schedule::InFlight;
 use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage, Terms};
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
+use crate::observe::events;
 use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, ReleaseRequest, RenewRequest, RequestId,
 };
@@ -146,12 +147,23 @@ impl SemaphoreSession {
         // Without anything to renew, too, a recheck finishes the work that the store left.
         let recheck = std::mem::take(&mut self.schedule.recheck_due);
         self.schedule.renew_due = false;
+        self.report_late_renewal(now);
         let declaration = self.fallback();
         while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
             let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
             let requests = part.iter().map(|renew| (renew.request.clone(), renew.lease_version)).collect();
             self.in_flight.renewing += 1;
             calls.push((declaration, Operation::Renew(part), CallKind::Renew(requests)));
+        }
+    }
+
+    /// Reports a renewal that goes out so late that the next one would be due.
+    fn report_late_renewal(&mut self, now: Moment) {
+        let Some(late) = self.schedule.renewal_planned.take().map(|planned| now.since(planned)) else {
+            return;
+        };
+        if self.renewal_interval().is_some_and(|interval| late > interval) {
+            events::renewal_late(&self.name, millis(late));
         }
     }
 

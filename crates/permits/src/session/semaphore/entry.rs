@@ -1,10 +1,9 @@
 //! An acquisition with its caller, its permit and its timer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::acquisition::Acquisition;
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
 use crate::error::AcquireError;
 use crate::protocol::{ReleaseRequest, RenewRequest};
 use crate::session::callers::{PendingRelease, PermitGuard};
@@ -65,8 +64,4 @@ impl Entry {
             answer: None,
         }
     }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,7 @@ use crate::clock::Moment;
 use crate::error::AdoptError;
 use crate::protocol::{AdoptRequest, Declaration, Label, RenewRequest, RequestId};
 use crate::session::callers::{PermitGuard, TermsChange};
+use crate::session::permit_state::Check;
 use crate::session::spec::{AcquireSpec, LimitDeclaration, Position, Wait};
 use crate::session::timers::Timer;
 use crate::timing::held_until;
@@ -39,6 +40,8 @@ impl SemaphoreSession {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
             position: Arc::new(Position::default()),
+            span: None,
+            meters: context.config.meters.known_semaphore(self.name.as_str()),
         };
         let acquisition =
             Acquisition { stage: Stage::InFlight { cancelled: false }, ..Acquisition::new(sent_at) };
@@ -48,7 +51,7 @@ impl SemaphoreSession {
             entry.acquisition.step(Input::Adopted(grant), &terms, now)
         });
         let permit = match adopted {
-            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, context),
+            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, now, context),
             // The reply took longer than the lease.
             _ => None,
         };
@@ -88,10 +91,15 @@ impl SemaphoreSession {
                 entry.spec.lease = lease;
                 entry.lease_version += 1;
                 permit.set_lease(lease, held_until(now, lease));
-                if let Some(deadline) = permit.deadline(now) {
-                    context.timers.remove(entry.timer.take());
-                    let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                    entry.timer = Some(context.timers.set(deadline, timer));
+                match permit.check(now) {
+                    Check::Held(deadline) => {
+                        context.timers.remove(entry.timer.take());
+                        let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                        entry.timer = Some(context.timers.set(deadline, timer));
+                    }
+                    // Signalled when the lock is free. The timer ends the acquisition.
+                    Check::Expired => context.outbox.signal_loss(&permit),
+                    Check::Ended => {}
                 }
                 self.shortest_lease = self.shortest_lease.map(|shortest| shortest.min(lease));
                 self.plan_renewal(request);

@@ -8,6 +8,7 @@ mod entry;
 mod held;
 mod replies;
 mod schedule;
+mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use self::entry::Entry;
 use self::schedule::{InFlight, Schedule};
+pub(super) use self::view::View;
 use super::callers::{PendingRelease, PermitGuard, Session, Shared};
 use super::config::Config;
 use super::outage::Outage;
@@ -27,7 +29,7 @@ use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
-use crate::events::emit;
+use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, ReleaseRequest, RequestId};
 use crate::store::StoreError;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
@@ -68,14 +70,12 @@ pub(super) struct SemaphoreSession {
     pub(super) dirty: bool,
     /// The shortest lease that anything in it has had.
     shortest_lease: Option<Duration>,
-    /// The limit, as the last reply reported it.
-    limit: Option<u32>,
-    /// The limit that the last warning was about.
-    warned_limit: Option<u32>,
+    /// As the last reply reported it.
+    view: View,
 }
 
 impl SemaphoreSession {
-    pub(super) fn new(name: Name) -> Self {
+    pub(super) fn new(name: Name, view: View) -> Self {
         Self {
             name,
             acquisitions: Map::default(),
@@ -90,9 +90,13 @@ impl SemaphoreSession {
             timer: None,
             dirty: false,
             shortest_lease: None,
-            limit: None,
-            warned_limit: None,
+            view,
         }
+    }
+
+    /// The view of it, once it is no longer used.
+    pub(super) fn into_view(self) -> View {
+        self.view
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -181,7 +185,11 @@ impl SemaphoreSession {
             Effect::None => {}
             Effect::Send => drop(self.unsent.insert(entry.arrival, request.clone())),
             Effect::Wait { position } => {
-                entry.spec.position.set(position);
+                if entry.spec.position.set(position) {
+                    let AcquireSpec { semaphore, holder, meters, span, .. } = &entry.spec;
+                    events::waiting(span.clone(), semaphore, holder, position);
+                    context.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);
+                }
                 self.plan_renewal(request);
             }
             Effect::Renew => self.schedule.renew_due = true,
@@ -236,7 +244,7 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) {
-        match self.hold(request, grant, until, context) {
+        match self.hold(request, grant, until, now, context) {
             // A caller that has dropped its receiver drops the permit, which releases it.
             Some(permit) => {
                 if let Some(entry) = self.acquisitions.get_mut(request) {
@@ -253,21 +261,13 @@ impl SemaphoreSession {
         request: &RequestId,
         grant: Grant,
         until: Moment,
+        now: Moment,
         context: &mut Context,
     ) -> Option<PermitGuard> {
         let session = Session::from(context.session.upgrade()?);
         let entry = self.acquisitions.get_mut(request)?;
-        let permit = PermitState::new(&entry.spec, grant, until, session.process());
-        let AcquireSpec { semaphore, holder, .. } = &entry.spec;
-        emit!(
-            DEBUG,
-            [semaphore = semaphore.clone(), holder = holder.clone(), token = grant.token, slot = grant.slot],
-            %semaphore,
-            %holder,
-            token,
-            slot,
-            "granted"
-        );
+        let granted = (now, now.since(entry.arrived_at));
+        let permit = PermitState::new(&entry.spec, grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());
         context.timers.remove(entry.timer.take());
@@ -362,7 +362,10 @@ impl SemaphoreSession {
     pub(super) fn on_time(&mut self, now: Moment) {
         self.timer = None;
         let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
-        self.schedule.renew_due |= due(&mut self.schedule.renew_at);
+        if let Some(planned) = self.schedule.renew_at.take_if(|at| *at <= now) {
+            self.schedule.renew_due = true;
+            self.schedule.renewal_planned.get_or_insert(planned);
+        }
         let recheck = due(&mut self.schedule.recheck_at);
         // The waiter that was to ask may have been granted by a message.
         self.schedule.recheck_due |=
@@ -461,7 +464,7 @@ impl SemaphoreSession {
 
     /// The declaration of calls that are not about the limit.
     fn fallback(&self) -> Declaration {
-        self.limit.map_or(Declaration::Stored, Declaration::Fallback)
+        self.view.limit.map_or(Declaration::Stored, Declaration::Fallback)
     }
 }
 

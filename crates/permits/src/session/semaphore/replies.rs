@@ -6,7 +6,7 @@ use super::{Context, SemaphoreSession, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
 use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
-use crate::events::emit;
+use crate::observe::events;
 use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
     RequestId,
@@ -96,19 +96,7 @@ impl SemaphoreSession {
     pub(in crate::session) fn note_reply(&mut self, reply: &Reply, now: Moment) {
         self.failures = 0;
         self.outage = None;
-        if reply.limit > 0 {
-            self.limit = Some(reply.limit);
-        }
-        if let Some(from) = reply.replaced_limit {
-            emit!(
-                WARN,
-                [semaphore = self.name.clone(), to = reply.limit],
-                %semaphore,
-                from,
-                to,
-                "the limit declared here has replaced the stored one"
-            );
-        }
+        self.view.note(&self.name, reply);
         match reply.recheck_ms {
             // The store has more to reap than fits into a call.
             Some(0) if self.schedule.rechecked_at_once < RECHECKS_AT_ONCE => {
@@ -189,22 +177,11 @@ impl SemaphoreSession {
         })
     }
 
-    /// Warns, once for each limit, that the limit in force is not the one that this program declared.
+    /// Warns if the limit in force is not the one that this program declared.
     fn warn_of_limit(&mut self, request: &RequestId, limit: u32) {
         let declared = self.acquisitions.get(request).and_then(|entry| entry.spec.limit.limit());
-        if let Some(declared) = declared
-            && declared != limit
-            && limit != 0
-            && self.warned_limit.replace(limit) != Some(limit)
-        {
-            emit!(
-                WARN,
-                [semaphore = self.name.clone()],
-                %semaphore,
-                declared,
-                limit,
-                "another limit is in force than the one declared"
-            );
+        if let Some(declared) = declared {
+            self.view.warn_of_limit(&self.name, declared, limit);
         }
     }
 
@@ -222,7 +199,7 @@ impl SemaphoreSession {
             // It extended another lease.
             return;
         }
-        let (weight, limit) = (entry.spec.weight, self.limit.unwrap_or_default());
+        let (weight, limit) = (entry.spec.weight, self.view.limit.unwrap_or_default());
         let error = match &outcome {
             RenewOutcome::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
             _ => AcquireError::ExceedsLimit { weight, limit },
@@ -293,14 +270,8 @@ impl SemaphoreSession {
             match release.answer {
                 Some(answer) => outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
                 None => {
-                    emit!(
-                        WARN,
-                        [semaphore = self.name.clone(), holder = release.request.holder, error = error.clone()],
-                        %semaphore,
-                        %holder,
-                        %error,
-                        "not released: it ends with its lease"
-                    );
+                    let ReleaseRequest { holder, .. } = &release.request;
+                    events::not_released(&self.name, holder, error);
                 }
             }
         }

@@ -21,6 +21,8 @@ pub(super) struct Schedule {
     /// Renew everything with the next calls.
     pub(super) renew_due: bool,
     pub(super) renew_at: Option<Moment>,
+    /// The time that was planned for the renewal that is due, if it was due by its time.
+    pub(super) renewal_planned: Option<Moment>,
     /// The last renewal of everything; at first, the extension of the first acquisition that needs renewal.
     pub(super) renewed_at: Option<Moment>,
     /// Renew one waiter with the next calls, so that the store lets time take effect.

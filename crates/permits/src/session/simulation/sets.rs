@@ -87,6 +87,7 @@ impl Program {
             queue_max: 1000,
             replicas: 0,
             store_timeout: LEASE,
+            meters: Default::default(),
         };
         let (session, mut engine, messages) = queue::session(config);
         engine.on_up();

@@ -66,6 +66,8 @@ impl Client {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),
             position: Arc::default(),
+            span: None,
+            meters: Default::default(),
         };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
@@ -157,6 +159,7 @@ impl World {
             queue_max: 1000,
             replicas: 0,
             store_timeout: Duration::from_secs(3600),
+            meters: Default::default(),
         };
         let (session, engine, messages) = queue::session(config);
         Client {

@@ -48,6 +48,7 @@ impl Bench {
             queue_max: 1000,
             replicas: 0,
             store_timeout: Duration::from_secs(3600),
+            meters: Default::default(),
         };
         let (session, mut engine, messages) = queue::session(config);
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
@@ -81,6 +82,8 @@ impl Bench {
             auto_renew: true,
             limit: Arc::new(LimitDeclaration::new(declaration)),
             position: Arc::default(),
+            span: None,
+            meters: Default::default(),
         };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();

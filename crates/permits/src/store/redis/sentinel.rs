@@ -17,7 +17,7 @@ use super::address::{Sentinels, Server};
 use super::error;
 use super::server::login::{connect, connect_with};
 use super::server::state::{Arrival, Receiver, Times};
-use crate::events::emit;
+use crate::observe::events;
 use crate::store::StoreError;
 
 /// The timeout for a sentinel's reply.
@@ -191,12 +191,7 @@ impl<F: Fn() + Send + Sync> Receiver for Watch<F> {
         for arrival in arrivals.drain(..) {
             let Arrival::Message(payload) = arrival else { continue };
             if String::from_utf8_lossy(&payload).split(' ').next() == Some(&self.service) {
-                emit!(
-                    INFO,
-                    [service = self.service.clone()],
-                    service,
-                    "the sentinels have chosen another server"
-                );
+                events::primary_moved(&self.service);
                 (self.moved)();
             }
         }

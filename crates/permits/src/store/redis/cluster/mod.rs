@@ -32,7 +32,7 @@ use super::server::login::connect;
 use super::server::managed::ManagedConnection;
 use super::server::state::{NoReceiver, Times};
 use super::{keys, listing};
-use crate::events::emit;
+use crate::observe::events;
 use crate::protocol::{Command, Name};
 use crate::store::{Report, Request, StoreError, StoreOptions};
 
@@ -192,14 +192,7 @@ impl Shared {
         match failure {
             Failure::Moved(to) => {
                 let to = address(&to, sender)?;
-                emit!(
-                    DEBUG,
-                    [host = to.0.clone(), port = to.1],
-                    hash_slot,
-                    node = %host,
-                    port,
-                    "the hash slot has moved"
-                );
+                events::hash_slot_moved(hash_slot.into(), &to.0, to.1.into());
                 self.lock().map.set(hash_slot, to);
                 self.stale.notify_one();
                 call.asking = false;
@@ -415,7 +408,7 @@ async fn refresh(shared: Arc<Shared>) {
         loop {
             match shared.ask_for_map().await {
                 Ok((map, _)) => shared.apply(map),
-                Err(error) => emit!(DEBUG, [error], %error, "no map of the cluster"),
+                Err(error) => events::no_slot_map(&error),
             }
             sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             if shared.is_well() {

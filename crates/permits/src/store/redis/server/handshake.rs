@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::info::{check_mode, check_version, evicting_policy, field};
 use super::login::{connect, connect_with};
 use super::state::{Receiver, Times};
-use crate::events::emit;
+use crate::observe::events;
 use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
 use crate::store::redis::call::Wire;
@@ -92,14 +92,7 @@ impl ConnectConfig {
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
         }
         if let Some(policy) = evicting_policy(&memory) {
-            let (server, policy) = (server.to_string(), policy.to_owned());
-            emit!(
-                WARN,
-                [server, policy],
-                %server,
-                policy,
-                "this server may evict live semaphores when its memory is full: set maxmemory-policy noeviction"
-            );
+            events::may_evict(&server, &policy);
         }
         Ok((connection, moved))
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::handshake::ConnectConfig;
 use super::state::{Arrival, Receiver, closed};
-use crate::events::emit;
+use crate::observe::events;
 use crate::store::redis::call::{Call, Wire};
 use crate::store::redis::error::{self, Failure};
 use crate::store::redis::script::codec;
@@ -261,9 +261,7 @@ impl Receiver for Incoming {
                 Arrival::Message(_) if shared.lock().epoch != self.epoch => {}
                 Arrival::Message(payload) => match codec::decode_message(&shared.config.session, &payload) {
                     Ok(events) => reports.extend(events.into_iter().map(Report::Event)),
-                    Err(malformed) => {
-                        emit!(WARN, [reason = malformed.0], reason, "a malformed message")
-                    }
+                    Err(malformed) => events::malformed_message(&malformed.0),
                 },
                 Arrival::NotSubscribed(channel, refusal) => self.on_refusal(&channel, &refusal),
                 Arrival::Unsubscribed(channel) => {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::connection::Connection;
 use super::handshake::ConnectConfig;
 use super::link::{Owner, Shared, Waiting, outcome, unreachable};
-use crate::events::emit;
+use crate::observe::events;
 use crate::store::redis::call::{Call, Wire};
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::{Report, StoreError};
@@ -200,12 +200,7 @@ async fn keep(shared: Arc<Shared>) {
             backoff = Backoff::new(config);
         }
         if !is_first {
-            emit!(
-                WARN,
-                [server = config.endpoint.to_string(), reason = reason.clone()],
-                %server,
-                "{reason}; connecting again"
-            );
+            events::connection_lost(&config.endpoint, &reason);
             shared.owner.report(&mut vec![Report::Down(reason.clone())]);
         }
         loop {
@@ -221,18 +216,16 @@ async fn keep(shared: Arc<Shared>) {
                 Ok(()) => break,
                 Err(error) => reason = error,
             }
-            emit!(
-                DEBUG,
-                [server = config.endpoint.to_string(), reason = reason.clone()],
-                %server,
-                %reason,
-                "not connected yet"
-            );
+            events::not_connected(&config.endpoint, &reason);
             shared.lock().reason = reason.clone();
             shared.owner.report(&mut vec![Report::Down(reason.clone())]);
             pause = true;
         }
-        emit!(INFO, [server = config.endpoint.to_string()], %server, "connected");
+        if is_first {
+            events::connected(&config.endpoint);
+        } else {
+            events::reconnected(&config.endpoint);
+        }
         shared.owner.report(&mut vec![Report::Up]);
     }
 }

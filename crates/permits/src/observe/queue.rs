@@ -1,16 +1,20 @@
-//! Tracing events, emitted on a thread of their own.
+//! The thread that emits the events.
 //!
 //! The program's subscriber may block on a full pipe, or panic. The session's thread renews permits and signals losses, so it
 //! must not call the subscriber. It queues the event, and one thread of the process emits the queued events.
 //!
 //! The queue is bounded. While the subscriber blocks, events beyond [`QUEUE`] are dropped, and an event with their number
-//! follows the next one that is emitted. If the subscriber panics, the event is lost.
+//! follows the next one that is emitted. Events of the level debug have half of the queue, so that a crowd of waiters drops
+//! no warning of a loss. If the subscriber panics, the event is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
 use crate::process::PerProcess;
 
@@ -28,35 +32,34 @@ static EVENTS: PerProcess<Events> = PerProcess::new();
 struct Events {
     /// `None` if the thread could not be started.
     queue: OnceLock<Option<SyncSender<Emit>>>,
+    /// The number of events in the queue.
+    queued: AtomicUsize,
     dropped: AtomicU64,
 }
 
-/// Emits an event of `tracing` on the events' thread: `emit!(WARN, [name = value], %name, "message")`. If the level is on, the
-/// caller evaluates the values between the brackets, and they move to that thread.
-macro_rules! emit {
-    ($level:ident, [$($name:ident $(= $value:expr)?),* $(,)?], $($event:tt)+) => {
-        if $crate::events::is_on(tracing::Level::$level) {
-            $($(let $name = $value;)?)*
-            $crate::events::queue(move || tracing::event!(tracing::Level::$level, $($event)+));
-        }
-    };
-}
-pub(crate) use emit;
-
 /// Returns true if a subscriber has enabled events of this level. Reads an atomic, and calls no subscriber.
-pub(crate) fn is_on(level: tracing::Level) -> bool {
-    level <= tracing::level_filters::LevelFilter::current()
+pub(super) fn is_on(level: Level) -> bool {
+    level <= LevelFilter::current()
 }
 
 /// Queues an event. Never blocks.
-pub(crate) fn queue(emit: impl FnOnce() + Send + 'static) {
+pub(super) fn queue(level: Level, emit: impl FnOnce() + Send + 'static) {
     let events = EVENTS.get();
     let started = events.queue.get_or_init(|| {
         let (queue, queued) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new().name("permits-events".into());
         thread.spawn(move || emit_all(&queued)).ok().map(|_| queue)
     });
-    if started.as_ref().is_none_or(|queue| queue.try_send(Box::new(emit)).is_err()) {
+    let room = if level >= Level::DEBUG { QUEUE / 2 } else { QUEUE };
+    let queued = started.as_ref().is_some_and(|queue| {
+        let has_room = events.queued.fetch_add(1, Ordering::Relaxed) < room;
+        let queued = has_room && queue.try_send(Box::new(emit)).is_ok();
+        if !queued {
+            events.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+        queued
+    });
+    if !queued {
         events.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -66,19 +69,28 @@ pub(crate) fn queue(emit: impl FnOnce() + Send + 'static) {
 pub(crate) fn flush() {
     let Some(Some(queue)) = EVENTS.get().queue.get() else { return };
     let (emitted, all) = sync_channel::<()>(0);
+    EVENTS.get().queued.fetch_add(1, Ordering::Relaxed);
     if queue.try_send(Box::new(move || drop(emitted))).is_ok() {
         let _ = all.recv_timeout(FLUSH);
+    } else {
+        EVENTS.get().queued.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 fn emit_all(queued: &Receiver<Emit>) {
+    let events = EVENTS.get();
     for emit in queued {
+        events.queued.fetch_sub(1, Ordering::Relaxed);
         // The subscriber has panicked, and the panic hook has reported it.
         let _ = catch_unwind(AssertUnwindSafe(emit));
-        let dropped = EVENTS.get().dropped.swap(0, Ordering::Relaxed);
+        let dropped = events.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            let report = || tracing::warn!(dropped, "events were dropped: the subscriber was too slow");
-            let _ = catch_unwind(report);
+            let _ = catch_unwind(|| emit_dropped(dropped));
         }
     }
+}
+
+/// The one event that is not in the table of [`events`](super::events), because it does not pass the queue.
+fn emit_dropped(dropped: u64) {
+    tracing::warn!(target: "permits::dropped", dropped, "events were dropped: the subscriber was too slow");
 }

@@ -1,0 +1,45 @@
+//! The keywords of outcomes: the field `outcome` of the span `acquire`, the field `reason` of events, and the label `reason`
+//! of metrics. `docs/observability.md` lists them.
+
+use crate::error::{AcquireError, Lost};
+
+/// The outcome of an acquisition that was granted.
+pub(super) const GRANTED: &str = "granted";
+
+/// The outcome of an acquisition whose caller waits no longer.
+pub(super) const CANCELLED: &str = "cancelled";
+
+/// The keyword of an acquisition without a permit.
+pub(super) fn of_refusal(error: &AcquireError) -> &'static str {
+    match error {
+        AcquireError::NoPermits => "no_permits",
+        AcquireError::Recovering { .. } => "recovering",
+        AcquireError::TimedOut { .. } => "timed_out",
+        AcquireError::LineClosed { .. } => "line_closed",
+        AcquireError::QueueFull { .. } => "queue_full",
+        AcquireError::AlreadyHeld { .. } => "already_held",
+        AcquireError::NotReplicated { .. } => "not_replicated",
+        AcquireError::ExceedsLimit { .. } => "exceeds_limit",
+        AcquireError::NoLimit { .. } => "no_limit",
+        AcquireError::LimitMismatch { .. } => "limit_mismatch",
+        AcquireError::Revoked { .. } => "revoked",
+        AcquireError::Cancelled => CANCELLED,
+        AcquireError::Invalid(_) => "invalid",
+        AcquireError::Closed => "closed",
+        AcquireError::Forked => "forked",
+        AcquireError::SessionFailed => "session_failed",
+        AcquireError::Store(_) => "store",
+    }
+}
+
+/// The keyword of the reason of a loss.
+pub(super) fn of_loss(lost: &Lost) -> &'static str {
+    match lost {
+        Lost::Expired => "expired",
+        Lost::Gone => "gone",
+        Lost::Revoked { .. } => "revoked",
+        Lost::Closed => "closed",
+        Lost::Forked => "forked",
+        Lost::SessionFailed => "session_failed",
+    }
+}

@@ -1,0 +1,54 @@
+//! A semaphore as the session's replies have shown it, and the events of its changes.
+
+use crate::observe::events;
+use crate::protocol::{Name, Reply};
+
+/// A semaphore as the last reply reported it.
+#[derive(Debug, Default)]
+pub(in crate::session) struct View {
+    /// The limit.
+    pub(super) limit: Option<u32>,
+    /// The limit is pinned.
+    pinned: Option<bool>,
+    recovering: bool,
+    /// The limit that the last warning was about.
+    warned_limit: Option<u32>,
+}
+
+impl View {
+    /// Notes a reply, and reports the changes.
+    pub(super) fn note(&mut self, semaphore: &Name, reply: &Reply) {
+        if let Some(from) = reply.replaced_limit {
+            events::limit_replaced(semaphore, from.into(), reply.limit.into());
+        }
+        if reply.limit > 0 {
+            let before = self.limit.replace(reply.limit).filter(|before| *before != reply.limit);
+            if let (Some(from), None) = (before, reply.replaced_limit) {
+                events::limit_changed(semaphore, from.into(), reply.limit.into());
+            }
+            match (self.pinned.replace(reply.pinned), reply.pinned) {
+                (Some(false), true) => events::limit_pinned(semaphore, reply.limit.into()),
+                (Some(true), false) => events::limit_unpinned(semaphore, reply.limit.into()),
+                _ => {}
+            }
+        }
+        match (std::mem::replace(&mut self.recovering, reply.recovering_ms > 0), self.recovering) {
+            (false, true) => events::recovery_begun(semaphore, reply.recovering_ms),
+            (true, false) => events::recovery_ended(semaphore),
+            _ => {}
+        }
+    }
+
+    /// Warns, once for each limit, that the limit in force is not the one that this program declared.
+    pub(super) fn warn_of_limit(&mut self, semaphore: &Name, declared: u32, limit: u32) {
+        if declared != limit && limit != 0 && self.warned_limit.replace(limit) != Some(limit) {
+            events::limit_differs(semaphore, declared.into(), limit.into());
+        }
+    }
+
+    /// The part that a session keeps of a semaphore that it no longer uses, so that it does not repeat its warnings; `None` if
+    /// it is not worth keeping. The limit is not kept, because another may be in force when the semaphore is used next.
+    pub(in crate::session) fn kept(self) -> Option<Self> {
+        (self.warned_limit.is_some() || self.recovering).then_some(Self { limit: None, pinned: None, ..self })
+    }
+}
