@@ -279,7 +279,7 @@ impl Client {
             handle.clone();
         let new_request = self.session.new_request();
         // The session finds its metrics when the reply comes.
-        self.session.meters().semaphore(semaphore.as_str());
+        self.session.meters(&semaphore);
         let adopt =
             Box::new(AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request });
         let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });

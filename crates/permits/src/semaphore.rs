@@ -35,7 +35,7 @@ impl Semaphore {
     pub(crate) fn new(session: Session, name: &str, limit: Limit) -> Result<Self, InvalidInput> {
         let limit = Arc::new(LimitDeclaration::new(limit.declaration()?));
         let name = Name::new(name)?;
-        let meters = session.meters().semaphore(name.as_str());
+        let meters = session.meters(&name);
         Ok(Self { session, name, limit, meters })
     }
 

@@ -13,7 +13,7 @@ use super::reply::{Answer, PendingReply, channel, reply};
 use super::spec::AcquireSpec;
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
-use crate::observe::meters::SessionMeters;
+use crate::observe::meters::SemaphoreMeters;
 use crate::process::Process;
 use crate::protocol::{AdoptRequest, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
 use crate::store::StoreError;
@@ -195,9 +195,11 @@ impl Session {
         self.shared.process
     }
 
-    /// The metrics of the session.
-    pub(crate) fn meters(&self) -> &SessionMeters {
-        &self.shared.config.meters
+    /// The metrics of a semaphore, registered now if they are not yet. Calls the recorder. In a forked child there are none:
+    /// their locks are the parent's.
+    pub(crate) fn meters(&self, semaphore: &Name) -> SemaphoreMeters {
+        let registered = || self.shared.config.meters.semaphore(semaphore.as_str());
+        if self.is_forked() { Default::default() } else { registered() }
     }
 
     /// The usual lease.

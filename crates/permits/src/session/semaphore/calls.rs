@@ -141,13 +141,13 @@ impl SemaphoreSession {
         };
         if self.schedule.renew_due {
             let interval = self.renewal_interval();
+            self.report_late_renewal(interval, now);
             self.schedule.renew_at = interval.map(|interval| now + spread(interval));
             self.schedule.renewed_at = interval.map(|_| now);
         }
         // Without anything to renew, too, a recheck finishes the work that the store left.
         let recheck = std::mem::take(&mut self.schedule.recheck_due);
         self.schedule.renew_due = false;
-        self.report_late_renewal(now);
         let declaration = self.fallback();
         while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
             let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
@@ -158,11 +158,9 @@ impl SemaphoreSession {
     }
 
     /// Reports a renewal that goes out so late that the next one would be due.
-    fn report_late_renewal(&mut self, now: Moment) {
-        let Some(late) = self.schedule.renewal_planned.take().map(|planned| now.since(planned)) else {
-            return;
-        };
-        if self.renewal_interval().is_some_and(|interval| late > interval) {
+    fn report_late_renewal(&mut self, interval: Option<Duration>, now: Moment) {
+        let late = self.schedule.renewal_planned.take().map(|planned| now.since(planned));
+        if let Some(late) = late.filter(|late| interval.is_some_and(|interval| *late > interval)) {
             events::renewal_late(&self.name, millis(late));
         }
     }
