@@ -7,6 +7,7 @@ mod compare;
 mod faults;
 mod local_bench;
 mod meter;
+mod observation;
 mod rates;
 mod regression;
 mod scale;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ["rates", options @ ..] => rates::run(options),
         ["startup"] => startup::run(),
         ["local"] => local_bench::run(),
+        ["observation", directory] => observation::run(directory),
         ["faults", arguments @ ..] => faults::run(arguments),
         ["soak", arguments @ ..] => soak::run(arguments),
         // A process of the fault matrix or of the soak.
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
         ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
         _ => {
             eprintln!(
-                "usage: permits-lab compare | core | faults | local | rates | recipes | regression | scale | soak | startup"
+                "usage: permits-lab compare | core | faults | local | observation | rates | recipes | regression | scale | soak | startup"
             );
             return ExitCode::from(64);
         }
