@@ -6,17 +6,14 @@ use tokio::sync::oneshot;
 
 use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
-use crate::error::{AdminError, AdoptError, CloseError, ConnectError};
-use crate::handle::PermitHandle;
+use crate::error::{AdminError, CloseError, ConnectError};
 use crate::observe::meters::SessionMeters;
 use crate::options::{AcquireOptions, Limit};
-use crate::permit::Permit;
 use crate::protocol::{
-    AdoptRequest, Answers, Declaration, Holder, InvalidInput, Name, Operation, OperationKind, Recovery,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, SessionId, check_lease, check_prefix,
+    Holder, InvalidInput, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix,
 };
 use crate::semaphore::Semaphore;
-use crate::session::callers::{Message, PermitGuard, Session};
+use crate::session::callers::{Message, Session};
 use crate::session::config::Config;
 use crate::session::reply::PendingReply;
 use crate::session::thread;
@@ -189,104 +186,6 @@ impl Client {
     pub(crate) fn start_list(&self) -> PendingReply<Vec<Name>, AdminError, Vec<String>> {
         let call = self.session.call(|answer| Message::List { answer });
         call.and_then(|names| Ok(names.into_iter().map(|name| name.to_string()).collect()))
-    }
-
-    /// Takes over a permit that another process handed over with [`Permit::hand_over`].
-    ///
-    /// A handle is valid once: the first process that adopts it has the permit.
-    ///
-    /// # Errors
-    /// [`AdoptError::Gone`] if its lease has ended, or it was released or adopted already.
-    ///
-    /// # Cancel safety
-    /// Dropped before it is ready, the permit may have been taken over; then it is released.
-    pub async fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
-        self.start_adopt(handle).await
-    }
-
-    /// Renews the permit of a handle for another lease, and leaves it to the handle. Returns false if the store no longer has
-    /// the permit: its lease ended, or it was released, revoked or adopted.
-    ///
-    /// The handle must be renewed before each end of the lease, since no client does so in the background.
-    ///
-    /// # Errors
-    /// [`AdminError::Recovering`] if the store lost its state and cannot put the permit back yet: retry before the lease ends.
-    /// [`AdminError::Store`] if the store did not confirm the renewal.
-    ///
-    /// # Cancel safety
-    /// Dropped before it is ready, the permit may have been renewed.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = permits::Client::connect("memory:").await?;
-    /// let permit = client.semaphore("build", 1)?.acquire().await?;
-    /// let handle = permit.hand_over().await?;
-    /// // … in any process that has the text of the handle:
-    /// assert!(client.renew(&handle).await?);
-    /// assert!(client.release(&handle).await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn renew(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
-        self.start_renew(handle).await
-    }
-
-    pub(crate) fn start_renew(&self, handle: &PermitHandle) -> PendingReply<Reply, AdminError, bool> {
-        let semaphore = handle.semaphore.to_string();
-        self.operate(handle, Operation::Renew(vec![handle.renewal()])).and_then(move |reply| {
-            match reply.answers {
-                Answers::Renew(outcomes) if outcomes == [RenewOutcome::RetryLater] => {
-                    Err(AdminError::Recovering {
-                        semaphore,
-                        remaining: Duration::from_millis(reply.recovering_ms),
-                    })
-                }
-                answers => Ok(answers == Answers::Renew(vec![RenewOutcome::Held])),
-            }
-        })
-    }
-
-    /// Releases the permit of a handle: the next in line is granted in the same moment. Returns false if the store no longer
-    /// has the permit: its lease ended, so that another holder may have been granted its units, or it was released, revoked
-    /// or adopted.
-    ///
-    /// # Errors
-    /// [`AdminError::Store`] if the store did not confirm the release; without it, the units are free when the lease ends.
-    ///
-    /// # Cancel safety
-    /// Dropped before it is ready, the permit may have been released.
-    pub async fn release(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
-        self.start_release(handle).await
-    }
-
-    pub(crate) fn start_release(&self, handle: &PermitHandle) -> PendingReply<Reply, AdminError, bool> {
-        let PermitHandle { holder, request, .. } = handle.clone();
-        let release = Operation::Release(vec![ReleaseRequest { holder, request }]);
-        self.operate(handle, release)
-            .and_then(|reply| Ok(reply.answers == Answers::Release(vec![ReleaseOutcome::Held])))
-    }
-
-    /// Executes an operation on the permit of a handle.
-    fn operate(&self, handle: &PermitHandle, operation: Operation) -> PendingReply<Reply, AdminError> {
-        let (semaphore, declaration) = (handle.semaphore.clone(), Declaration::Stored);
-        self.session.call(|answer| Message::Admin { semaphore, declaration, operation, answer })
-    }
-
-    pub(crate) fn start_adopt(&self, handle: &PermitHandle) -> PendingReply<PermitGuard, AdoptError, Permit> {
-        let PermitHandle { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } =
-            handle.clone();
-        let new_request = self.session.new_request();
-        // The session finds its metrics when the reply comes.
-        self.session.meters(&semaphore);
-        let adopt =
-            Box::new(AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request });
-        let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });
-        call.and_then(|guard| {
-            guard.state.observe_adoption();
-            Ok(Permit::new(guard))
-        })
     }
 
     /// Ends the session: waiting acquisitions fail with [`AcquireError::Closed`](crate::AcquireError::Closed), permits that

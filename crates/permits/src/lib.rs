@@ -74,6 +74,7 @@ pub mod clock;
 mod diagnostics;
 mod entropy;
 pub mod error;
+mod hand_over;
 mod handle;
 mod inspection;
 #[doc(hidden)]

@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "permit",
             "several",
             "handle",
+            "hand_over",
             "blocking",
             "check",
             "error",
