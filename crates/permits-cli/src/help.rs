@@ -406,6 +406,46 @@ Examples:
     exit_codes!("    0  quit\n")
 );
 
+pub(crate) const SERVE: &str = "\
+Examples:
+  permits serve
+  permits serve --listen 127.0.0.1:9711 --interval 5s
+  permits serve --token-file token --allow-write
+  permits serve --listen 0.0.0.0:9710 --token-file token --host permits.test
+  permits serve --textfile permits.prom
+
+Endpoints:
+  /                          a page for browsers
+  /metrics                   Prometheus or OpenMetrics
+  /healthz                   200 if the store answers, else 503
+  /api/v1/semaphores         as permits list --json
+  /api/v1/semaphores/NAME    as permits status --json
+  /api/v1/semaphores/NAME/history
+                             the last five minutes
+  /api/v1/events             changes, as server-sent events
+  POST /api/v1/semaphores/NAME/limit, pause, resume or revoke
+                             with --allow-write
+  NAME is percent-encoded. docs/serve.md describes them.
+
+Standard output:
+  listening on http://127.0.0.1:9710/    when requests are answered
+
+Security:
+  Without --token-file the server listens on a loopback address only, for
+  every user of this machine. With it, all but / and /healthz need the
+  token: Authorization: Bearer TOKEN. The file has the token as its only
+  line and must not be accessible to all users. There is no TLS: put a
+  proxy before the server. A request has to name the address of the
+  server, localhost or a --host, and a page of another site is refused.
+
+Exit code:
+    0  a signal (INT, TERM, HUP, QUIT) ended the server; with --textfile:
+       the file is written
+   64  wrong usage, also: another address than a loopback address without
+       a token, or a token file that cannot be used
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a port that is in use";
+
 pub(crate) const DOCTOR: &str = "\
 Examples:
   permits doctor

@@ -23,7 +23,7 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
         inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
     }
     if options.json {
-        let all: Vec<ListJson<'_>> = inspections.iter().map(ListJson::from).collect();
+        let all: Vec<ListJson> = inspections.iter().map(ListJson::from).collect();
         return exit::print_json(&all);
     }
     if inspections.is_empty() {
@@ -36,20 +36,37 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
 
 /// Inspects each semaphore, with at most `listed` holders and waiters.
 async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, AdminError> {
-    let names = client.list().await?;
-    let inspect = async |name: String| client.semaphore(name, Limit::Stored)?.inspect_up_to(listed).await;
+    let inspect =
+        |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect_up_to(listed).await };
+    inspect_each(client.list().await?, inspect, |inspection| inspection, report_foreign).await
+}
+
+/// Inspects each semaphore of `names`, and makes a `T` of each that is used. `foreign` gets the errors of keys that belong
+/// to another program.
+pub(crate) async fn inspect_each<T, F: Future<Output = Result<Inspection, AdminError>>>(
+    names: Vec<String>,
+    inspect: impl Fn(String) -> F,
+    make: impl Fn(Inspection) -> T,
+    foreign: impl Fn(&StoreError),
+) -> Result<Vec<T>, AdminError> {
     let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
-    let listed =
-        inspections.try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)));
+    let listed = inspections
+        .try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)))
+        .map_ok(make);
     // A key of another program that looks like a semaphore must not hide the semaphores.
     let ours = listed.filter_map(async |listed| match listed {
         Err(AdminError::Store(error @ StoreError::WrongType { .. })) => {
-            report::say(format_args!("not listed: {}", report::with_causes(&error)));
+            foreign(&error);
             None
         }
         listed => Some(listed),
     });
     ours.try_collect().await
+}
+
+/// Reports a key that looks like one of a semaphore.
+pub(crate) fn report_foreign(error: &StoreError) {
+    report::say(format_args!("not listed: {}", report::with_causes(error)));
 }
 
 /// False for a semaphore that has ended since it was listed.
@@ -59,29 +76,29 @@ fn is_used(inspection: &Inspection) -> bool {
 }
 
 /// An element of the array that `--json` prints. Scripts depend on it: fields may be added, never changed.
-#[derive(Serialize)]
-struct ListJson<'a> {
-    name: &'a str,
-    limit: Option<u32>,
-    held: u64,
-    waiting: u64,
-    paused: bool,
-    pinned: bool,
-    limit_version: u64,
-    recovering_ms: u64,
-    oldest_holder_age_ms: Option<u64>,
-    oldest_waiter_age_ms: Option<u64>,
-    closed: Option<&'a str>,
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ListJson {
+    pub(crate) name: String,
+    pub(crate) limit: Option<u32>,
+    pub(crate) held: u64,
+    pub(crate) waiting: u64,
+    pub(crate) paused: bool,
+    pub(crate) pinned: bool,
+    pub(crate) limit_version: u64,
+    pub(crate) recovering_ms: u64,
+    pub(crate) oldest_holder_age_ms: Option<u64>,
+    pub(crate) oldest_waiter_age_ms: Option<u64>,
+    pub(crate) closed: Option<String>,
     #[serde(flatten)]
-    counts: CountsJson,
+    pub(crate) counts: CountsJson,
 }
 
-impl<'a> From<&'a Inspection> for ListJson<'a> {
-    fn from(inspection: &'a Inspection) -> Self {
+impl From<&Inspection> for ListJson {
+    fn from(inspection: &Inspection) -> Self {
         let Inspection { ref name, limit, limit_version, held, waiting, paused, pinned, recovering, .. } =
             *inspection;
         Self {
-            name,
+            name: name.clone(),
             limit,
             held,
             waiting,
@@ -91,7 +108,7 @@ impl<'a> From<&'a Inspection> for ListJson<'a> {
             recovering_ms: milliseconds(recovering),
             oldest_holder_age_ms: status::oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: status::oldest_waiter_age_ms(inspection),
-            closed: inspection.closed.as_deref(),
+            closed: inspection.closed.clone(),
             counts: inspection.into(),
         }
     }

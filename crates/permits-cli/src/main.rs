@@ -23,6 +23,7 @@ mod hold;
 mod list;
 mod report;
 mod run;
+mod serve;
 mod status;
 mod table;
 mod text;
@@ -113,6 +114,7 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
         Verb::Status(options) => status::status(common, &options).await,
         Verb::List(options) => list::list(common, &options).await,
         Verb::Top(options) => top::top(common, options).await,
+        Verb::Serve(options) => serve::serve(common, options).await,
         Verb::Limit(options) => administer::limit(common, &options).await,
         Verb::Pause(options) => administer::pause(common, &options).await,
         Verb::Resume(options) => administer::resume(common, &options).await,

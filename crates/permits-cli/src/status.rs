@@ -28,7 +28,7 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
 
 /// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
-struct StatusJson<'a> {
+pub(crate) struct StatusJson<'a> {
     name: &'a str,
     limit: Option<u32>,
     held: u64,
@@ -48,12 +48,12 @@ struct StatusJson<'a> {
 }
 
 /// The numbers of events since the store has the semaphore.
-#[derive(Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct CountsJson {
-    grants: u64,
-    refused: u64,
-    expired: u64,
-    revoked: u64,
+    pub(crate) grants: u64,
+    pub(crate) refused: u64,
+    pub(crate) expired: u64,
+    pub(crate) revoked: u64,
 }
 
 impl From<&Inspection> for CountsJson {
@@ -85,7 +85,7 @@ struct WaiterJson<'a> {
 }
 
 impl<'a> StatusJson<'a> {
-    fn new(inspection: &'a Inspection, store: String) -> Self {
+    pub(crate) fn new(inspection: &'a Inspection, store: String) -> Self {
         let Inspection {
             name, limit, held, paused, holders, waiters, waiting, pinned, limit_version, ..
         } = inspection;

@@ -4,6 +4,7 @@
 //! usage and an unreachable store have different exit codes.
 
 mod request;
+mod serve;
 mod value;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::help;
 use crate::report::LogFormat;
 pub(crate) use request::{Others, Request};
+pub(crate) use serve::Serve;
 pub(crate) use value::{Also, Handle, LimitChange};
 
 /// A distributed semaphore: at most N at once, first come, first served
@@ -74,6 +76,8 @@ pub(crate) enum Verb {
     List(List),
     /// Watch semaphores on a live screen, and change them
     Top(Top),
+    /// Serve metrics, JSON and a page of the semaphores over HTTP
+    Serve(Serve),
     /// Set the limit, and pin it against what programs declare; or show it
     Limit(Limit),
     /// Stop granting; holders keep their permits

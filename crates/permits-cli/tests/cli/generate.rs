@@ -4,11 +4,12 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "run",
     "status",
     "list",
     "top",
+    "serve",
     "limit",
     "pause",
     "resume",

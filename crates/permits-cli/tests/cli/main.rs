@@ -15,6 +15,7 @@ mod loss;
 mod names;
 mod output;
 mod packaging;
+mod serve;
 mod several;
 mod signals;
 mod status;

@@ -1,0 +1,64 @@
+//! The options of `permits serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::value;
+use crate::help;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::SERVE)]
+pub(crate) struct Serve {
+    /// The IP address and port to listen on; port 0 takes a free one. An address other than a loopback address
+    /// needs --token-file
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9710", value_parser = listen_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// A host name under which browsers and programs reach this server, besides its address and localhost. May be
+    /// given several times
+    #[arg(long = "host", value_name = "NAME", value_parser = host)]
+    pub(crate) hosts: Vec<String>,
+
+    /// A file with a token of at least 16 bytes, which every request for data has to show
+    #[arg(long, value_name = "PATH")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Allow requests that set limits, pause, resume and revoke
+    #[arg(long, requires = "token_file")]
+    pub(crate) allow_write: bool,
+
+    /// The shortest time between two reads of the store, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+
+    /// The most semaphores in the metrics, the first by name
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) max_semaphores: usize,
+
+    /// Write the metrics to this file once, and exit
+    #[arg(long, value_name = "PATH")]
+    #[arg(conflicts_with_all = ["listen", "hosts", "token_file", "allow_write", "interval"])]
+    pub(crate) textfile: Option<PathBuf>,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, such as 127.0.0.1:9710 or [::1]:9710".to_owned())
+}
+
+fn host(text: &str) -> Result<String, String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if text.is_empty() || !text.bytes().all(is_part) {
+        return Err("write a host name without scheme and port, such as permits.example.org".to_owned());
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = value::duration(text)?;
+    if interval < Duration::from_millis(100) {
+        return Err("it must be at least 100ms".to_owned());
+    }
+    Ok(interval)
+}

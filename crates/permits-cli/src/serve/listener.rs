@@ -1,0 +1,193 @@
+//! Connections, and the bounds of what they cost.
+//!
+//! | what a client may do | bound |
+//! |---|---|
+//! | open connections | [`MAX_CONNECTIONS`]; further ones get 503 and are closed |
+//! | send a request slowly, or none | [`HEAD_TIMEOUT`] until its head is complete |
+//! | send a large head | [`MAX_HEAD`] bytes, [`MAX_HEADERS`] headers |
+//! | read a reply slowly | [`WRITE_TIMEOUT`] without any byte taken |
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The most connections at once.
+pub(super) const MAX_CONNECTIONS: usize = 256;
+
+/// The longest time from the start of a wait for a request to the end of its head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest head of a request, in bytes.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// The most headers of a request.
+const MAX_HEADERS: usize = 64;
+
+/// The longest time without any byte of a reply being taken.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The pause after the system had no connection to give, say because there are too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The reply to a connection too many. It is not read to its end by the system's buffers alone, so it is one write.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 21\r\n\
+    Connection: close\r\n\r\ntoo many connections\n";
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+}
+
+/// Accepts connections and answers their requests.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    ending: watch::Receiver<bool>,
+) -> Infallible {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            let _ = stream.try_write(TOO_MANY);
+            continue;
+        };
+        let Ok(local) = stream.local_addr() else { continue };
+        tokio::spawn(connection(stream, Ends { local, peer }, router.clone(), ending.clone(), place));
+    }
+}
+
+/// Answers the requests of a connection until it ends. After `ending` it ends with the reply in progress.
+async fn connection(
+    stream: TcpStream,
+    ends: Ends,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+) {
+    // Without effect on correctness: events arrive up to 40 ms later without it.
+    let _ = stream.set_nodelay(true);
+    let service = tower_service(router, ends);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.max_header_size(MAX_HEAD).max_buf_size(MAX_HEAD + 1024).max_headers(MAX_HEADERS);
+    let connection = builder.serve_connection(TokioIo::new(Bounded::new(stream)), service);
+    let mut connection = std::pin::pin!(connection);
+    // The errors are those of clients: disconnected, too slow, malformed.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = ended(&mut ending) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}
+
+/// Waits until the server ends. Cancel safe.
+pub(super) async fn ended(ending: &mut watch::Receiver<bool>) {
+    let _ = ending.wait_for(|ending| *ending).await;
+}
+
+fn tower_service(
+    router: Router,
+    ends: Ends,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = axum::response::Response,
+    Error = Infallible,
+    Future: Send,
+> {
+    let service = TowerToHyperService::new(router);
+    hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ends);
+        hyper::service::Service::call(&service, request)
+    })
+}
+
+/// A stream that fails when no byte could be written for [`WRITE_TIMEOUT`].
+struct Bounded {
+    stream: TcpStream,
+    /// Runs while a write is blocked.
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl Bounded {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, stuck: None }
+    }
+
+    /// Passes the result of a write, or fails if writes have been blocked for too long.
+    fn bounded<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let stuck = self
+            .stuck
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_TIMEOUT)));
+        stuck.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(context, shut)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.bounded(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

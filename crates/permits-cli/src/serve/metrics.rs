@@ -1,0 +1,206 @@
+//! `/metrics`: the text formats of Prometheus and OpenMetrics.
+//!
+//! All metrics are gauges, for which the two formats differ in the last line alone. The number of series is bounded,
+//! because a name is a label.
+
+use std::fmt::Write as _;
+
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+
+use super::watch::Snapshot;
+use crate::list::ListJson;
+
+/// A text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Prometheus,
+    OpenMetrics,
+}
+
+/// A metric with a value for each semaphore that has one.
+struct Metric {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&ListJson) -> Option<f64>,
+}
+
+const METRICS: [Metric; 9] = [
+    Metric {
+        name: "permits_semaphore_limit",
+        help: "Units that may be held at once; absent if no limit is set.",
+        value: |row| row.limit.map(f64::from),
+    },
+    Metric {
+        name: "permits_semaphore_held",
+        help: "Units that are held.",
+        value: |row| Some(row.held as f64),
+    },
+    Metric {
+        name: "permits_semaphore_waiting",
+        help: "Requests that wait in the queue.",
+        value: |row| Some(row.waiting as f64),
+    },
+    Metric {
+        name: "permits_semaphore_oldest_holder_age_seconds",
+        help: "Time since the oldest grant; absent if nothing is held.",
+        value: |row| row.oldest_holder_age_ms.map(seconds),
+    },
+    Metric {
+        name: "permits_semaphore_oldest_waiter_age_seconds",
+        help: "Waiting time of the longest waiting request; absent if none waits.",
+        value: |row| row.oldest_waiter_age_ms.map(seconds),
+    },
+    Metric {
+        name: "permits_semaphore_paused",
+        help: "1 if an operator has stopped granting.",
+        value: |row| Some(flag(row.paused)),
+    },
+    Metric {
+        name: "permits_semaphore_pinned",
+        help: "1 if an operator has pinned the limit.",
+        value: |row| Some(flag(row.pinned)),
+    },
+    Metric {
+        name: "permits_semaphore_closed",
+        help: "1 if an operator has closed the line.",
+        value: |row| Some(flag(row.closed.is_some())),
+    },
+    Metric {
+        name: "permits_semaphore_recovering_seconds",
+        help: "Time until free units are granted again after a start of the server.",
+        value: |row| Some(seconds(row.recovering_ms)),
+    },
+];
+
+impl Format {
+    /// The format that a client prefers: OpenMetrics only if the client names it, and prefers the other format no more.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let ranges = accepted.flat_map(|value| value.split(','));
+        let (mut open, mut text) = (0.0_f64, 0.0_f64);
+        for range in ranges {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let quality =
+                parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok());
+            let quality = quality.filter(|quality| (0.0..=1.0).contains(quality)).unwrap_or(0.0);
+            match media.as_str() {
+                "application/openmetrics-text" => open = open.max(quality),
+                "text/plain" => text = text.max(quality),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= text { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The metrics of a snapshot, with at most `max` semaphores. If the store cannot be read, there are those of the store
+/// alone, because old values would look like present ones.
+pub(super) fn render(snapshot: &Snapshot, max: usize, format: Format) -> String {
+    let mut text = String::new();
+    let is_up = snapshot.error.is_none();
+    if is_up {
+        for Metric { name, help, value } in &METRICS {
+            head(&mut text, name, help);
+            for (semaphore, row) in snapshot.rows.iter().take(max) {
+                if let Some(value) = value(&row.json) {
+                    let _ = writeln!(text, "{name}{{semaphore=\"{}\"}} {value}", escaped(semaphore));
+                }
+            }
+        }
+    }
+    let known = snapshot.rows.len() + snapshot.omitted;
+    let omitted = known - snapshot.rows.len().min(max);
+    let up = [("permits_store_up", "1 if the store could be read.", flag(is_up))];
+    let others = [
+        (
+            "permits_store_scrape_duration_seconds",
+            "Time that the last read of the store took.",
+            snapshot.duration.as_secs_f64(),
+        ),
+        (
+            "permits_store_scrape_age_seconds",
+            "Time since the last read of the store.",
+            snapshot.age().as_secs_f64(),
+        ),
+        ("permits_store_semaphores", "Semaphores of the store.", known as f64),
+        (
+            "permits_store_semaphores_omitted",
+            "Semaphores without metrics, because there are too many.",
+            omitted as f64,
+        ),
+    ];
+    for (name, help, value) in up.into_iter().chain(others.into_iter().filter(|_| is_up)) {
+        head(&mut text, name, help);
+        let _ = writeln!(text, "{name} {value}");
+    }
+    if format == Format::OpenMetrics {
+        text.push_str("# EOF\n");
+    }
+    text
+}
+
+/// The metrics of a store that cannot be reached.
+pub(super) fn render_down() -> String {
+    let mut text = String::new();
+    head(&mut text, "permits_store_up", "1 if the store could be read.");
+    text.push_str("permits_store_up 0\n");
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+}
+
+/// The value of a label, by the rules of both formats.
+fn escaped(label: &str) -> String {
+    label.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+}
+
+fn flag(is_set: bool) -> f64 {
+    f64::from(u8::from(is_set))
+}
+
+fn seconds(milliseconds: u64) -> f64 {
+    milliseconds as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_negotiated() {
+        let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+            application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,*/*;q=0.2";
+        for (accept, expected) in [
+            ("", Format::Prometheus),
+            ("*/*", Format::Prometheus),
+            ("text/html, */*;q=0.1", Format::Prometheus),
+            (prometheus_3, Format::OpenMetrics),
+            ("application/openmetrics-text", Format::OpenMetrics),
+            ("Application/OpenMetrics-Text; version=1.0.0", Format::OpenMetrics),
+            ("application/openmetrics-text;q=0", Format::Prometheus),
+            ("application/openmetrics-text;q=x", Format::Prometheus),
+            ("application/openmetrics-text;q=0.3,text/plain;q=0.5", Format::Prometheus),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().expect("a value"))]);
+            assert_eq!(Format::of(&headers), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped(r#"a"b\c"#), r#"a\"b\\c"#);
+        assert_eq!(escaped("a\nb"), r"a\nb");
+        assert_eq!(escaped("ex/ports ü <b>"), "ex/ports ü <b>");
+    }
+}

@@ -1,0 +1,90 @@
+//! `permits serve`: metrics, JSON and a page over HTTP.
+//!
+//! [`watch`] reads the store, once for all clients and at a bounded pace; [`history`] keeps the last minutes. [`api`],
+//! [`events`], [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes semaphores. [`access`] decides which
+//! requests are answered, [`listener`] bounds what connections may cost.
+//!
+//! Nothing here trusts a request before [`access`] has seen it, and no reply contains the URL's password, because the
+//! store's name is the redacted one of [`connect`](crate::connect).
+
+mod access;
+mod api;
+mod events;
+mod history;
+mod listener;
+mod metrics;
+mod page;
+mod textfile;
+mod watch;
+mod write;
+
+use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::net::TcpListener;
+
+use crate::args::{Common, Serve};
+use crate::connect::Target;
+use crate::exit::{self, Failure};
+use crate::report;
+use crate::run::signals::Signals;
+use access::{Access, Token};
+use api::App;
+use watch::Watch;
+
+/// Store timeout, also of the first connection.
+const STORE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Signals that end the server.
+const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// Serves until a signal arrives, or writes the metrics once.
+pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure> {
+    let target = Target::of(common)?;
+    let store_timeout = common.store_timeout.unwrap_or(STORE_TIMEOUT);
+    if let Some(path) = &options.textfile {
+        return textfile::write(target, store_timeout, path, options.max_semaphores).await;
+    }
+    let token = options.token_file.as_deref().map(Token::read).transpose()?;
+    if !options.listen.ip().is_loopback() && token.is_none() {
+        let remedy =
+            "give a token with --token-file PATH, or listen on 127.0.0.1 behind a proxy with a login";
+        let message = format!("{} can be reached from other machines: {remedy}", options.listen);
+        return Err(Failure::new(exit::USAGE, message));
+    }
+    let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
+    // Before the store, because a port in use is a mistake of this call.
+    let listener = bind(options.listen).await?;
+    let address = listener.local_addr().map_err(Failure::system)?;
+    if io::stderr().is_terminal() || common.verbose > 0 {
+        report::say(format_args!("store {}", target.store));
+    }
+    let store = target.store.clone();
+    let client = target.connect(store_timeout).await?;
+    let watch = Arc::new(Watch::new(client, store, options.interval));
+    let access = Access::new(address.ip(), options.hosts, token, options.allow_write);
+    let app = Arc::new(App::new(watch.clone(), access, options.max_semaphores));
+    exit::print(format!("listening on http://{address}/\n"));
+    tokio::select! {
+        failure = watch.run() => Err(failure),
+        never = listener::serve(listener, api::router(app.clone()), app.ending.subscribe()) => match never {},
+        _ = signals.next() => {
+            app.end().await;
+            Ok(exit::SUCCESS)
+        }
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::AddrInUse => ": end the other program, or take another port with --listen",
+            io::ErrorKind::PermissionDenied => ": take a port above 1023 with --listen",
+            _ => "",
+        };
+        Failure::new(exit::SYSTEM, format!("cannot listen on {address}: {error}{remedy}"))
+    })
+}

@@ -1,0 +1,36 @@
+//! The page: the files of `page/`, which are part of this program.
+//!
+//! Plain HTML, CSS and JavaScript modules, without a build step and without anything from the network. The data comes from
+//! the API, with the token, so the files themselves need none.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+
+use super::api::App;
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Path, media type and text of each file.
+const FILES: [(&str, &str, &str); 8] = [
+    ("/", HTML, include_str!("page/index.html")),
+    ("/page/style.css", CSS, include_str!("page/style.css")),
+    ("/page/main.js", SCRIPT, include_str!("page/main.js")),
+    ("/page/api.js", SCRIPT, include_str!("page/api.js")),
+    ("/page/list.js", SCRIPT, include_str!("page/list.js")),
+    ("/page/detail.js", SCRIPT, include_str!("page/detail.js")),
+    ("/page/table.js", SCRIPT, include_str!("page/table.js")),
+    ("/page/graph.js", SCRIPT, include_str!("page/graph.js")),
+];
+
+/// Adds the files to `router`.
+pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    FILES.into_iter().fold(router, |router, (path, media, text)| {
+        router.route(path, get(async move || ([(CONTENT_TYPE, media)], text).into_response()))
+    })
+}

@@ -1,0 +1,112 @@
+// Requests to the server, with the token, and the stream of events.
+//
+// Events are read with `fetch`, because an EventSource cannot send the header with the token.
+
+const KEY = "permits.token";
+const FIRST_PAUSE_MS = 500;
+const LAST_PAUSE_MS = 10000;
+
+// A refused or failed request. `status` is 0 if there was no reply.
+export class Failed extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+export function setToken(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+function headers(more) {
+  const token = sessionStorage.getItem(KEY);
+  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+}
+
+async function request(path, options = {}) {
+  let reply;
+  try {
+    reply = await fetch(path, { ...options, headers: headers(options.headers ?? {}), cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failed(0, "the server cannot be reached");
+  }
+  if (reply.ok) return reply;
+  let reason = `${reply.status} ${reply.statusText}`;
+  try {
+    reason = (await reply.json()).error;
+  } catch {
+    // A proxy's reply has no JSON.
+  }
+  throw new Failed(reply.status, reason);
+}
+
+const of = (name) => `api/v1/semaphores/${encodeURIComponent(name)}`;
+
+export async function status(name, signal) {
+  return (await request(of(name), { signal })).json();
+}
+
+export async function history(name, signal) {
+  return (await request(`${of(name)}/history`, { signal })).json();
+}
+
+// Changes a semaphore. Returns its state after the change.
+export async function change(name, verb, body) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await request(`${of(name)}/${verb}`, options)).json();
+}
+
+const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+// Follows the events for ever. `on.event(name, data)` gets each, `on.broken(failed)` each end of a connection; the next
+// attempt begins when the promise that it returns is fulfilled, and after a pause.
+export async function follow(on) {
+  let pause = FIRST_PAUSE_MS;
+  for (;;) {
+    try {
+      await read(on, () => (pause = FIRST_PAUSE_MS));
+      await on.broken(new Failed(0, "the server has ended the connection"));
+    } catch (error) {
+      await on.broken(error instanceof Failed ? error : new Failed(0, "the connection is broken"));
+    }
+    await sleep(pause);
+    pause = Math.min(pause * 2, LAST_PAUSE_MS);
+  }
+}
+
+async function read(on, connected) {
+  const stop = new AbortController();
+  // Without any byte for so long, heartbeats included, the connection is broken.
+  let silenceMs = 30000;
+  let watchdog;
+  const watch = () => {
+    clearTimeout(watchdog);
+    watchdog = setTimeout(() => stop.abort(), silenceMs);
+  };
+  watch();
+  try {
+    const reply = await request("api/v1/events", { signal: stop.signal });
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      watch();
+      text += value;
+      const events = text.split("\n\n");
+      text = events.pop();
+      for (const event of events) {
+        const line = (field) => event.split("\n").find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2);
+        if (!line("event")) continue;
+        const data = JSON.parse(line("data"));
+        if (data.heartbeat_ms) silenceMs = 3 * data.heartbeat_ms;
+        connected();
+        on.event(line("event"), data);
+      }
+    }
+  } finally {
+    clearTimeout(watchdog);
+    stop.abort();
+  }
+}

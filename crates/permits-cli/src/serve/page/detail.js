@@ -1,0 +1,178 @@
+// One semaphore: holders, waiters, graphs, and the actions of an operator.
+
+import * as api from "./api.js";
+import { Table, setText, setLong, duration } from "./table.js";
+import { draw } from "./graph.js";
+
+const REFRESH_MS = 2000;
+const MINUTE_MS = 60000;
+
+const since = (item, age) => duration(age + (Date.now() - item.read));
+const NAME = { fill: (cell, item) => setLong(cell, item.holder), className: "mono" };
+const AGE = { title: "Age", className: "number", width: "6.5rem", fill: (cell, item) => setText(cell, since(item, item.age_ms)) };
+const WEIGHT = { title: "Weight", className: "number", width: "5rem", fill: (cell, item) => setText(cell, String(item.weight)) };
+const LABEL = { title: "Label", className: "wide", width: "9rem", fill: (cell, item) => setLong(cell, item.label ?? "") };
+
+export class Detail {
+  // elements by id; ask(question) returns a promise of the text, or of null; say(text) announces; onFailed gets errors.
+  constructor(elements, { ask, say, onFailed }) {
+    Object.assign(this, { elements, ask, say, onFailed });
+    this.name = null;
+    this.writable = false;
+    const revoke = { title: "", className: "revoke", width: "6rem", fill: (cell, item) => this.fillRevoke(cell, item) };
+    const lease = {
+      title: "Lease", className: "number", width: "7rem",
+      fill: (cell, item) => {
+        const rest = duration(item.lease_remaining_ms - (Date.now() - item.read));
+        setText(cell, item.cooling ? `cooling ${rest}` : rest);
+      },
+    };
+    const slot = { title: "Slot", className: "number", width: "4rem", fill: (cell, item) => setText(cell, String(item.slot)) };
+    const place = { title: "Before it", className: "number", width: "6rem", fill: (cell, item) => setText(cell, String(item.position)) };
+    const keyOf = (item) => JSON.stringify([item.holder, item.token ?? null]);
+    this.holders = new Table(elements.holders, [{ ...NAME, title: "Holder" }, WEIGHT, slot, AGE, lease, LABEL, revoke], {
+      caption: "Holders", id: "holder", keyOf, empty: () => "Nothing is held.",
+    });
+    this.waiters = new Table(elements.waiters, [{ ...NAME, title: "Waiter" }, WEIGHT, place, AGE, LABEL, revoke], {
+      caption: "Waiters", id: "waiter", keyOf, empty: () => "No request waits.",
+    });
+    elements.pause.addEventListener("click", () => this.pause());
+    elements.limit.addEventListener("click", () => this.limit());
+    elements.unpin.addEventListener("click", () => this.change("limit", { unpin: true }, "limit unpinned"));
+    setInterval(() => this.refresh(), REFRESH_MS);
+  }
+
+  open(name) {
+    this.name = name;
+    this.shown = null;
+    setLong(this.elements.name, name);
+    this.holders.clearSelection();
+    this.waiters.clearSelection();
+    this.holders.setItems([]);
+    this.waiters.setItems([]);
+    setText(this.elements.facts, "");
+    this.refresh(true);
+  }
+
+  close() {
+    this.name = null;
+    this.stop?.abort();
+  }
+
+  // Fetches the semaphore. One fetch at a time, and none for a page that is not visible.
+  async refresh(now) {
+    if (this.name === null || (!now && (this.fetching || document.hidden))) return;
+    this.stop?.abort();
+    const stop = (this.stop = new AbortController());
+    const name = this.name;
+    this.fetching = true;
+    try {
+      const [status, history] = await Promise.all([api.status(name, stop.signal), api.history(name, stop.signal)]);
+      if (this.name === name && !stop.signal.aborted) this.show(status, history);
+    } catch (error) {
+      if (!stop.signal.aborted) this.onFailed(error);
+    } finally {
+      if (this.stop === stop) this.fetching = false;
+    }
+  }
+
+  show(status, history) {
+    const { elements } = this;
+    this.shown = status;
+    const stamp = (item) => ({ ...item, read: Date.now() });
+    // By grant, because the order of the store changes with every renewal.
+    const holders = status.holders.map(stamp).sort((a, b) => a.token - b.token);
+    this.holders.setCaption(this.counted("Holders", holders.length, "units held", status.held));
+    this.waiters.setCaption(this.counted("Waiters", status.waiters.length, "waiting", status.waiting));
+    this.holders.setItems(holders);
+    this.waiters.setItems(status.waiters.map(stamp));
+    setText(elements.facts, facts(status));
+    setText(elements.pause, status.paused ? "Resume" : "Pause");
+    elements.unpin.hidden = !status.pinned;
+    elements.actions.hidden = !this.writable;
+    setText(elements.heldNow, status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`);
+    setText(elements.waitingNow, String(status.waiting));
+    if (history) this.draw(history);
+  }
+
+  counted(title, listed, noun, all) {
+    return listed >= 1000 ? `${title} (the first ${listed}; ${all} ${noun})` : `${title} (${listed})`;
+  }
+
+  draw(history) {
+    const { points, window_ms: most } = history;
+    // The server's clock dates the points; between two reads the last numbers are valid.
+    const now = Math.max(Date.now(), points.at(-1)?.at_ms ?? 0);
+    const known = Math.ceil((now - (points[0]?.at_ms ?? now)) / MINUTE_MS) * MINUTE_MS;
+    const window = Math.min(Math.max(known, MINUTE_MS), most);
+    draw(this.elements.heldGraph, points, { field: "held", limit: true, window, now, label: "Held units" });
+    draw(this.elements.waitingGraph, points, { field: "waiting", window, now, label: "Waiters" });
+  }
+
+  // Renders the ages again.
+  tick() {
+    if (this.name === null) return;
+    this.holders.render();
+    this.waiters.render();
+  }
+
+  fillRevoke(cell, item) {
+    let button = cell.firstElementChild;
+    if (!button) {
+      button = document.createElement("button");
+      button.type = "button";
+      button.textContent = "Revoke…";
+      button.addEventListener("click", (event) => {
+        event.stopPropagation();
+        this.revoke(cell.parentElement.item);
+      });
+      cell.append(button);
+    }
+    button.hidden = !this.writable;
+    button.setAttribute("aria-label", `Revoke ${item.holder}`);
+  }
+
+  async revoke(item) {
+    const what = item.position === undefined ? "permit" : "place in line";
+    const reason = await this.ask({
+      title: `Take the ${what} of ${item.holder} away?`,
+      text: "A holder that cannot be reached works on until its next renewal, while another may be granted its units.",
+      prompt: "Reason that is reported to it", done: "Revoke", value: "",
+    });
+    if (reason !== null) await this.change("revoke", { holder: item.holder, reason }, `revoked ${item.holder}`);
+  }
+
+  async pause() {
+    const verb = this.shown?.paused ? "resume" : "pause";
+    await this.change(verb, {}, verb === "pause" ? "paused" : "resumed");
+  }
+
+  async limit() {
+    const value = String(this.shown?.limit ?? "");
+    const text = "It is pinned: limits that programs declare do not count until it is unpinned.";
+    const limit = await this.ask({ title: `Limit of ${this.name}`, text, prompt: "New limit", done: "Set and pin", value, number: true });
+    if (limit !== null) await this.change("limit", { limit: Number(limit) }, `limit ${limit}`);
+  }
+
+  async change(verb, body, done) {
+    const { name } = this;
+    try {
+      const status = await api.change(name, verb, body);
+      this.say(`${name}: ${done}`);
+      if (this.name === name) {
+        this.show(status);
+        this.refresh(true);
+      }
+    } catch (error) {
+      this.onFailed(error, true);
+    }
+  }
+}
+
+function facts(status) {
+  const all = [status.limit === null ? "no limit is set" : `limit ${status.limit}${status.pinned ? ", pinned" : ""} (version ${status.limit_version})`];
+  if (status.paused) all.push("PAUSED: nothing is granted");
+  if (status.closed !== null) all.push(status.closed ? `CLOSED: ${status.closed}` : "CLOSED");
+  if (status.recovering_ms > 0) all.push(`recovering for ${duration(status.recovering_ms)}`);
+  return all.join(" · ");
+}

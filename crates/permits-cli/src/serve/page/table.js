@@ -1,0 +1,198 @@
+// A table that has elements for its visible rows only, however many rows there are.
+//
+// Rows above and below the visible ones are two gaps of their height. Each row keeps its element while it is visible, so
+// that focus and hover survive updates. All texts are set with textContent.
+
+const ROW_HEIGHT = 30;
+// Rows beside the visible ones, so that scrolling shows no gap.
+const MARGIN = 8;
+
+export class Table {
+  // columns: [{ title, key?, className?, width?, fill(cell, item) }]; a column with a key can be sorted.
+  // options: { caption, quiet, empty, id, keyOf(item), onOpen?(item), onSort?(key) }
+  constructor(container, columns, options) {
+    Object.assign(this, { container, columns, options });
+    this.items = [];
+    this.rows = new Map();
+    this.selected = null;
+    this.table = document.createElement("table");
+    this.table.setAttribute("role", "grid");
+    const caption = this.table.createCaption();
+    caption.className = options.quiet ? "quiet" : "";
+    this.caption = caption;
+    this.setCaption(options.caption);
+    this.head();
+    this.body = this.table.createTBody();
+    [this.above, this.below] = [this.gap(), this.gap()];
+    this.body.append(this.above, this.below);
+    this.empty = document.createElement("p");
+    this.empty.className = "empty";
+    container.append(this.table, this.empty);
+    container.tabIndex = 0;
+    container.setAttribute("role", "group");
+    container.classList.toggle("open", Boolean(options.onOpen));
+    container.addEventListener("scroll", () => this.render(), { passive: true });
+    container.addEventListener("keydown", (event) => this.onKey(event));
+    new ResizeObserver(() => this.render()).observe(container);
+  }
+
+  setCaption(text) {
+    if (this.caption.textContent !== text) this.caption.textContent = text;
+    this.container.setAttribute("aria-label", text);
+  }
+
+  head() {
+    const row = this.table.createTHead().insertRow();
+    this.heads = this.columns.map((column) => {
+      const head = document.createElement("th");
+      head.scope = "col";
+      head.className = column.className ?? "";
+      if (column.width) head.style.width = column.width;
+      if (column.key) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.textContent = column.title;
+        button.addEventListener("click", () => this.options.onSort(column.key));
+        head.append(button);
+      } else {
+        head.textContent = column.title;
+      }
+      row.append(head);
+      return head;
+    });
+  }
+
+  gap() {
+    const row = document.createElement("tr");
+    row.className = "gap";
+    row.setAttribute("aria-hidden", "true");
+    row.append(document.createElement("td"));
+    return row;
+  }
+
+  // Marks the sorted column.
+  setSort(key, descending) {
+    this.columns.forEach((column, index) => {
+      if (column.key === key) this.heads[index].setAttribute("aria-sort", descending ? "descending" : "ascending");
+      else this.heads[index].removeAttribute("aria-sort");
+    });
+  }
+
+  setItems(items) {
+    this.items = items;
+    this.render();
+  }
+
+  // Renders the visible rows.
+  render() {
+    const { items, container } = this;
+    this.empty.textContent = items.length ? "" : this.options.empty();
+    this.empty.hidden = items.length > 0;
+    this.table.setAttribute("aria-rowcount", String(items.length + 1));
+    const first = Math.max(0, Math.floor(container.scrollTop / ROW_HEIGHT) - MARGIN);
+    const visible = Math.ceil(container.clientHeight / ROW_HEIGHT) + 2 * MARGIN;
+    const last = Math.min(items.length, first + visible);
+    const wanted = new Set(items.slice(first, last).map(this.options.keyOf));
+    for (const [key, row] of this.rows) {
+      if (!wanted.has(key)) {
+        row.remove();
+        this.rows.delete(key);
+      }
+    }
+    let before = this.above;
+    for (let index = first; index < last; index += 1) {
+      const row = this.row(items[index]);
+      row.setAttribute("aria-rowindex", String(index + 2));
+      if (before.nextSibling !== row) before.after(row);
+      before = row;
+    }
+    this.above.style.height = `${first * ROW_HEIGHT}px`;
+    this.below.style.height = `${(items.length - last) * ROW_HEIGHT}px`;
+    const active = this.selected !== null && this.rows.get(this.selected);
+    if (active) container.setAttribute("aria-activedescendant", active.id);
+    else container.removeAttribute("aria-activedescendant");
+  }
+
+  row(item) {
+    const key = this.options.keyOf(item);
+    let row = this.rows.get(key);
+    if (!row) {
+      row = document.createElement("tr");
+      row.className = "row";
+      row.id = `${this.options.id}-${(this.numbered = (this.numbered ?? 0) + 1)}`;
+      for (const column of this.columns) {
+        const cell = row.insertCell();
+        cell.className = column.className ?? "";
+      }
+      row.addEventListener("click", () => this.choose(row.item, true));
+      this.rows.set(key, row);
+    }
+    row.item = item;
+    row.setAttribute("aria-selected", String(key === this.selected));
+    this.columns.forEach((column, index) => column.fill(row.cells[index], item));
+    return row;
+  }
+
+  // Selects an item, and opens it.
+  choose(item, open) {
+    if (!item) return;
+    this.selected = this.options.keyOf(item);
+    this.render();
+    if (open) this.options.onOpen?.(item);
+  }
+
+  clearSelection() {
+    this.selected = null;
+    this.render();
+  }
+
+  // Scrolls until a row is visible below the head.
+  reveal(index) {
+    const { container } = this;
+    const head = this.table.tHead.offsetHeight + (this.options.quiet ? 0 : this.caption.offsetHeight);
+    const top = index * ROW_HEIGHT;
+    if (top < container.scrollTop) container.scrollTop = top;
+    const bottom = top + ROW_HEIGHT + head - container.clientHeight;
+    if (bottom > container.scrollTop) container.scrollTop = bottom;
+  }
+
+  onKey(event) {
+    if (event.target !== this.container || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { items } = this;
+    const at = items.findIndex((item) => this.options.keyOf(item) === this.selected);
+    const page = Math.max(1, Math.floor(this.container.clientHeight / ROW_HEIGHT) - 2);
+    const steps = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: items.length - 1 };
+    if (event.key in steps) {
+      event.preventDefault();
+      const to = Math.min(Math.max(steps[event.key], 0), items.length - 1);
+      if (to < 0) return;
+      this.reveal(to);
+      this.choose(items[to], false);
+    } else if (event.key === "Enter" && at >= 0) {
+      event.preventDefault();
+      this.choose(items[at], true);
+    }
+  }
+}
+
+// Sets the text of an element, if it is another one.
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// Sets the text of a cell, and the same as its tooltip, because long texts are cut off.
+export function setLong(cell, text) {
+  setText(cell, text);
+  if (cell.title !== text) cell.title = text;
+}
+
+// The two largest units of a time, rounded down.
+export function duration(milliseconds) {
+  if (milliseconds === null || milliseconds === undefined) return "";
+  const seconds = Math.max(0, Math.floor(milliseconds / 1000));
+  const [minutes, hours, days] = [60, 3600, 86400].map((unit) => Math.floor(seconds / unit));
+  if (minutes === 0) return `${seconds} s`;
+  if (hours === 0) return `${minutes} m ${seconds % 60} s`;
+  if (days === 0) return `${hours} h ${minutes % 60} m`;
+  return `${days} d ${hours % 24} h`;
+}

@@ -1,0 +1,299 @@
+//! [`Watch`]: reads the store for all clients together.
+//!
+//! One loop reads the semaphores, stores a [`Snapshot`] and broadcasts the changes since the snapshot before. However many
+//! clients there are, the store gets one read an interval, and reads take at most a tenth of the time: after a read of one
+//! second the next begins ten seconds later. While no client wants data, a read every [`IDLE`] fills the graphs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use permits::{AdminError, Client, Inspection, Limit, StoreError};
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::{sleep_until, timeout};
+
+use super::history::{History, Point};
+use crate::exit::Failure;
+use crate::list::{self, ListJson};
+use crate::report;
+use crate::status::MAX_LISTED;
+
+/// The pause after a read, as a multiple of its duration.
+const READ_SHARE: u32 = 10;
+
+/// The interval of reads that no client asked for.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The longest read. A longer one counts as failed.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest wait of a request for a read. Then the request is answered from the snapshot before.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most semaphores that are read, the first by name.
+const MAX_SEMAPHORES: usize = 10_000;
+
+/// The most changes that a slow client may miss before it gets all rows again.
+const CHANGES: usize = 16;
+
+/// The state of the store at one time.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    /// Rises by one with each snapshot.
+    pub(super) number: u64,
+    /// The time of the read in milliseconds since 1970, by this machine's clock.
+    pub(super) at_ms: u64,
+    /// The duration of the read.
+    pub(super) duration: Duration,
+    /// The reason for which the last read failed. Then the rows are those of the read before.
+    pub(super) error: Option<String>,
+    /// By name.
+    pub(super) rows: BTreeMap<String, Row>,
+    /// The number of semaphores that were not read, because there are too many.
+    pub(super) omitted: usize,
+    finished: Instant,
+    next: Instant,
+}
+
+/// A semaphore as clients get it.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) json: ListJson,
+    /// Of everything that is reported as a change: all but the times, which change with each read.
+    fingerprint: u64,
+}
+
+/// The changes from one snapshot to the next.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The names of new and changed rows.
+    pub(super) changed: Vec<String>,
+    pub(super) removed: Vec<String>,
+    /// The text of the change, made once for all clients.
+    pub(super) text: OnceLock<String>,
+}
+
+/// Reads the store and knows its last state.
+pub(super) struct Watch {
+    pub(super) client: Client,
+    /// The store's URL without passwords.
+    pub(super) store: String,
+    pub(super) interval: Duration,
+    latest: watch::Sender<Arc<Snapshot>>,
+    changes: broadcast::Sender<Arc<Change>>,
+    history: Mutex<History>,
+    /// A client wants a newer snapshot when one is due.
+    wanted: Notify,
+    /// A change was made here: the next read is due at once.
+    due: Notify,
+    foreign: Mutex<BTreeSet<String>>,
+}
+
+impl Watch {
+    pub(super) fn new(client: Client, store: String, interval: Duration) -> Self {
+        let now = Instant::now();
+        let nothing = Snapshot {
+            number: 0,
+            at_ms: 0,
+            duration: Duration::ZERO,
+            error: Some("the store has not been read yet".to_owned()),
+            rows: BTreeMap::new(),
+            omitted: 0,
+            finished: now,
+            next: now,
+        };
+        Self {
+            client,
+            store,
+            interval,
+            latest: watch::Sender::new(Arc::new(nothing)),
+            changes: broadcast::Sender::new(CHANGES),
+            history: Mutex::default(),
+            wanted: Notify::new(),
+            due: Notify::new(),
+            foreign: Mutex::default(),
+        }
+    }
+
+    /// Reads the store until the session has ended.
+    pub(super) async fn run(&self) -> Failure {
+        loop {
+            let began = Instant::now();
+            let earlier = self.latest.borrow().clone();
+            match timeout(READ_TIMEOUT, self.read(&earlier)).await {
+                Ok(Err(AdminError::Closed)) => return AdminError::Closed.into(),
+                Ok(Ok((rows, omitted))) => self.publish(&earlier, began, Ok((rows, omitted))),
+                Ok(Err(error)) => self.publish(&earlier, began, Err(report::with_causes(&error))),
+                Err(_) => {
+                    let reason = format!("the store was not read within {} s", READ_TIMEOUT.as_secs());
+                    self.publish(&earlier, began, Err(reason));
+                }
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Reads the store once.
+    pub(super) async fn read_once(&self) -> Result<Arc<Snapshot>, Failure> {
+        let (earlier, began) = (self.latest.borrow().clone(), Instant::now());
+        let read = self.read(&earlier).await?;
+        self.publish(&earlier, began, Ok(read));
+        Ok(self.latest.borrow().clone())
+    }
+
+    /// Waits until the next read is due and wanted.
+    async fn pause(&self) {
+        let next = self.latest.borrow().next;
+        tokio::select! {
+            () = sleep_until(next.into()) => {}
+            () = self.due.notified() => return,
+        }
+        if self.changes.receiver_count() > 0 {
+            return;
+        }
+        tokio::select! {
+            () = sleep_until((next + IDLE).into()) => {}
+            () = self.wanted.notified() => {}
+            () = self.due.notified() => {}
+        }
+    }
+
+    async fn read(&self, earlier: &Snapshot) -> Result<(BTreeMap<String, Row>, usize), AdminError> {
+        let mut names = self.client.list().await?;
+        let omitted = names.len().saturating_sub(MAX_SEMAPHORES);
+        names.truncate(MAX_SEMAPHORES);
+        let inspect = |name: String| {
+            let held = earlier.rows.get(&name).map_or(0, |row| row.json.held);
+            inspect(&self.client, name, held)
+        };
+        let foreign = |error: &StoreError| {
+            let mut reported = lock(&self.foreign);
+            if reported.len() < MAX_SEMAPHORES && reported.insert(error.to_string()) {
+                list::report_foreign(error);
+            }
+        };
+        let rows = list::inspect_each(names, inspect, |inspection| Row::from(&inspection), foreign).await?;
+        Ok((rows.into_iter().map(|row| (row.json.name.clone(), row)).collect(), omitted))
+    }
+
+    fn publish(
+        &self,
+        earlier: &Snapshot,
+        began: Instant,
+        read: Result<(BTreeMap<String, Row>, usize), String>,
+    ) {
+        let (at_ms, duration) = (now_ms(), began.elapsed());
+        let (rows, omitted, error) = match read {
+            Ok((rows, omitted)) => (rows, omitted, None),
+            Err(reason) => (earlier.rows.clone(), earlier.omitted, Some(reason)),
+        };
+        if error.is_none() {
+            lock(&self.history).record(at_ms, rows.values().map(|row| &row.json));
+        }
+        let finished = Instant::now();
+        // A failed read costs a store that cannot be reached nothing: its duration is the timeout.
+        let pause = if error.is_none() { duration * READ_SHARE } else { Duration::ZERO };
+        let next = finished + self.interval.max(pause);
+        let number = earlier.number + 1;
+        let snapshot = Snapshot { number, at_ms, duration, error, rows, omitted, finished, next };
+        let change = Change::between(earlier, Arc::new(snapshot));
+        self.latest.send_replace(change.snapshot.clone());
+        // Without receivers there is no client to notify.
+        if let Some(change) = change.worth_sending(earlier) {
+            let _ = self.changes.send(Arc::new(change));
+        }
+    }
+
+    /// The newest snapshot, read again if it is older than the interval. If the store does not answer in bounded time,
+    /// the snapshot before.
+    pub(super) async fn fresh(&self) -> Arc<Snapshot> {
+        let mut latest = self.latest.subscribe();
+        if latest.borrow_and_update().next <= Instant::now() {
+            self.wanted.notify_one();
+            let _ = timeout(FRESH_TIMEOUT, latest.changed()).await;
+        }
+        latest.borrow().clone()
+    }
+
+    /// The newest snapshot, and all changes after it.
+    pub(super) async fn follow(&self) -> (Arc<Snapshot>, broadcast::Receiver<Arc<Change>>) {
+        let changes = self.changes.subscribe();
+        // In this order, so that no change lies between the two. A change that is in the snapshot has its number.
+        (self.fresh().await, changes)
+    }
+
+    /// Makes the next read due, because this process has changed a semaphore.
+    pub(super) fn hurry(&self) {
+        self.due.notify_one();
+    }
+
+    /// The last minutes of a semaphore.
+    pub(super) fn points(&self, name: &str) -> Vec<Point> {
+        lock(&self.history).points(name)
+    }
+}
+
+impl Snapshot {
+    /// The time since the read.
+    pub(super) fn age(&self) -> Duration {
+        self.finished.elapsed()
+    }
+}
+
+impl From<&Inspection> for Row {
+    fn from(inspection: &Inspection) -> Self {
+        let json = ListJson::from(inspection);
+        let mut hasher = DefaultHasher::new();
+        let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, closed, .. } =
+            &json;
+        (limit, held, waiting, paused, pinned, limit_version, *recovering_ms > 0, closed).hash(&mut hasher);
+        // The store orders holders by the end of their leases, which changes with every renewal.
+        let mut holders: Vec<_> = inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
+        holders.sort_unstable();
+        holders.hash(&mut hasher);
+        inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
+        Self { json, fingerprint: hasher.finish() }
+    }
+}
+
+impl Change {
+    fn between(earlier: &Snapshot, snapshot: Arc<Snapshot>) -> Self {
+        let fingerprint = |name: &String| earlier.rows.get(name).map(|row| row.fingerprint);
+        let is_new = |(name, row): &(&String, &Row)| fingerprint(name) != Some(row.fingerprint);
+        let changed = snapshot.rows.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
+        let is_gone = |name: &&String| !snapshot.rows.contains_key(*name);
+        let removed = earlier.rows.keys().filter(is_gone).cloned().collect();
+        Self { snapshot, changed, removed, text: OnceLock::new() }
+    }
+
+    /// `None` if nothing has changed.
+    fn worth_sending(self, earlier: &Snapshot) -> Option<Self> {
+        let store_changed = earlier.error != self.snapshot.error || earlier.omitted != self.snapshot.omitted;
+        (store_changed || !self.changed.is_empty() || !self.removed.is_empty()).then_some(self)
+    }
+}
+
+/// Inspects a semaphore with all its holders, up to 1,000, because the oldest may be any of them, and with as many waiters,
+/// of which the first is the oldest. `held` is the expected number of units.
+pub(super) async fn inspect(client: &Client, name: String, held: u64) -> Result<Inspection, AdminError> {
+    let semaphore = client.semaphore(name, Limit::Stored)?;
+    let most = |held: u64| u32::try_from(held).unwrap_or(u32::MAX).clamp(1, MAX_LISTED);
+    let listed = most(held);
+    let inspection = semaphore.inspect_up_to(listed).await?;
+    if inspection.held <= u64::from(listed) || listed == MAX_LISTED {
+        return Ok(inspection);
+    }
+    semaphore.inspect_up_to(most(inspection.held)).await
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The value, also if a task panicked while it had the lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

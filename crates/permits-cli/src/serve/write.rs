@@ -1,0 +1,168 @@
+//! The endpoints that change a semaphore.
+//!
+//! Each reply is the state after the change, as `permits status --json` prints it. A body has to be declared as JSON, which
+//! forms of other sites cannot do. Each change is reported on standard error with the address of its client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Extension, Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use permits::Semaphore;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::api::{App, Problem};
+use super::listener::Ends;
+use crate::administer::revoke_one;
+use crate::exit::Failure;
+use crate::report;
+
+/// The largest body, in bytes: a holder of 200 and a reason of 1,000, each byte escaped.
+const MAX_BODY: usize = 8 * 1024;
+
+/// The longest time until a body is complete.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A body without contents.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A new limit, which is pinned, or `unpin`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewLimit {
+    limit: Option<u32>,
+    #[serde(default)]
+    unpin: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revocation {
+    holder: String,
+    #[serde(default)]
+    reason: String,
+}
+
+type Name = Result<Path<String>, PathRejection>;
+
+/// The parts of a request that changes a semaphore.
+struct Change {
+    app: Arc<App>,
+    ends: Ends,
+    name: String,
+    semaphore: Semaphore,
+}
+
+pub(super) async fn limit(
+    State(app): State<Arc<App>>,
+    Extension(ends): Extension<Ends>,
+    name: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let change = Change::new(app, ends, name)?;
+    let NewLimit { limit, unpin } = parse(&headers, body).await?;
+    match (limit, unpin) {
+        (Some(limit), false) => {
+            change.semaphore.set_limit(limit).await.map_err(Failure::from)?;
+            change.done(&format!("limit {limit}")).await
+        }
+        (None, true) => {
+            change.semaphore.unpin().await.map_err(Failure::from)?;
+            change.done("limit --unpin").await
+        }
+        _ => Err(Problem::new(StatusCode::BAD_REQUEST, "give a limit, or \"unpin\":true")),
+    }
+}
+
+pub(super) async fn pause(
+    State(app): State<Arc<App>>,
+    Extension(ends): Extension<Ends>,
+    name: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let change = Change::new(app, ends, name)?;
+    let Nothing {} = parse(&headers, body).await?;
+    change.semaphore.pause().await.map_err(Failure::from)?;
+    change.done("pause").await
+}
+
+pub(super) async fn resume(
+    State(app): State<Arc<App>>,
+    Extension(ends): Extension<Ends>,
+    name: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let change = Change::new(app, ends, name)?;
+    let Nothing {} = parse(&headers, body).await?;
+    change.semaphore.resume().await.map_err(Failure::from)?;
+    change.done("resume").await
+}
+
+pub(super) async fn revoke(
+    State(app): State<Arc<App>>,
+    Extension(ends): Extension<Ends>,
+    name: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let change = Change::new(app, ends, name)?;
+    let Revocation { holder, reason } = parse(&headers, body).await?;
+    if revoke_one(&change.semaphore, &holder, &reason).await.map_err(Failure::from)? {
+        return change.done(&format!("revoke {holder:?} with reason {reason:?}")).await;
+    }
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("{holder:?} neither holds nor waits")))
+}
+
+impl Change {
+    fn new(app: Arc<App>, ends: Ends, name: Name) -> Result<Self, Problem> {
+        let Path(name) = name?;
+        let semaphore = app.watch.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
+        Ok(Self { app, ends, name, semaphore })
+    }
+
+    /// Reports the change and replies with the state after it.
+    async fn done(self, verb: &str) -> Result<Response, Problem> {
+        report::say(format_args!("{} changed {:?}: {verb}", self.ends.peer, self.name));
+        self.app.watch.hurry();
+        self.app.status(&self.name).await
+    }
+}
+
+/// Reads a body of bounded size in bounded time.
+async fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Problem> {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    if !media.eq_ignore_ascii_case("application/json") {
+        let reason = "the request needs Content-Type: application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+    }
+    let too_large = || {
+        let reason = format!("the body is incomplete, or has more than {MAX_BODY} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+    };
+    // As announced, before any of it is read.
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_large());
+    }
+    let bytes = match timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => return Err(too_large()),
+        Err(_) => {
+            let reason = format!("the body is incomplete after {} s", BODY_TIMEOUT.as_secs());
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, reason));
+        }
+    };
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is malformed: {error}")))
+}

@@ -1,0 +1,74 @@
+//! `/api/v1/events`.
+
+use super::Serve;
+use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run};
+
+on_both_stores! {
+    a_grant_and_a_release_are_events,
+}
+
+fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
+    let serve = Serve::start(store, &[]);
+    let mut clients = [(), ()].map(|()| serve.get("/api/v1/events").open());
+    for events in &mut clients {
+        assert!(events.head.starts_with("HTTP/1.1 200 "), "{}", events.head);
+        assert!(events.head.contains("content-type: text/event-stream\r\n"), "{}", events.head);
+        let all = events.event("all");
+        assert_eq!(all["writable"], false);
+        assert_eq!(all["interval_ms"], 100);
+        assert!(all["error"].is_null() && all["store"].is_string(), "{all}");
+    }
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
+    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
+    let gate = gate(&mut holder);
+    let holder = Running::until(&mut holder, "ready");
+    let row = |change: &serde_json::Value| {
+        let rows = change["changed"].as_array().expect("an array").clone();
+        rows.into_iter().find(|row| row["name"] == name)
+    };
+    for events in &mut clients {
+        let granted = std::iter::repeat_with(|| events.event("change"))
+            .find_map(|change| row(&change).filter(|row| row["held"] == 2))
+            .expect("an event");
+        assert_eq!((&granted["limit"], &granted["waiting"]), (&3.into(), &0.into()));
+        assert!(granted["oldest_holder_age_ms"].is_u64(), "{granted}");
+    }
+    drop(gate);
+    holder.finish();
+    for events in &mut clients {
+        let change = events.event("change");
+        assert_eq!(change["changed"].as_array().map(Vec::len), Some(1), "only what changed: {change}");
+        assert_eq!(row(&change).expect("it has changed")["held"], 0);
+    }
+}
+
+#[test]
+fn a_deleted_semaphore_is_an_event() {
+    let store = Local::new();
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
+    let serve = Serve::start(&store, &[]);
+    let mut events = serve.get("/api/v1/events").open();
+    assert_eq!(events.event("all")["semaphores"][0]["name"], "other");
+    assert_eq!(output(&mut permits(&store.url(), ["delete", "other"])).code, 0);
+    let change = events.event("change");
+    assert_eq!(
+        (&change["removed"], &change["changed"]),
+        (&serde_json::json!(["other"]), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn the_number_of_clients_is_bounded() {
+    let store = Local::new();
+    let serve = Serve::start(&store, &[]);
+    let mut clients: Vec<_> = (0..64).map(|_| serve.get("/api/v1/events").open()).collect();
+    for events in &mut clients {
+        events.event("all");
+    }
+    assert_eq!(serve.read("/api/v1/events").refusal(), (503, "64 clients follow events already".to_owned()));
+    assert_eq!(serve.read("/metrics").status, 200, "other requests are answered");
+    clients.pop();
+    // The server notices the end of a client when it reads from its connection.
+    let freed = || serve.get("/api/v1/events").open().head.starts_with("HTTP/1.1 200 ");
+    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, freed));
+}

@@ -1,0 +1,195 @@
+//! `/metrics`, read by a parser that accepts nothing but the format.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use permits_testkit::skip;
+
+use super::Serve;
+use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run, until_counts};
+
+on_both_stores! {
+    each_semaphore_has_its_numbers,
+}
+
+/// Samples by name and label, and the names of the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) samples: BTreeMap<(String, Option<String>), f64>,
+    pub(crate) help: BTreeMap<String, String>,
+}
+
+impl Metrics {
+    /// Parses the text. Panics at the first byte that is not in the format, with at most one label of the name `semaphore`.
+    #[track_caller]
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut metrics = Self::default();
+        assert!(text.ends_with('\n'), "the last line has an end");
+        let mut metric = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').expect("a name and a text");
+                assert!(is_name(name) && help.ends_with('.'), "{line}");
+                assert!(metrics.help.insert(name.to_owned(), help.to_owned()).is_none(), "twice: {line}");
+                name.clone_into(&mut metric);
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                assert_eq!(rest, format!("{metric} gauge"), "the type follows the help");
+            } else {
+                let (series, value) = line.rsplit_once(' ').expect("a value");
+                let (name, label) = match series.split_once('{') {
+                    None => (series, None),
+                    Some((name, rest)) => {
+                        let label =
+                            rest.strip_prefix("semaphore=\"").and_then(|rest| rest.strip_suffix("\"}"));
+                        (name, Some(unescaped(label.unwrap_or_else(|| panic!("{line}")))))
+                    }
+                };
+                assert_eq!(name, metric, "the samples of a metric are together");
+                let value: f64 = value.parse().expect("a number");
+                assert!(value.is_finite() && value >= 0.0, "{line}");
+                assert!(metrics.samples.insert((name.to_owned(), label), value).is_none(), "twice: {line}");
+            }
+        }
+        metrics
+    }
+
+    #[track_caller]
+    fn of(&self, name: &str, semaphore: &str) -> Option<f64> {
+        let name = format!("permits_semaphore_{name}");
+        assert!(self.help.contains_key(&name), "{name}");
+        self.samples.get(&(name, Some(semaphore.to_owned()))).copied()
+    }
+
+    #[track_caller]
+    fn store(&self, name: &str) -> f64 {
+        self.samples[&(format!("permits_store_{name}"), None)]
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    (name.starts_with("permits_semaphore_") || name.starts_with("permits_store_"))
+        && name.bytes().all(is_part)
+}
+
+#[track_caller]
+fn unescaped(label: &str) -> String {
+    let mut text = String::new();
+    let mut characters = label.chars();
+    while let Some(character) = characters.next() {
+        text.push(match character {
+            '\\' => match characters.next() {
+                Some('n') => '\n',
+                Some(escaped @ ('\\' | '"')) => escaped,
+                other => panic!("{other:?} is escaped in {label:?}"),
+            },
+            '"' => panic!("a quotation mark in {label:?}"),
+            other => other,
+        });
+    }
+    text
+}
+
+fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
+    let gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let _waiters = [1, 2].map(|place| {
+        let waiter = Running::start(&mut run(store, name, "--weight 2", "true"));
+        until_counts(store, name, (1, place));
+        waiter
+    });
+    let hostile = r#"a"b\c <script>"#;
+    for arguments in [["limit", hostile, "12"], ["pause", "paused", "-v"], ["close", "closed", "-v"]] {
+        assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
+    }
+    let serve = Serve::start(store, &[]);
+    let reply = serve.read("/metrics");
+    assert_eq!(reply.status, 200);
+    let metrics = Metrics::parse(&reply.body);
+    for (metric, semaphore, expected) in [
+        ("limit", name, Some(3.0)),
+        ("held", name, Some(2.0)),
+        ("waiting", name, Some(2.0)),
+        ("paused", name, Some(0.0)),
+        ("limit", hostile, Some(12.0)),
+        ("pinned", hostile, Some(1.0)),
+        ("oldest_holder_age_seconds", hostile, None),
+        ("oldest_waiter_age_seconds", hostile, None),
+        ("limit", "paused", None),
+        ("paused", "paused", Some(1.0)),
+        ("closed", "paused", Some(0.0)),
+        ("closed", "closed", Some(1.0)),
+    ] {
+        assert_eq!(metrics.of(metric, semaphore), expected, "{metric} of {semaphore}");
+    }
+    let age = |of: &str| metrics.of(&format!("oldest_{of}_age_seconds"), name).expect("it is there");
+    assert!(0.0 < age("waiter") && age("waiter") < age("holder"), "{metrics:?}");
+    assert!(metrics.of("recovering_seconds", name).is_some());
+    assert_eq!((metrics.store("up"), metrics.store("semaphores")), (1.0, 4.0));
+    assert_eq!(metrics.store("semaphores_omitted"), 0.0);
+    assert!(metrics.store("scrape_duration_seconds") > 0.0);
+
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let open = serve.get("/metrics").header("Accept", accept).send();
+    let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open.header("content-type"), Some(media));
+    let body = open.body.strip_suffix("# EOF\n").expect("the end of the format");
+    assert_eq!(Metrics::parse(body).help, metrics.help);
+    lint(&reply.body);
+    drop(gate);
+}
+
+/// Runs the linter of Prometheus, if it is installed.
+#[track_caller]
+fn lint(metrics: &str) {
+    if skip::without_program("promtool") {
+        return;
+    }
+    let mut linter = Command::new("promtool");
+    linter.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut linter = linter.spawn().expect("it is installed");
+    linter.stdin.take().expect("a pipe").write_all(metrics.as_bytes()).expect("it is read");
+    let linted = linter.wait_with_output().expect("it ends");
+    assert!(linted.status.success() && linted.stderr.is_empty(), "{linted:?}");
+}
+
+#[test]
+fn the_number_of_series_is_bounded() {
+    let store = Local::new();
+    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
+    for number in 0..30 {
+        let semaphore = client.semaphore(format!("s{number:02}"), permits::Limit::Stored).expect("valid");
+        semaphore.set_limit(3).expect("it can be set");
+    }
+    let serve = Serve::start(&store, &["--max-semaphores", "20"]);
+    let metrics = Metrics::parse(&serve.read("/metrics").body);
+    assert_eq!((metrics.store("semaphores"), metrics.store("semaphores_omitted")), (30.0, 10.0));
+    assert_eq!((metrics.of("held", "s19"), metrics.of("held", "s20")), (Some(0.0), None));
+    let listed = serve.read("/api/v1/semaphores").json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(30), "the list has all");
+}
+
+#[test]
+fn the_documented_metrics_are_the_real_ones() {
+    let store = Local::new();
+    let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
+    let _gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let _waiter = Running::start(&mut run(&store, "exports", "", "true"));
+    until_counts(&store, "exports", (1, 1));
+    let serve = Serve::start(&store, &[]);
+    let metrics = Metrics::parse(&serve.read("/metrics").body);
+    let with_samples: Vec<&String> = metrics.samples.keys().map(|(name, _)| name).collect();
+    let page = format!("{}/../../docs/serve.md", env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(page).expect("it is there");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `permits_"));
+    let documented: Vec<String> =
+        rows.map(|row| format!("permits_{}", row.split('`').next().expect("a name"))).collect();
+    let real: Vec<String> = metrics.help.keys().cloned().collect();
+    let mut sorted = documented;
+    sorted.sort_unstable();
+    assert_eq!(sorted, real);
+    assert!(real.iter().all(|name| with_samples.contains(&name)), "each has a sample");
+}

@@ -1,0 +1,297 @@
+//! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/test-page` installs them.
+//!
+//! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use permits_testkit::{Server, skip};
+
+use super::webdriver::{Browser, DOWN, ENTER, ESCAPE, TAB};
+use super::{Serve, TOKEN};
+use crate::support::{Local, Running, Store, gate, output, permits, prepare, run, status, until_counts};
+
+/// A name that would run a script and leave its cell, if it were taken for HTML.
+const HOSTILE: &str = r#"<img src=x onerror="window.harmed=1"><script>window.harmed=1</script></table>"#;
+
+/// The variable with the directory for pictures.
+const PICTURES: &str = "PERMITS_SCREENSHOTS";
+
+fn without_browser() -> bool {
+    skip::without_program("chromium") || skip::without_program("chromedriver")
+}
+
+/// The name of a row that exists.
+fn row(name: &str) -> String {
+    let name = serde_json::Value::from(name);
+    format!("[...document.querySelectorAll('#semaphores tr.row')].find((row) => row.item.name === {name})")
+}
+
+/// Gives the page its token.
+#[track_caller]
+fn enter_token(browser: &Browser) {
+    browser.until("document.querySelector('#token-dialog').open");
+    browser.press(TOKEN);
+    browser.press(ENTER);
+    browser.until("document.querySelector('#state').innerText === 'live'");
+}
+
+#[test]
+fn an_operator_works_with_the_page() {
+    if without_browser() {
+        return;
+    }
+    let server = Server::start();
+    prepare(&server, "exports");
+    let serve = Serve::writable(&server);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    enter_token(&browser);
+
+    let holder = run(&server, "exports", "--limit 1 --holder web/1", "echo ready; exec sleep 1000");
+    let holder = Running::until(&mut { holder }, "ready");
+    browser.until(&format!("{}?.innerText.includes('1 / 1')", row("exports")));
+    let waiter = Running::start(&mut run(&server, "exports", "--holder web/2", "true"));
+    until_counts(&server, "exports", (1, 1));
+    browser.until(&format!("{}.item.waiting === 1", row("exports")));
+
+    browser.click("#semaphores tr.row");
+    browser.until("document.querySelector('#holders tr.row')?.innerText.includes('web/1')");
+    browser.until("document.querySelector('#waiters tr.row')?.innerText.includes('web/2')");
+    browser.until("document.querySelector('#held-graph path.curve')");
+    let described = browser.script("return document.querySelector('#held-graph').getAttribute('aria-label')");
+    assert_eq!(described, "Held units over the last 1 min: now 1, at most 1");
+
+    browser.click("#pause");
+    browser.until("document.querySelector('#facts').innerText.includes('PAUSED')");
+    assert_eq!(status(&server, "exports")["paused"], true);
+    assert_eq!(browser.text("#pause"), "Resume");
+
+    for (list, holder, reason) in [("waiters", "web/2", "too late"), ("holders", "web/1", "it hangs")] {
+        browser.click(&format!("#{list} tr.row button"));
+        assert!(browser.text("#confirm-title").contains(holder));
+        browser.press(ESCAPE);
+        browser.until("!document.querySelector('#confirm-dialog').open");
+        assert_eq!(status(&server, "exports")[list].as_array().map(Vec::len), Some(1), "it was cancelled");
+        browser.click(&format!("#{list} tr.row button"));
+        browser.press(reason);
+        browser.press(ENTER);
+        browser.until(&format!("document.querySelector('#{list} .row') === null"));
+    }
+    let (waiter, holder) = (waiter.finish(), holder.finish());
+    assert!(waiter.code == 75 && waiter.stderr.contains("too late"), "{waiter:?}");
+    assert!(holder.code == 76 && holder.stderr.contains("it hangs"), "{holder:?}");
+
+    browser.click("#limit");
+    browser.script("document.querySelector('#confirm-input').value = ''");
+    browser.press(&format!("5{ENTER}"));
+    browser.until("document.querySelector('#facts').innerText.includes('limit 5, pinned')");
+    assert_eq!(status(&server, "exports")["limit"], 5);
+    assert_eq!(browser.complaints().iter().filter(|line| !line.contains("401")).count(), 0);
+}
+
+#[test]
+fn without_the_right_to_write_there_are_no_buttons() {
+    if without_browser() {
+        return;
+    }
+    let store = Local::new();
+    let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
+    let _gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let serve = Serve::start(&store, &[]);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/#exports", serve.address));
+    browser.until("document.querySelector('#holders tr.row')");
+    let visible = "return [...document.querySelectorAll('#actions button, #holders button')].filter((button) => button.offsetParent).length";
+    assert_eq!(browser.script(visible), 0);
+    assert_eq!(browser.complaints(), [""; 0], "no violation of the policy, and no request that failed");
+}
+
+#[test]
+fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
+    if without_browser() {
+        return;
+    }
+    let store = Local::new();
+    let bidirectional = "abc \u{202e}gnp.exe";
+    for name in [HOSTILE, bidirectional, &"wide ".repeat(40), "a/b", "plain"] {
+        assert_eq!(output(&mut permits(&store.url(), ["limit", "--", name.trim_end(), "3"])).code, 0);
+    }
+    let holder = run(&store, HOSTILE, "", "echo ready; exec sleep 1000");
+    let _holder = Running::until(&mut { holder }, "ready");
+    let serve = Serve::start(&store, &[]);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 5");
+    let images =
+        browser.script("return document.querySelectorAll('main img, main script, #semaphores table').length");
+    assert_eq!(images, 1, "one table, and nothing that a name has made");
+    let fits = "return document.documentElement.scrollWidth <= innerWidth && \
+        [...document.querySelectorAll('#semaphores tr.row')].every((row) => row.offsetHeight === 30)";
+    assert_eq!(browser.script(fits), true);
+
+    // Search, open the first match, close, and clear the search, without a pointer.
+    browser.press("/");
+    browser.press("onerror");
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 1");
+    assert_eq!(browser.text("#count"), "1 of 5 semaphores");
+    browser.press(ENTER);
+    browser.until("document.querySelector('#holders tr.row')");
+    assert_eq!(browser.text("#name"), HOSTILE);
+    assert_eq!(browser.script("return document.activeElement.id"), "name");
+    browser.press(ESCAPE);
+    browser.until("document.querySelector('#detail').hidden");
+    browser.press("/");
+    browser.press(ESCAPE);
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 5");
+    // In the order of names: after the hostile one.
+    browser.press(&format!("{DOWN}{DOWN}"));
+    let selected = "return document.querySelector('#semaphores tr[aria-selected=true]').item.name";
+    assert_eq!(browser.script(selected), "a/b");
+    let active = "const id = document.querySelector('#semaphores').getAttribute('aria-activedescendant'); \
+        return document.getElementById(id).item.name";
+    assert_eq!(browser.script(active), "a/b");
+    browser.press(ENTER);
+    browser.until("document.querySelector('#name').innerText === 'a/b'");
+    browser.until("document.querySelector('#facts').innerText.includes('limit 3')");
+    browser.press(TAB);
+    assert_eq!(browser.script("return document.activeElement.id"), "back");
+    browser.press(ENTER);
+    browser.until("document.querySelector('#detail').hidden");
+    assert_eq!(browser.script("return location.hash"), "");
+
+    let accessible = "return [...document.querySelectorAll('input, button, [role=img]')].every((element) => \
+        element.labels?.length || element.innerText || element.textContent || element.getAttribute('aria-label') || !element.offsetParent)";
+    assert_eq!(browser.script(accessible), true, "each control has a name");
+    let heads = "return [...document.querySelectorAll('th')].every((head) => head.scope === 'col') && \
+        [...document.querySelectorAll('table')].every((table) => table.caption.textContent)";
+    assert_eq!(browser.script(heads), true, "each table has heads and a caption");
+    assert_eq!(browser.script("return window.harmed ?? null"), serde_json::Value::Null);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn the_page_is_light_and_dark() {
+    if without_browser() {
+        return;
+    }
+    let server = Server::start();
+    let serve = Serve::writable(&server);
+    let browser = Browser::start();
+    browser.emulate(1280, 760, "light");
+    browser.open(&format!("http://{}/", serve.address));
+    enter_token(&browser);
+    let _running = scene(&server);
+    browser.until(&format!("{}?.item.waiting === 3", row("exports")));
+    let mut grounds = Vec::new();
+    for scheme in ["light", "dark"] {
+        for (name, hash) in [("list", ""), ("detail", "exports")] {
+            browser.emulate(1280, 760, scheme);
+            browser.script(&format!("location.hash = {hash:?}"));
+            if !hash.is_empty() {
+                browser.until("document.querySelectorAll('#waiters tr.row').length === 3");
+                browser.until("document.querySelector('#held-graph path.curve')");
+            }
+            browser.until("document.querySelector('#message').innerText === ''");
+            picture(&browser, &format!("serve-{name}-{scheme}.png"));
+        }
+        grounds.push(browser.script("return getComputedStyle(document.body).backgroundColor"));
+    }
+    assert_eq!(grounds, ["rgb(246, 247, 249)", "rgb(15, 19, 24)"]);
+}
+
+#[test]
+fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
+    if without_browser() {
+        return;
+    }
+    let server = Server::start();
+    prepare(&server, "huge");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = runtime.block_on(permits::Client::connect(&server.url())).expect("the server is up");
+    let huge = client.semaphore("huge", 1).expect("valid");
+    let _permit = runtime.block_on(huge.acquire()).expect("it is free");
+    let mut waiters: Vec<_> = (0..99_999).map(|_| Box::pin(huge.acquire())).collect();
+    // A request is sent when it is polled for the first time.
+    runtime.block_on(poll_fn(|context| {
+        assert!(waiters.iter_mut().all(|waiter| waiter.as_mut().poll(context).is_pending()));
+        Poll::Ready(())
+    }));
+    for number in 0..999 {
+        let semaphore = client.semaphore(format!("s{number:03}"), permits::Limit::Stored).expect("valid");
+        runtime.block_on(semaphore.set_limit(3)).expect("it can be set");
+    }
+    let serve = Serve::start(&server, &[]);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    browser.until("document.querySelector('#count').innerText === '1000 semaphores'");
+    browser.until(&format!("{}?.item.waiting === 99999", row("huge")));
+    let rows =
+        || browser.script("return document.querySelectorAll('tr.row').length").as_u64().expect("a number");
+    assert!(rows() < 80, "{}", rows());
+    browser.script("const list = document.querySelector('#semaphores'); list.scrollTop = list.scrollHeight");
+    browser.until(&row("s998"));
+    assert!(rows() < 80, "{}", rows());
+    browser.press("/");
+    browser.press("huge");
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 1");
+    browser.press(ENTER);
+    browser.until("document.querySelector('#waiters caption').innerText.includes('99999 waiting')");
+    assert!(rows() < 160, "{}", rows());
+    let took = "const began = performance.now(); const search = document.querySelector('#search'); search.value = ''; \
+        search.dispatchEvent(new Event('input')); document.body.offsetHeight; return performance.now() - began";
+    let metrics = serve.read("/metrics").body;
+    let read = metrics.lines().find(|line| line.starts_with("permits_store_scrape_duration_seconds "));
+    eprintln!("a search over 1,000 rows: {} ms; {}", browser.script(took), read.expect("a metric"));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// Semaphores as in a small company.
+fn scene(server: &Server) -> Vec<Running> {
+    let mut running = Vec::new();
+    if std::env::var_os(PICTURES).is_some() {
+        a_busy_minute(server);
+    }
+    for (name, limit, holders, waiters) in
+        [("exports", 4, 4, 3), ("api/tenant-7", 20, 9, 0), ("nightly", 1, 1, 0), ("licence/cad", 8, 3, 0)]
+    {
+        prepare(server, name);
+        for number in 1..=holders + waiters {
+            let options = format!("--limit {limit} --holder {name}-web-{number} --label release-12");
+            running.push(Running::start(&mut run(server, name, &options, "exec sleep 1000")));
+            until_counts(server, name, (number.min(holders), number.saturating_sub(holders)));
+        }
+    }
+    for arguments in [
+        &["limit", "migrate", "2"][..],
+        &["pause", "migrate"],
+        &["limit", "thumbnails", "12", "--declare"],
+        &["close", "imports", "--reason", "moved to imports-2"],
+    ] {
+        assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
+    }
+    running
+}
+
+/// Jobs that come and go, so that the graphs of the pictures show something.
+fn a_busy_minute(server: &Server) {
+    prepare(server, "exports");
+    let mut jobs = Vec::new();
+    for number in 0..24 {
+        let script = format!("sleep {}", 2 + number * 5 % 7);
+        jobs.push(Running::start(&mut run(server, "exports", "--limit 4", &script)));
+        std::thread::sleep(std::time::Duration::from_millis(300 + 500 * (number % 5)));
+    }
+    jobs.into_iter().for_each(|job| drop(job.finish()));
+}
+
+/// Writes a picture, if the caller of the test wants it.
+#[track_caller]
+fn picture(browser: &Browser, name: &str) {
+    let picture = browser.screenshot();
+    assert!(picture.starts_with(b"\x89PNG"), "{name}");
+    if let Some(directory) = std::env::var_os(PICTURES) {
+        std::fs::write(std::path::Path::new(&directory).join(name), picture).expect("it can be written");
+    }
+}

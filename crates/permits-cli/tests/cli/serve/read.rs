@@ -1,0 +1,247 @@
+//! The endpoints that read.
+
+use permits_testkit::Server;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::Serve;
+use super::http::Request;
+use crate::support::{
+    CLOSED_PORT, Local, Running, Store, assert_matches_schema, gate, on_both_stores, output, permits, run,
+    status, until_counts,
+};
+
+on_both_stores! {
+    lists_are_those_of_the_other_verbs,
+    names_are_percent_encoded,
+    the_last_minutes_are_kept,
+}
+
+/// A path with a name, of which every byte is percent-encoded.
+fn of(name: &str, rest: &str) -> String {
+    let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    format!("/api/v1/semaphores/{encoded}{rest}")
+}
+
+/// A value without the fields that differ from moment to moment.
+fn timeless(mut value: Value) -> Value {
+    const TIMES: [&str; 5] =
+        ["lease_remaining_ms", "age_ms", "recovering_ms", "oldest_holder_age_ms", "oldest_waiter_age_ms"];
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !TIMES.contains(&name.as_str()));
+            fields.values_mut().for_each(|field| *field = timeless(field.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = timeless(item.take())),
+        _ => {}
+    }
+    value
+}
+
+fn lists_are_those_of_the_other_verbs(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 3 --weight 2 --label nightly", "echo ready; read x");
+    let gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let _waiter = Running::start(&mut run(store, name, "--weight 2", "true"));
+    until_counts(store, name, (1, 1));
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "another name", "12"])).code, 0);
+    let serve = Serve::start(store, &[]);
+
+    let list = serve.read("/api/v1/semaphores");
+    assert_eq!(list.status, 200, "{list:?}");
+    assert_matches_schema("list.schema.json", &list.json());
+    let by_verb = crate::support::json(&mut permits(&store.url(), ["list", "--json"]));
+    assert_eq!(timeless(list.json()), timeless(by_verb));
+    assert!(list.json()[1]["oldest_waiter_age_ms"].is_u64(), "{list:?}");
+
+    let one = serve.read(&of(name, ""));
+    assert_eq!(one.status, 200, "{one:?}");
+    assert_matches_schema("status.schema.json", &one.json());
+    assert_eq!(timeless(one.json()), timeless(status(store, name)));
+    drop(gate);
+}
+
+fn names_are_percent_encoded(store: &dyn Store, unused: &str) {
+    let names = [
+        "a/b",
+        "a b",
+        "<script>alert(1)</script>",
+        r#"quo"te's\"#,
+        "100%",
+        "ü 日本語 🚦",
+        "a?b#c&d=e+f",
+        "/",
+        "..",
+        "{x}",
+        "history",
+        "a/history",
+        &"x".repeat(200),
+    ];
+    for name in names {
+        assert_eq!(output(&mut permits(&store.url(), ["limit", "--", name, "7"])).code, 0, "{name}");
+    }
+    let serve = Serve::start(store, &[]);
+    for name in names {
+        let one = serve.read(&of(name, "")).json();
+        assert_eq!((&one["name"], &one["limit"]), (&json!(name), &json!(7)));
+        assert_eq!(serve.read(&of(name, "/history")).json()["points"][0]["limit"], 7, "{name}");
+    }
+    let listed = serve.read("/api/v1/semaphores").json();
+    let listed = listed.as_array().expect("an array").iter().filter_map(|row| row["name"].as_str());
+    let listed: Vec<&str> = listed.filter(|listed| *listed != unused).collect();
+    let mut sorted = names;
+    sorted.sort_unstable();
+    assert_eq!(listed, sorted);
+    for (path, reason) in [
+        ("/api/v1/semaphores/a%0Ab", "control character"),
+        ("/api/v1/semaphores/a%00b", "control character"),
+        ("/api/v1/semaphores/%FF", "malformed"),
+        (&of(&"x".repeat(201), ""), "201 bytes: at most 200"),
+        (&of("a\nb", "/history"), "control character"),
+    ] {
+        let (status, said) = serve.read(path).refusal();
+        assert_eq!(status, 400, "{path}");
+        assert!(said.contains(reason), "{path}: {said}");
+    }
+}
+
+fn the_last_minutes_are_kept(store: &dyn Store, name: &str) {
+    let serve = Serve::start(store, &[]);
+    // Reads without a client come rarely: this one makes them frequent.
+    let mut events = serve.get("/api/v1/events").open();
+    events.event("all");
+    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
+    let gate = gate(&mut holder);
+    let holder = Running::until(&mut holder, "ready");
+    while events.event("change")["changed"][0]["held"] != 2 {}
+    drop(gate);
+    holder.finish();
+    while events.event("change")["changed"][0]["held"] != 0 {}
+    let history = serve.read(&of(name, "/history")).json();
+    assert_eq!((&history["name"], &history["window_ms"]), (&json!(name), &json!(300_000)));
+    let points = history["points"].as_array().expect("an array");
+    let held: Vec<u64> = points.iter().filter_map(|point| point["held"].as_u64()).collect();
+    assert!(held.ends_with(&[2, 0]), "{history}");
+    let times: Vec<u64> = points.iter().filter_map(|point| point["at_ms"].as_u64()).collect();
+    assert!(times.is_sorted() && times[0] > 1_700_000_000_000, "{times:?}");
+}
+
+#[test]
+fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
+    let server = Server::start();
+    let serve = Serve::start(&server, &[]);
+    assert_eq!(serve.read("/api/v1/semaphores").body, "[]\n");
+    let one = serve.read("/api/v1/semaphores/unused");
+    assert_eq!((one.status, &one.json()["limit"]), (200, &Value::Null));
+    assert_eq!(serve.read("/healthz").status, 200);
+    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
+}
+
+#[test]
+fn health_follows_the_store() {
+    let server = Server::builder().password("se/cret").start();
+    let serve = Serve::start(&server, &["--store-timeout", "1s"]);
+    let healthy = serve.read("/healthz");
+    assert_eq!((healthy.status, healthy.body.as_str()), (200, "ok\n"));
+    server.kill();
+    // A check is valid for a second.
+    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || serve.read("/healthz").status == 503));
+    let ill = serve.read("/healthz");
+    assert!(ill.body.contains("cannot be reached"), "{ill:?}");
+    let (status, reason) = serve.read("/api/v1/semaphores").refusal();
+    assert!(status == 503 && reason.contains("cannot be reached"), "{status} {reason}");
+    let down = serve.read("/metrics");
+    assert_eq!(down.status, 200);
+    assert!(down.body.contains("\npermits_store_up 0\n"), "{}", down.body);
+    for reply in [ill.body, reason, down.body, serve.stderr()] {
+        assert!(!reply.contains("cret"), "{reply}");
+    }
+    server.restart();
+    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || serve.read("/healthz").status == 200));
+    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || {
+        serve.read("/metrics").body.contains("\npermits_store_up 1\n")
+    }));
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_69() {
+    let command = &mut permits(CLOSED_PORT, ["serve", "--listen", "127.0.0.1:0", "--store-timeout", "0s"]);
+    let output = output(command);
+    assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{}", output.stderr);
+}
+
+#[test]
+fn a_signal_ends_the_server_and_its_streams() {
+    let store = Local::new();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let serve = Serve::start(&store, &[]);
+        let mut events = serve.get("/api/v1/events").open();
+        events.event("all");
+        let idle = super::http::connect(serve.address);
+        let ended = serve.end(signal);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{signal:?}");
+        assert!(events.rest().ends_with("0\r\n\r\n"), "the stream has its end");
+        drop(idle);
+    }
+}
+
+#[test]
+fn a_port_in_use_is_71_and_says_what_to_do() {
+    let store = Local::new();
+    let serve = Serve::start(&store, &[]);
+    let listen = serve.address.to_string();
+    let second = output(&mut permits(&store.url(), ["serve", "--listen", &listen]));
+    assert_eq!((second.code, second.stdout.as_str()), (71, ""));
+    assert!(second.stderr.contains(&format!("cannot listen on {listen}: ")), "{}", second.stderr);
+    assert!(second.stderr.contains("take another port with --listen"), "{}", second.stderr);
+}
+
+#[test]
+fn a_foreign_key_hides_no_semaphore_and_is_reported_once() {
+    let server = Server::start();
+    server.command(&["SET", "permits:{alien}:state", "not ours"]);
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
+    let serve = Serve::start(&server, &[]);
+    let mut events = serve.get("/api/v1/events").open();
+    assert_eq!(events.event("all")["semaphores"][0]["name"], "one of ours");
+    for limit in ["4", "5"] {
+        assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", limit])).code, 0);
+        events.event("change");
+    }
+    assert_eq!(serve.stderr().matches("not listed: a key of semaphore \"alien\"").count(), 1);
+}
+
+#[test]
+fn the_examples_of_the_help_work() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = Local::new();
+    let token = directory.path().join("token");
+    std::fs::write(&token, super::TOKEN).expect("it can be written");
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("ours");
+    let help = output(&mut permits(CLOSED_PORT, ["serve", "--help"])).stdout;
+    let examples = help.split("\nExamples:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let examples: Vec<&str> = examples.expect("examples").lines().map(str::trim).collect();
+    assert!(examples.len() > 3, "{examples:?}");
+    for example in examples {
+        let words: Vec<&str> = example.split_whitespace().skip(1).collect();
+        // On a private port, because the tests run side by side.
+        let words = words.iter().map(|word| {
+            let port = |(address, _): (&str, &str)| format!("{address}:0");
+            word.rsplit_once(':').map_or_else(|| (*word).to_owned(), port)
+        });
+        let mut command = permits(&store.url(), words);
+        command.current_dir(directory.path());
+        if example.contains("--textfile") {
+            assert_eq!(output(&mut command).code, 0, "{example}");
+            assert!(directory.path().join("permits.prom").exists());
+            continue;
+        }
+        if !example.contains("--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        let serve = Serve::of(&mut command, None);
+        let host = if example.contains("permits.test") { "permits.test" } else { "localhost" };
+        let page = Request::new(([127, 0, 0, 1], serve.address.port()).into(), "GET", "/");
+        assert_eq!(page.header("Host", host).send().status, 200, "{example}");
+    }
+}

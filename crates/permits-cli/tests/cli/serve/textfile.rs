@@ -1,0 +1,48 @@
+//! `permits serve --textfile`.
+
+use permits_testkit::Server;
+
+use super::metrics::Metrics;
+use crate::support::{Local, Store, output, permits};
+
+#[test]
+fn the_file_is_replaced_as_a_whole() {
+    let store = Local::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("permits.prom");
+    let write = |path: &std::path::Path| output(permits(&store.url(), ["serve", "--textfile"]).arg(path));
+    let first = write(&path);
+    assert_eq!((first.code, first.stdout.as_str(), first.stderr.as_str()), (0, "", ""));
+    let reader = std::fs::File::open(&path).expect("it is there");
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "exports", "3"])).code, 0);
+    assert_eq!(write(&path).code, 0);
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let limit = ("permits_semaphore_limit".to_owned(), Some("exports".to_owned()));
+    assert_eq!(Metrics::parse(&text).samples[&limit], 3.0);
+    let before = std::io::read_to_string(reader).expect("it can be read");
+    assert!(!before.contains("exports"), "a reader of the old file sees the old one: {before}");
+    let names = || std::fs::read_dir(directory.path()).expect("ours").count();
+    assert_eq!(names(), 1, "no temporary file is left");
+
+    let failed = write(&directory.path().join("missing/permits.prom"));
+    assert!(failed.code == 71 && failed.stderr.contains("cannot write "), "{}", failed.stderr);
+    std::fs::create_dir(directory.path().join("directory")).expect("ours");
+    assert_eq!(write(&directory.path().join("directory")).code, 71);
+    assert_eq!(names(), 2, "no temporary file is left");
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_is_in_the_file_and_in_the_exit_code() {
+    let server = Server::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("permits.prom");
+    let write =
+        || output(permits(&server.url(), ["serve", "--store-timeout", "0s", "--textfile"]).arg(&path)).code;
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "3"])).code, 0);
+    assert_eq!(write(), 0);
+    server.kill();
+    assert_eq!(write(), 69);
+    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"));
+    let samples: Vec<_> = metrics.samples.into_iter().collect();
+    assert_eq!(samples, [(("permits_store_up".to_owned(), None), 0.0)]);
+}
