@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 use super::api::{App, Problem};
 use super::listener::ended;
-use super::watch::{Change, Snapshot};
+use super::watch::{Change, StoreSnapshot};
 use crate::list::ListJson;
 use crate::status::milliseconds;
 
@@ -62,7 +62,7 @@ struct ChangeJson<'a> {
 struct Follower {
     app: Arc<App>,
     /// The snapshot to send first.
-    first: Option<Arc<Snapshot>>,
+    first: Option<Arc<StoreSnapshot>>,
     changes: broadcast::Receiver<Arc<Change>>,
     /// The number of the last snapshot that was sent.
     sent: u64,
@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    fn all(&self, snapshot: &Snapshot) -> String {
+    fn all(&self, snapshot: &StoreSnapshot) -> String {
         let App { watch, access, .. } = &*self.app;
         let all = AllJson {
             store: &watch.store,

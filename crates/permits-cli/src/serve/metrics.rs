@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-use super::watch::Snapshot;
+use super::watch::StoreSnapshot;
 use crate::list::ListJson;
 
 /// A text format.
@@ -104,7 +104,7 @@ impl Format {
 
 /// The metrics of a snapshot, with at most `max` semaphores. If the store cannot be read, there are those of the store
 /// alone, because old values would look like present ones.
-pub(super) fn render(snapshot: &Snapshot, max: usize, format: Format) -> String {
+pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     let mut text = String::new();
     let is_up = snapshot.error.is_none();
     if is_up {

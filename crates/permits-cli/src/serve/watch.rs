@@ -1,6 +1,6 @@
 //! [`Watch`]: reads the store for all clients together.
 //!
-//! One loop reads the semaphores, stores a [`Snapshot`] and broadcasts the changes since the snapshot before. However many
+//! One loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot before. However many
 //! clients there are, the store gets one read an interval, and reads take at most a tenth of the time: after a read of one
 //! second the next begins ten seconds later. While no client wants data, a read every [`IDLE`] fills the graphs.
 
@@ -39,7 +39,7 @@ const CHANGES: usize = 16;
 
 /// The state of the store at one time.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct StoreSnapshot {
     /// Rises by one with each snapshot.
     pub(super) number: u64,
     /// The time of the read in milliseconds since 1970, by this machine's clock.
@@ -49,7 +49,7 @@ pub(super) struct Snapshot {
     /// The reason for which the last read failed. Then the rows are those of the read before.
     pub(super) error: Option<String>,
     /// By name.
-    pub(super) rows: BTreeMap<String, Row>,
+    pub(super) rows: BTreeMap<String, WatchedRow>,
     /// The number of semaphores that were not read, because there are too many.
     pub(super) omitted: usize,
     finished: Instant,
@@ -58,7 +58,7 @@ pub(super) struct Snapshot {
 
 /// A semaphore as clients get it.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct WatchedRow {
     pub(super) json: ListJson,
     /// Of everything that is reported as a change: all but the times, which change with each read.
     fingerprint: u64,
@@ -67,7 +67,7 @@ pub(super) struct Row {
 /// The changes from one snapshot to the next.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<StoreSnapshot>,
     /// The names of new and changed rows.
     pub(super) changed: Vec<String>,
     pub(super) removed: Vec<String>,
@@ -81,7 +81,7 @@ pub(super) struct Watch {
     /// The store's URL without passwords.
     pub(super) store: String,
     pub(super) interval: Duration,
-    latest: watch::Sender<Arc<Snapshot>>,
+    latest: watch::Sender<Arc<StoreSnapshot>>,
     changes: broadcast::Sender<Arc<Change>>,
     history: Mutex<History>,
     /// A client wants a newer snapshot when one is due.
@@ -94,7 +94,7 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(client: Client, store: String, interval: Duration) -> Self {
         let now = Instant::now();
-        let nothing = Snapshot {
+        let nothing = StoreSnapshot {
             number: 0,
             at_ms: 0,
             duration: Duration::ZERO,
@@ -136,7 +136,7 @@ impl Watch {
     }
 
     /// Reads the store once.
-    pub(super) async fn read_once(&self) -> Result<Arc<Snapshot>, Failure> {
+    pub(super) async fn read_once(&self) -> Result<Arc<StoreSnapshot>, Failure> {
         let (earlier, began) = (self.latest.borrow().clone(), Instant::now());
         let read = self.read(&earlier).await?;
         self.publish(&earlier, began, Ok(read));
@@ -160,7 +160,10 @@ impl Watch {
         }
     }
 
-    async fn read(&self, earlier: &Snapshot) -> Result<(BTreeMap<String, Row>, usize), AdminError> {
+    async fn read(
+        &self,
+        earlier: &StoreSnapshot,
+    ) -> Result<(BTreeMap<String, WatchedRow>, usize), AdminError> {
         let mut names = self.client.list().await?;
         let omitted = names.len().saturating_sub(MAX_SEMAPHORES);
         names.truncate(MAX_SEMAPHORES);
@@ -174,15 +177,16 @@ impl Watch {
                 list::report_foreign(error);
             }
         };
-        let rows = list::inspect_each(names, inspect, |inspection| Row::from(&inspection), foreign).await?;
+        let rows =
+            list::inspect_each(names, inspect, |inspection| WatchedRow::from(&inspection), foreign).await?;
         Ok((rows.into_iter().map(|row| (row.json.name.clone(), row)).collect(), omitted))
     }
 
     fn publish(
         &self,
-        earlier: &Snapshot,
+        earlier: &StoreSnapshot,
         began: Instant,
-        read: Result<(BTreeMap<String, Row>, usize), String>,
+        read: Result<(BTreeMap<String, WatchedRow>, usize), String>,
     ) {
         let (at_ms, duration) = (now_ms(), began.elapsed());
         let (rows, omitted, error) = match read {
@@ -197,7 +201,7 @@ impl Watch {
         let pause = if error.is_none() { duration * READ_SHARE } else { Duration::ZERO };
         let next = finished + self.interval.max(pause);
         let number = earlier.number + 1;
-        let snapshot = Snapshot { number, at_ms, duration, error, rows, omitted, finished, next };
+        let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, finished, next };
         let change = Change::between(earlier, Arc::new(snapshot));
         self.latest.send_replace(change.snapshot.clone());
         // Without receivers there is no client to notify.
@@ -208,7 +212,7 @@ impl Watch {
 
     /// The newest snapshot, read again if it is older than the interval. If the store does not answer in bounded time,
     /// the snapshot before.
-    pub(super) async fn fresh(&self) -> Arc<Snapshot> {
+    pub(super) async fn fresh(&self) -> Arc<StoreSnapshot> {
         let mut latest = self.latest.subscribe();
         if latest.borrow_and_update().next <= Instant::now() {
             self.wanted.notify_one();
@@ -218,7 +222,7 @@ impl Watch {
     }
 
     /// The newest snapshot, and all changes after it.
-    pub(super) async fn follow(&self) -> (Arc<Snapshot>, broadcast::Receiver<Arc<Change>>) {
+    pub(super) async fn follow(&self) -> (Arc<StoreSnapshot>, broadcast::Receiver<Arc<Change>>) {
         let changes = self.changes.subscribe();
         // In this order, so that no change lies between the two. A change that is in the snapshot has its number.
         (self.fresh().await, changes)
@@ -235,14 +239,14 @@ impl Watch {
     }
 }
 
-impl Snapshot {
+impl StoreSnapshot {
     /// The time since the read.
     pub(super) fn age(&self) -> Duration {
         self.finished.elapsed()
     }
 }
 
-impl From<&Inspection> for Row {
+impl From<&Inspection> for WatchedRow {
     fn from(inspection: &Inspection) -> Self {
         let json = ListJson::from(inspection);
         let mut hasher = DefaultHasher::new();
@@ -259,9 +263,9 @@ impl From<&Inspection> for Row {
 }
 
 impl Change {
-    fn between(earlier: &Snapshot, snapshot: Arc<Snapshot>) -> Self {
+    fn between(earlier: &StoreSnapshot, snapshot: Arc<StoreSnapshot>) -> Self {
         let fingerprint = |name: &String| earlier.rows.get(name).map(|row| row.fingerprint);
-        let is_new = |(name, row): &(&String, &Row)| fingerprint(name) != Some(row.fingerprint);
+        let is_new = |(name, row): &(&String, &WatchedRow)| fingerprint(name) != Some(row.fingerprint);
         let changed = snapshot.rows.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
         let is_gone = |name: &&String| !snapshot.rows.contains_key(*name);
         let removed = earlier.rows.keys().filter(is_gone).cloned().collect();
@@ -269,7 +273,7 @@ impl Change {
     }
 
     /// `None` if nothing has changed.
-    fn worth_sending(self, earlier: &Snapshot) -> Option<Self> {
+    fn worth_sending(self, earlier: &StoreSnapshot) -> Option<Self> {
         let store_changed = earlier.error != self.snapshot.error || earlier.omitted != self.snapshot.omitted;
         (store_changed || !self.changed.is_empty() || !self.removed.is_empty()).then_some(self)
     }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{FromRequest, FromRequestParts as _, Path, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -32,12 +31,12 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A body without contents.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
 /// A new limit, which is pinned, or `unpin`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NewLimit {
+pub(super) struct NewLimit {
     limit: Option<u32>,
     #[serde(default)]
     unpin: bool,
@@ -45,37 +44,28 @@ struct NewLimit {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Revocation {
+pub(super) struct Revocation {
     holder: String,
     #[serde(default)]
     reason: String,
 }
 
-type Name = Result<Path<String>, PathRejection>;
-
-/// The parts of a request that changes a semaphore.
-struct Change {
+/// A request that changes a semaphore, with its body.
+pub(super) struct ChangeRequest<T> {
     app: Arc<App>,
     ends: Ends,
     name: String,
     semaphore: Semaphore,
+    body: T,
 }
 
-pub(super) async fn limit(
-    State(app): State<Arc<App>>,
-    Extension(ends): Extension<Ends>,
-    name: Name,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let change = Change::new(app, ends, name)?;
-    let NewLimit { limit, unpin } = parse(&headers, body).await?;
-    match (limit, unpin) {
-        (Some(limit), false) => {
+pub(super) async fn limit(change: ChangeRequest<NewLimit>) -> Result<Response, Problem> {
+    match change.body {
+        NewLimit { limit: Some(limit), unpin: false } => {
             change.semaphore.set_limit(limit).await.map_err(Failure::from)?;
             change.done(&format!("limit {limit}")).await
         }
-        (None, true) => {
+        NewLimit { limit: None, unpin: true } => {
             change.semaphore.unpin().await.map_err(Failure::from)?;
             change.done("limit --unpin").await
         }
@@ -83,54 +73,41 @@ pub(super) async fn limit(
     }
 }
 
-pub(super) async fn pause(
-    State(app): State<Arc<App>>,
-    Extension(ends): Extension<Ends>,
-    name: Name,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let change = Change::new(app, ends, name)?;
-    let Nothing {} = parse(&headers, body).await?;
+pub(super) async fn pause(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
     change.semaphore.pause().await.map_err(Failure::from)?;
     change.done("pause").await
 }
 
-pub(super) async fn resume(
-    State(app): State<Arc<App>>,
-    Extension(ends): Extension<Ends>,
-    name: Name,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let change = Change::new(app, ends, name)?;
-    let Nothing {} = parse(&headers, body).await?;
+pub(super) async fn resume(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
     change.semaphore.resume().await.map_err(Failure::from)?;
     change.done("resume").await
 }
 
-pub(super) async fn revoke(
-    State(app): State<Arc<App>>,
-    Extension(ends): Extension<Ends>,
-    name: Name,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let change = Change::new(app, ends, name)?;
-    let Revocation { holder, reason } = parse(&headers, body).await?;
-    if revoke_one(&change.semaphore, &holder, &reason).await.map_err(Failure::from)? {
-        return change.done(&format!("revoke {holder:?} with reason {reason:?}")).await;
+pub(super) async fn revoke(change: ChangeRequest<Revocation>) -> Result<Response, Problem> {
+    let Revocation { holder, reason } = &change.body;
+    if revoke_one(&change.semaphore, holder, reason).await.map_err(Failure::from)? {
+        let verb = format!("revoke {holder:?} with reason {reason:?}");
+        return change.done(&verb).await;
     }
     Err(Problem::new(StatusCode::NOT_FOUND, format!("{holder:?} neither holds nor waits")))
 }
 
-impl Change {
-    fn new(app: Arc<App>, ends: Ends, name: Name) -> Result<Self, Problem> {
-        let Path(name) = name?;
-        let semaphore = app.watch.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
-        Ok(Self { app, ends, name, semaphore })
-    }
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for ChangeRequest<T> {
+    type Rejection = Problem;
 
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let Path(name) = Path::<String>::from_request_parts(&mut parts, app).await?;
+        let semaphore = app.watch.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
+        let Some(ends) = parts.extensions.get::<Ends>().copied() else {
+            return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no connection"));
+        };
+        let body = parse(&parts.headers, body).await?;
+        Ok(Self { app: app.clone(), ends, name, semaphore, body })
+    }
+}
+
+impl<T> ChangeRequest<T> {
     /// Reports the change and replies with the state after it.
     async fn done(self, verb: &str) -> Result<Response, Problem> {
         report::say(format_args!("{} changed {:?}: {verb}", self.ends.peer, self.name));
