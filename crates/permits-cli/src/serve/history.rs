@@ -84,6 +84,7 @@ fn add(points: &mut VecDeque<Point>, point: Point) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::CountsJson;
 
     fn row(name: &str, held: u64) -> ListJson {
         ListJson {
@@ -98,6 +99,7 @@ mod tests {
             oldest_holder_age_ms: None,
             oldest_waiter_age_ms: None,
             closed: None,
+            counts: CountsJson { grants: 0, refused: 0, expired: 0, revoked: 0 },
         }
     }
 
