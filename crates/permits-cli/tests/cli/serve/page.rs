@@ -184,6 +184,7 @@ fn the_page_is_light_and_dark() {
     enter_token(&browser);
     let _running = scene(&server);
     browser.until(&format!("{}?.item.waiting === 3", row("exports")));
+    browser.until("document.querySelector('#count').innerText === '7 semaphores'");
     let mut grounds = Vec::new();
     for scheme in ["light", "dark"] {
         for (name, hash) in [("list", ""), ("detail", "exports")] {
