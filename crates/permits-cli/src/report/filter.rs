@@ -24,7 +24,10 @@ impl Filter {
         self
     }
 
-    /// # Errors The part that is no directive.
+    /// Parses directives.
+    ///
+    /// # Errors
+    /// The part that is no directive.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let directive = |part: &str| {
             let (target, level) = part.split_once('=').unwrap_or((LIBRARY, part));

@@ -121,7 +121,8 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Starts the writing thread. Nothing is written before.
 ///
-/// # Errors The system's error if it refuses a thread.
+/// # Errors
+/// The system's error if it refuses a thread.
 pub(crate) fn start() -> io::Result<()> {
     // Not `io::stderr`, because a panicking thread takes its lock.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);

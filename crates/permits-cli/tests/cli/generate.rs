@@ -4,8 +4,12 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 19] = [
     "run",
+    "hold",
+    "acquire",
+    "renew",
+    "release",
     "status",
     "list",
     "top",

@@ -109,7 +109,7 @@ fn without_arguments_the_verbs_are_shown() {
     let output = output(&mut permits("redis://:secret@127.0.0.1:1/", [""; 0]));
     assert_eq!((output.code, output.stdout.as_str()), (64, ""));
     assert!(output.stderr.contains("Usage: permits [OPTIONS] <VERB>"), "{}", output.stderr);
-    assert!(output.stderr.lines().count() < 43, "{}", output.stderr);
+    assert!(output.stderr.lines().count() < 48, "{}", output.stderr);
     assert!(!output.stderr.contains("secret"), "{}", output.stderr);
 }
 
