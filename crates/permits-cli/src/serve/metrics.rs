@@ -1,7 +1,7 @@
 //! `/metrics`: the text formats of Prometheus and OpenMetrics.
 //!
-//! All metrics are gauges, for which the two formats differ in the last line alone. The number of series is bounded,
-//! because a name is a label.
+//! The formats differ in the last line, and in the name of a counter: OpenMetrics describes it without `_total`. The number
+//! of series is bounded, because a name is a label.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ struct Metric {
     value: fn(&ListJson) -> Option<f64>,
 }
 
-const METRICS: [Metric; 9] = [
+const METRICS: [Metric; 13] = [
     Metric {
         name: "permits_semaphore_limit",
         help: "Units that may be held at once; absent if no limit is set.",
@@ -71,7 +71,30 @@ const METRICS: [Metric; 9] = [
         help: "Time until free units are granted again after a start of the server.",
         value: |row| Some(seconds(row.recovering_ms)),
     },
+    Metric {
+        name: "permits_semaphore_grants_total",
+        help: "Permits granted since the store has the semaphore.",
+        value: |row| Some(row.counts.grants as f64),
+    },
+    Metric {
+        name: "permits_semaphore_refusals_total",
+        help: "Requests refused since the store has the semaphore.",
+        value: |row| Some(row.counts.refused as f64),
+    },
+    Metric {
+        name: "permits_semaphore_expirations_total",
+        help: "Leases of holders and waiters that have ended since the store has the semaphore.",
+        value: |row| Some(row.counts.expired as f64),
+    },
+    Metric {
+        name: "permits_semaphore_revocations_total",
+        help: "Holders and waiters that operators have revoked since the store has the semaphore.",
+        value: |row| Some(row.counts.revoked as f64),
+    },
 ];
+
+/// The end of the names of counters. All other metrics are gauges.
+const COUNTER: &str = "_total";
 
 impl Format {
     /// The format that a client prefers: OpenMetrics only if the client names it, and prefers the other format no more.
@@ -109,7 +132,7 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> St
     let is_up = snapshot.error.is_none();
     if is_up {
         for Metric { name, help, value } in &METRICS {
-            head(&mut text, name, help);
+            head(&mut text, name, help, format);
             for (semaphore, row) in snapshot.rows.iter().take(max) {
                 if let Some(value) = value(&row.json) {
                     let _ = writeln!(text, "{name}{{semaphore=\"{}\"}} {value}", escaped(semaphore));
@@ -139,7 +162,7 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> St
         ),
     ];
     for (name, help, value) in up.into_iter().chain(others.into_iter().filter(|_| is_up)) {
-        head(&mut text, name, help);
+        head(&mut text, name, help, format);
         let _ = writeln!(text, "{name} {value}");
     }
     if format == Format::OpenMetrics {
@@ -151,13 +174,18 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> St
 /// The metrics of a store that cannot be reached.
 pub(super) fn render_down() -> String {
     let mut text = String::new();
-    head(&mut text, "permits_store_up", "1 if the store could be read.");
+    head(&mut text, "permits_store_up", "1 if the store could be read.", Format::Prometheus);
     text.push_str("permits_store_up 0\n");
     text
 }
 
-fn head(text: &mut String, name: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+fn head(text: &mut String, name: &str, help: &str, format: Format) {
+    let (described, kind) = match (name.strip_suffix(COUNTER), format) {
+        (Some(base), Format::OpenMetrics) => (base, "counter"),
+        (Some(_), Format::Prometheus) => (name, "counter"),
+        (None, _) => (name, "gauge"),
+    };
+    let _ = writeln!(text, "# HELP {described} {help}\n# TYPE {described} {kind}");
 }
 
 /// The value of a label, by the rules of both formats.

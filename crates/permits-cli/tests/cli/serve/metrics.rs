@@ -21,20 +21,28 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Parses the text. Panics at the first byte that is not in the format, with at most one label of the name `semaphore`.
+    /// Parses the text, in which a counter is described by its name without `suffix`. Panics at the first byte that is not in the format, with at most one label of the name `semaphore`.
     #[track_caller]
-    pub(crate) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str, suffix: &str) -> Self {
         let mut metrics = Self::default();
         assert!(text.ends_with('\n'), "the last line has an end");
-        let mut metric = String::new();
+        let (mut metric, mut text_of_help) = (String::new(), "");
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').expect("a name and a text");
                 assert!(is_name(name) && help.ends_with('.'), "{line}");
-                assert!(metrics.help.insert(name.to_owned(), help.to_owned()).is_none(), "twice: {line}");
                 name.clone_into(&mut metric);
+                text_of_help = help;
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-                assert_eq!(rest, format!("{metric} gauge"), "the type follows the help");
+                let (name, kind) = rest.split_once(' ').expect("a name and a type");
+                assert_eq!(name, metric, "the type follows the help");
+                if kind == "counter" {
+                    metric += suffix;
+                }
+                let expected = if metric.ends_with("_total") { "counter" } else { "gauge" };
+                assert_eq!(kind, expected, "{metric}");
+                let known = metrics.help.insert(metric.clone(), text_of_help.to_owned());
+                assert!(known.is_none(), "twice: {line}");
             } else {
                 let (series, value) = line.rsplit_once(' ').expect("a value");
                 let (name, label) = match series.split_once('{') {
@@ -107,7 +115,7 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     let serve = Serve::start(store, &[]);
     let reply = serve.read("/metrics");
     assert_eq!(reply.status, 200);
-    let metrics = Metrics::parse(&reply.body);
+    let metrics = Metrics::parse(&reply.body, "");
     for (metric, semaphore, expected) in [
         ("limit", name, Some(3.0)),
         ("held", name, Some(2.0)),
@@ -121,12 +129,16 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
         ("paused", "paused", Some(1.0)),
         ("closed", "paused", Some(0.0)),
         ("closed", "closed", Some(1.0)),
+        ("refusals_total", name, Some(0.0)),
+        ("expirations_total", name, Some(0.0)),
+        ("revocations_total", hostile, Some(0.0)),
     ] {
         assert_eq!(metrics.of(metric, semaphore), expected, "{metric} of {semaphore}");
     }
     let age = |of: &str| metrics.of(&format!("oldest_{of}_age_seconds"), name).expect("it is there");
     assert!(0.0 < age("waiter") && age("waiter") < age("holder"), "{metrics:?}");
     assert!(metrics.of("recovering_seconds", name).is_some());
+    assert!(metrics.of("grants_total", name) >= Some(1.0));
     assert_eq!((metrics.store("up"), metrics.store("semaphores")), (1.0, 4.0));
     assert_eq!(metrics.store("semaphores_omitted"), 0.0);
     assert!(metrics.store("scrape_duration_seconds") > 0.0);
@@ -136,7 +148,7 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(open.header("content-type"), Some(media));
     let body = open.body.strip_suffix("# EOF\n").expect("the end of the format");
-    assert_eq!(Metrics::parse(body).help, metrics.help);
+    assert_eq!(Metrics::parse(body, "_total").help, metrics.help);
     lint(&reply.body);
     drop(gate);
 }
@@ -164,7 +176,7 @@ fn the_number_of_series_is_bounded() {
         semaphore.set_limit(3).expect("it can be set");
     }
     let serve = Serve::start(&store, &["--max-semaphores", "20"]);
-    let metrics = Metrics::parse(&serve.read("/metrics").body);
+    let metrics = Metrics::parse(&serve.read("/metrics").body, "");
     assert_eq!((metrics.store("semaphores"), metrics.store("semaphores_omitted")), (30.0, 10.0));
     assert_eq!((metrics.of("held", "s19"), metrics.of("held", "s20")), (Some(0.0), None));
     let listed = serve.read("/api/v1/semaphores").json();
@@ -180,7 +192,7 @@ fn the_documented_metrics_are_the_real_ones() {
     let _waiter = Running::start(&mut run(&store, "exports", "", "true"));
     until_counts(&store, "exports", (1, 1));
     let serve = Serve::start(&store, &[]);
-    let metrics = Metrics::parse(&serve.read("/metrics").body);
+    let metrics = Metrics::parse(&serve.read("/metrics").body, "");
     let with_samples: Vec<&String> = metrics.samples.keys().map(|(name, _)| name).collect();
     let page = format!("{}/../../docs/serve.md", env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(page).expect("it is there");

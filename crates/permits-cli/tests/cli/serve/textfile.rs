@@ -18,7 +18,7 @@ fn the_file_is_replaced_as_a_whole() {
     assert_eq!(write(&path).code, 0);
     let text = std::fs::read_to_string(&path).expect("it is there");
     let limit = ("permits_semaphore_limit".to_owned(), Some("exports".to_owned()));
-    assert_eq!(Metrics::parse(&text).samples[&limit], 3.0);
+    assert_eq!(Metrics::parse(&text, "").samples[&limit], 3.0);
     let before = std::io::read_to_string(reader).expect("it can be read");
     assert!(!before.contains("exports"), "a reader of the old file sees the old one: {before}");
     let names = || std::fs::read_dir(directory.path()).expect("ours").count();
@@ -42,7 +42,7 @@ fn a_store_that_cannot_be_reached_is_in_the_file_and_in_the_exit_code() {
     assert_eq!(write(), 0);
     server.kill();
     assert_eq!(write(), 69);
-    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"));
+    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"), "");
     let samples: Vec<_> = metrics.samples.into_iter().collect();
     assert_eq!(samples, [(("permits_store_up".to_owned(), None), 0.0)]);
 }
