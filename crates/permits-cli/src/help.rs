@@ -411,7 +411,7 @@ Examples:
   permits serve
   permits serve --listen 127.0.0.1:9711 --interval 5s
   permits serve --token-file token --allow-write
-  permits serve --listen 0.0.0.0:9710 --token-file token --host permits.test
+  permits serve --listen 0.0.0.0:9710 --token-file token --host p.test
   permits serve --textfile permits.prom
 
 Endpoints:
