@@ -38,6 +38,17 @@ pub(crate) struct InspectionFields {
     revoked: u64,
     holders: Vec<HolderFields>,
     waiters: Vec<WaiterFields>,
+    changes: Vec<ChangeFields>,
+}
+
+#[derive(IntoPyObject)]
+struct ChangeFields {
+    change: &'static str,
+    by: String,
+    age: f64,
+    limit: Option<u32>,
+    holder: Option<String>,
+    reason: Option<String>,
 }
 
 #[derive(IntoPyObject)]
@@ -80,6 +91,14 @@ impl From<Inspection> for InspectionFields {
             age: waiter.age.as_secs_f64(),
             label: waiter.label,
         });
+        let changes = found.changes.into_iter().map(|info| ChangeFields {
+            change: info.change.keyword(),
+            age: info.age.as_secs_f64(),
+            limit: info.change.limit(),
+            holder: info.change.holder().map(str::to_owned),
+            reason: info.change.reason().map(str::to_owned),
+            by: info.by,
+        });
         Self {
             name: found.name,
             limit: found.limit,
@@ -96,6 +115,7 @@ impl From<Inspection> for InspectionFields {
             revoked: found.revoked,
             holders: holders.collect(),
             waiters: waiters.collect(),
+            changes: changes.collect(),
         }
     }
 }

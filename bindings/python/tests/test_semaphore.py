@@ -275,6 +275,22 @@ def test_operators_change_the_limit(client: permits.Client, name: str) -> None:
     assert name in client.list()
 
 
+def test_an_inspection_names_the_authors_of_changes(url: str, name: str) -> None:
+    with permits.connect(url, label="deploy 7", recovery="off") as client:
+        semaphore = client.semaphore(name)
+        assert semaphore.inspect().changes == ()
+        semaphore.set_limit(3)
+        semaphore.pause()
+        semaphore.close_line("moved")
+        changes = semaphore.inspect().changes
+        assert [change.change for change in changes] == ["line_closed", "paused", "limit_set"]
+        assert {change.by for change in changes} == {"deploy 7"}
+        assert (changes[0].reason, changes[0].limit, changes[0].holder) == ("moved", None, None)
+        assert (changes[2].reason, changes[2].limit) == (None, 3)
+        assert all(0 <= change.age < 60 for change in changes)
+        assert semaphore.delete()
+
+
 def test_operators_pause_close_and_delete(client: permits.Client, name: str) -> None:
     semaphore = client.semaphore(name, 1)
     semaphore.pause()

@@ -6,7 +6,7 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, HolderInfo, Inspection, Semaphore};
 
-use crate::args::{Close, Common, Limit, LimitChange, NameArg, Revoke};
+use crate::args::{Author, Change, Close, Common, Limit, LimitChange, NameArg, Revoke};
 use crate::exit::{self, Failure};
 use crate::status::{MAX_LISTED, usage};
 use crate::{connect, report};
@@ -23,7 +23,7 @@ pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failur
             return Err(Failure::new(exit::USAGE, message));
         }
         Some(LimitChange::To(limit)) if options.declare => {
-            let semaphore = connect::operator(common).await?.semaphore(name, limit)?;
+            let semaphore = connect::author(common, &options.author).await?.semaphore(name, limit)?;
             if semaphore.declare().await? != limit {
                 report::say(format_args!(
                     "{name}: the limit is pinned: {limit} does not count until --unpin"
@@ -31,7 +31,7 @@ pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failur
             }
             semaphore
         }
-        _ => open(common, name).await?,
+        _ => open(common, &options.author, name).await?,
     };
     match options.limit {
         _ if options.declare => {}
@@ -49,29 +49,29 @@ pub(crate) async fn limit(common: &Common, options: &Limit) -> Result<u8, Failur
 }
 
 /// Stops granting.
-pub(crate) async fn pause(common: &Common, options: &NameArg) -> Result<u8, Failure> {
-    let semaphore = open(common, &options.name).await?;
+pub(crate) async fn pause(common: &Common, options: &Change) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.author, &options.name).await?;
     semaphore.pause().await?;
     print_result(&semaphore, |inspection| format!("paused, {}", usage(inspection))).await
 }
 
 /// Grants again.
-pub(crate) async fn resume(common: &Common, options: &NameArg) -> Result<u8, Failure> {
-    let semaphore = open(common, &options.name).await?;
+pub(crate) async fn resume(common: &Common, options: &Change) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.author, &options.name).await?;
     semaphore.resume().await?;
     print_result(&semaphore, |inspection| format!("resumed, {}", usage(inspection))).await
 }
 
 /// Sends waiters and new requests away.
 pub(crate) async fn close(common: &Common, options: &Close) -> Result<u8, Failure> {
-    let semaphore = open(common, &options.name).await?;
+    let semaphore = open(common, &options.author, &options.name).await?;
     semaphore.close_line(&options.reason).await?;
     print_result(&semaphore, |inspection| format!("closed, {}", usage(inspection))).await
 }
 
 /// Lets requests into the line again.
-pub(crate) async fn open_line(common: &Common, options: &NameArg) -> Result<u8, Failure> {
-    let semaphore = open(common, &options.name).await?;
+pub(crate) async fn open_line(common: &Common, options: &Change) -> Result<u8, Failure> {
+    let semaphore = open(common, &options.author, &options.name).await?;
     semaphore.open_line().await?;
     print_result(&semaphore, |inspection| format!("open, {}", usage(inspection))).await
 }
@@ -79,7 +79,8 @@ pub(crate) async fn open_line(common: &Common, options: &NameArg) -> Result<u8, 
 /// Forgets a semaphore. An unknown one is a failure, so that a script notices a misspelt name.
 pub(crate) async fn delete(common: &Common, options: &NameArg) -> Result<u8, Failure> {
     let name = &options.name;
-    if open(common, name).await?.delete().await? {
+    let semaphore = connect::operator(common).await?.semaphore(name, permits::Limit::Stored)?;
+    if semaphore.delete().await? {
         Ok(exit::print(format!("{name}: deleted\n")))
     } else {
         Err(Failure::new(exit::NO_MATCH, format!("{name}: there is no such semaphore")))
@@ -89,7 +90,7 @@ pub(crate) async fn delete(common: &Common, options: &NameArg) -> Result<u8, Fai
 /// Takes permits or places in line away. An unknown holder is a failure, so that a script notices a misspelt name.
 pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Failure> {
     let Revoke { name, holder, reason, partial, .. } = options;
-    let semaphore = open(common, name).await?;
+    let semaphore = open(common, &options.author, name).await?;
     let revoked = match holder {
         None => all_revoked(&semaphore, reason).await?,
         Some(beginning) if *partial => {
@@ -186,8 +187,8 @@ async fn revoke_each(
         .await
 }
 
-async fn open(common: &Common, name: &str) -> Result<Semaphore, Failure> {
-    Ok(connect::operator(common).await?.semaphore(name, permits::Limit::Stored)?)
+async fn open(common: &Common, author: &Author, name: &str) -> Result<Semaphore, Failure> {
+    Ok(connect::author(common, author).await?.semaphore(name, permits::Limit::Stored)?)
 }
 
 /// Prints `describe` of the semaphore as it is now.

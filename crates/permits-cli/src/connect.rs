@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use permits::{Client, ClientBuilder};
 
-use crate::args::Common;
+use crate::args::{Author, Common};
 use crate::exit::{Failure, USAGE};
 use crate::report;
 
@@ -63,16 +63,32 @@ impl Target {
 
 /// A client for a verb that reads or changes semaphores and does not wait in line.
 pub(crate) async fn operator(common: &Common) -> Result<Client, Failure> {
-    operate(common, false).await
+    operate(Target::of(common)?, common, false).await
 }
 
 /// The same for a verb that prints semaphores: on a terminal it names the store first.
 pub(crate) async fn viewer(common: &Common, json: bool) -> Result<Client, Failure> {
-    operate(common, !json && io::stderr().is_terminal()).await
+    operate(Target::of(common)?, common, !json && io::stderr().is_terminal()).await
 }
 
-async fn operate(common: &Common, name_store: bool) -> Result<Client, Failure> {
-    let target = Target::of(common)?;
+/// The same for a verb that makes changes in the name of `author`.
+pub(crate) async fn author(common: &Common, author: &Author) -> Result<Client, Failure> {
+    let mut target = Target::of(common)?;
+    target.builder = target.builder.label(author.by.clone().unwrap_or_else(user_and_host));
+    operate(target, common, false).await
+}
+
+/// The default author of changes: `USER@HOST`.
+pub(crate) fn user_and_host() -> String {
+    // Short enough for a label.
+    let plain = |text: &str| text.chars().filter(char::is_ascii_graphic).take(55).collect::<String>();
+    let named = |variable| env::var(variable).ok().map(|name| plain(&name)).filter(|name| !name.is_empty());
+    let user = ["USER", "LOGNAME"].into_iter().find_map(named);
+    let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
+    format!("{user}@{}", plain(&rustix::system::uname().nodename().to_string_lossy()))
+}
+
+async fn operate(target: Target, common: &Common, name_store: bool) -> Result<Client, Failure> {
     if name_store || common.verbose > 0 {
         report::say(format_args!("store {}", target.store));
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use permits::{HolderInfo, Inspection, Limit, WaiterInfo};
+use permits::{ChangeInfo, HolderInfo, Inspection, Limit, WaiterInfo};
 use serde::Serialize;
 
 use crate::args::{Common, Status};
@@ -14,6 +14,9 @@ use crate::text::duration;
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
+
+/// The most changes by operators that are printed for people.
+const CHANGES_SHOWN: usize = 5;
 
 /// Prints one semaphore. An unused semaphore is no failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
@@ -45,6 +48,7 @@ pub(crate) struct StatusJson<'a> {
     oldest_waiter_age_ms: Option<u64>,
     #[serde(flatten)]
     counts: CountsJson,
+    changes: Vec<ChangeJson<'a>>,
 }
 
 /// The numbers of events since the store has the semaphore.
@@ -82,6 +86,31 @@ struct WaiterJson<'a> {
     position: u64,
     age_ms: u64,
     label: Option<&'a str>,
+}
+
+/// A change by an operator.
+#[derive(Serialize)]
+struct ChangeJson<'a> {
+    change: &'static str,
+    by: &'a str,
+    age_ms: u64,
+    limit: Option<u32>,
+    holder: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+impl<'a> From<&'a ChangeInfo> for ChangeJson<'a> {
+    fn from(info: &'a ChangeInfo) -> Self {
+        let ChangeInfo { change, by, age, .. } = info;
+        Self {
+            change: change.keyword(),
+            by,
+            age_ms: milliseconds(*age),
+            limit: change.limit(),
+            holder: change.holder(),
+            reason: change.reason(),
+        }
+    }
 }
 
 impl<'a> StatusJson<'a> {
@@ -122,6 +151,7 @@ impl<'a> StatusJson<'a> {
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
             counts: inspection.into(),
+            changes: inspection.changes.iter().map(ChangeJson::from).collect(),
         }
     }
 }
@@ -164,13 +194,13 @@ fn human(inspection: &Inspection) -> String {
     let Inspection { name, held, waiting, holders, waiters, .. } = inspection;
     let mut text = format!("{name}: {}", usage(inspection));
     if inspection.pinned {
-        text.push_str(", limit pinned");
+        let _ = write!(text, ", limit pinned{}", by(inspection.pinned_by()));
     }
     if inspection.paused {
-        text.push_str(", PAUSED");
+        let _ = write!(text, ", PAUSED{}", by(inspection.paused_by()));
     }
     if let Some(reason) = &inspection.closed {
-        let _ = write!(text, ", {}", closed(reason));
+        let _ = write!(text, ", {}{}", closed(reason), by(inspection.closed_by()));
     }
     if is_recovering(inspection) {
         let _ = write!(text, ", recovering for {}", seconds(inspection.recovering));
@@ -203,7 +233,22 @@ fn human(inspection: &Inspection) -> String {
         let _ = write!(text, "\n{}", table.print());
         more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
     }
+    if !inspection.changes.is_empty() {
+        let row = |info: &ChangeInfo| {
+            let cells = [info.by.clone(), duration(info.age)];
+            Row { cells, text: info.change.to_string() }
+        };
+        let rows = inspection.changes.iter().take(CHANGES_SHOWN).map(row).collect();
+        let table = Table { head: ["OPERATOR", "AGE"], text: "CHANGE", rows };
+        let _ = write!(text, "\n{}", table.print());
+        more(&mut text, inspection.changes.len().saturating_sub(CHANGES_SHOWN) as u64, "changes");
+    }
     text
+}
+
+/// The author and the age of a change that is in force, if the store remembers it.
+pub(crate) fn by(change: Option<&ChangeInfo>) -> String {
+    change.map_or_else(String::new, |info| format!(" by {} {} ago", info.by, duration(info.age)))
 }
 
 fn more(text: &mut String, count: u64, noun: &str) {

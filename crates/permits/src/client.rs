@@ -10,7 +10,7 @@ use crate::error::{AdminError, CloseError, ConnectError};
 use crate::observe::meters::SessionMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    Holder, InvalidInput, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix,
+    InvalidInput, Label, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix,
 };
 use crate::semaphore::Semaphore;
 use crate::session::callers::{Message, Session};
@@ -32,9 +32,6 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default bound of semaphores with metrics of their own.
 #[cfg(feature = "metrics")]
 const METRIC_SEMAPHORES: usize = 100;
-
-/// The longest label, in bytes: holders are named after it.
-const MAX_LABEL: usize = 120;
 
 /// A session with a store. Cheap to clone; all clones are one session.
 ///
@@ -262,8 +259,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The name of this program in lists of holders: 1 to 120 bytes of printable UTF-8. Host name and process id unless
-    /// set.
+    /// The name of this program in lists of holders, and of its changes as an operator: 1 to 120 bytes of printable UTF-8.
+    /// Host name and process id unless set.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
@@ -395,10 +392,10 @@ impl ClientBuilder {
     pub(crate) fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let (address, of_url) = self.checked_address()?;
         let label = self.label.unwrap_or_else(default_label);
-        if label.len() > MAX_LABEL {
-            Err(InvalidInput::TooLong { what: "the label", bytes: label.len(), max: MAX_LABEL })?;
+        if label.is_empty() {
+            Err(InvalidInput::Empty { what: "the label", max: Label::MAX_BYTES })?;
         }
-        Holder::new(&label)?;
+        let label = Label::new(&label)?;
         #[cfg(feature = "metrics")]
         let max_labels = self.metric_semaphores;
         #[cfg(not(feature = "metrics"))]

@@ -1,8 +1,9 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::protocol::{Answers, Label, Name, Reply};
+use crate::protocol::{Answers, Change, ChangeEffect, Label, Name, Reply};
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub struct Inspection {
     pub holders: Vec<HolderInfo>,
     /// The first 1,000 waiters, in order.
     pub waiters: Vec<WaiterInfo>,
+    /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a closed line, a
+    /// revocation) at least the last one. They are forgotten with the semaphore. Calls without an effect are left out, such
+    /// as a pause of a paused semaphore.
+    pub changes: Vec<ChangeInfo>,
 }
 
 /// A holder, in an [`Inspection`].
@@ -80,7 +85,133 @@ pub struct WaiterInfo {
     pub label: Option<String>,
 }
 
+/// A change by an operator, in an [`Inspection`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeInfo {
+    /// The change.
+    pub change: OperatorChange,
+    /// The label of the client that made it: see [`ClientBuilder::label`](crate::ClientBuilder::label).
+    pub by: String,
+    /// The time since then, by the store's clock.
+    pub age: Duration,
+}
+
+/// A change by an operator that had an effect. As text, such as `set the limit to 4`, it completes a sentence whose subject
+/// is the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperatorChange {
+    /// The limit was set or adjusted to this one, and pinned.
+    LimitSet(u32),
+    /// The limit's pin was lifted.
+    Unpinned,
+    /// Granting was stopped.
+    Paused,
+    /// Granting was resumed.
+    Resumed,
+    /// The line was closed, for this reason, which may be empty.
+    LineClosed(String),
+    /// The line was opened.
+    LineOpened,
+    /// A holder's permit was revoked, or a waiter's request, or a grant that cooled was freed.
+    Revoked {
+        /// The holder or waiter.
+        holder: String,
+        /// True if it waited.
+        waited: bool,
+        /// The reason, which may be empty.
+        reason: String,
+    },
+}
+
+impl OperatorChange {
+    fn new(effect: ChangeEffect) -> Self {
+        match effect {
+            ChangeEffect::Limit { limit, .. } => Self::LimitSet(limit),
+            ChangeEffect::Unpin { .. } => Self::Unpinned,
+            ChangeEffect::Pause => Self::Paused,
+            ChangeEffect::Resume => Self::Resumed,
+            ChangeEffect::Close(reason) => Self::LineClosed(reason.to_string()),
+            ChangeEffect::Open => Self::LineOpened,
+            ChangeEffect::Revoke { holder, waited, reason } => {
+                Self::Revoked { holder: holder.to_string(), waited, reason: reason.to_string() }
+            }
+        }
+    }
+
+    /// The change as a keyword: `limit_set`, `unpinned`, `paused`, `resumed`, `line_closed`, `line_opened` or `revoked`.
+    pub fn keyword(&self) -> &'static str {
+        match self {
+            Self::LimitSet(_) => "limit_set",
+            Self::Unpinned => "unpinned",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::LineClosed(_) => "line_closed",
+            Self::LineOpened => "line_opened",
+            Self::Revoked { .. } => "revoked",
+        }
+    }
+
+    /// The limit that was set.
+    pub fn limit(&self) -> Option<u32> {
+        if let Self::LimitSet(limit) = self { Some(*limit) } else { None }
+    }
+
+    /// The holder or waiter that was revoked.
+    pub fn holder(&self) -> Option<&str> {
+        if let Self::Revoked { holder, .. } = self { Some(holder) } else { None }
+    }
+
+    /// The reason of a closed line or of a revocation, possibly empty.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::LineClosed(reason) | Self::Revoked { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for OperatorChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LimitSet(limit) => write!(f, "set the limit to {limit}"),
+            Self::Unpinned => f.write_str("unpinned the limit"),
+            Self::Paused => f.write_str("paused"),
+            Self::Resumed => f.write_str("resumed"),
+            Self::LineClosed(_) => f.write_str("closed the line"),
+            Self::LineOpened => f.write_str("opened the line"),
+            Self::Revoked { holder, waited: false, .. } => write!(f, "revoked the holder {holder}"),
+            Self::Revoked { holder, waited: true, .. } => write!(f, "revoked the waiter {holder}"),
+        }?;
+        match self.reason() {
+            None | Some("") => Ok(()),
+            Some(reason) => write!(f, ": {reason}"),
+        }
+    }
+}
+
 impl Inspection {
+    /// The change that paused the semaphore, if it is paused.
+    pub fn paused_by(&self) -> Option<&ChangeInfo> {
+        self.last_change(|change| *change == OperatorChange::Paused).filter(|_| self.paused)
+    }
+
+    /// The change that pinned the limit, if it is pinned.
+    pub fn pinned_by(&self) -> Option<&ChangeInfo> {
+        self.last_change(|change| matches!(change, OperatorChange::LimitSet(_))).filter(|_| self.pinned)
+    }
+
+    /// The change that closed the line, if it is closed.
+    pub fn closed_by(&self) -> Option<&ChangeInfo> {
+        self.last_change(|change| matches!(change, OperatorChange::LineClosed(_)))
+            .filter(|_| self.closed.is_some())
+    }
+
+    fn last_change(&self, is_wanted: impl Fn(&OperatorChange) -> bool) -> Option<&ChangeInfo> {
+        self.changes.iter().find(|info| is_wanted(&info.change))
+    }
+
     /// `None` if the reply is not one to an inspection.
     pub(crate) fn new(name: Name, reply: Reply) -> Option<Self> {
         let Answers::Inspect(listed) = reply.answers else { return None };
@@ -101,6 +232,11 @@ impl Inspection {
             age: Duration::from_micros(reply.now_us.saturating_sub(waiter.ticket)),
             label: text(&waiter.label),
         });
+        let changes = listed.changes.into_iter().map(|Change { origin, at_us, effect }| ChangeInfo {
+            change: OperatorChange::new(effect),
+            by: origin.by.as_str().to_owned(),
+            age: Duration::from_micros(reply.now_us.saturating_sub(at_us)),
+        });
         Some(Self {
             name: name.to_string(),
             limit: (reply.limit > 0).then_some(reply.limit),
@@ -117,6 +253,7 @@ impl Inspection {
             revoked: listed.counts.revoked,
             holders: holders.collect(),
             waiters: waiters.collect(),
+            changes: changes.collect(),
         })
     }
 }

@@ -101,7 +101,7 @@ pub use error::{
     ReleaseError, RenewError, StoreError,
 };
 pub use handle::PermitHandle;
-pub use inspection::{HolderInfo, Inspection, WaiterInfo};
+pub use inspection::{ChangeInfo, HolderInfo, Inspection, OperatorChange, WaiterInfo};
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
 pub use protocol::Recovery;

@@ -228,8 +228,8 @@ impl Semaphore {
 
     /// Changes the limit. Returns the limit and its version after the change.
     fn change_limit(&self, change: LimitChange, expected_version: Option<u64>) -> Reply<(u32, u64)> {
-        let request = self.session.new_request();
-        let operation = Operation::SetLimit { request, change, expected_version };
+        let origin = self.session.new_change();
+        let operation = Operation::SetLimit { origin, change, expected_version };
         self.administer(Declaration::Stored, operation, move |name, reply| {
             let (limit, version) = (reply.limit, reply.limit_version);
             match reply.answers {
@@ -263,7 +263,8 @@ impl Semaphore {
     }
 
     pub(crate) fn start_pause(&self, paused: bool) -> Reply<()> {
-        self.administer(Declaration::Stored, Operation::Pause(paused), |_, _| Ok(()))
+        let origin = self.session.new_change();
+        self.administer(Declaration::Stored, Operation::Pause { origin, paused }, |_, _| Ok(()))
     }
 
     /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests, until
@@ -284,11 +285,14 @@ impl Semaphore {
 
     pub(crate) fn start_close_line(&self, reason: &str) -> Reply<()> {
         match check_reason(reason) {
-            Ok(reason) => {
-                self.administer(Declaration::Stored, Operation::CloseLine(Some(reason)), |_, _| Ok(()))
-            }
+            Ok(reason) => self.change_line(Some(reason)),
             Err(invalid) => Reply::failed(invalid.into()),
         }
+    }
+
+    fn change_line(&self, reason: Option<Arc<str>>) -> Reply<()> {
+        let origin = self.session.new_change();
+        self.administer(Declaration::Stored, Operation::CloseLine { origin, reason }, |_, _| Ok(()))
     }
 
     /// Opens a closed line.
@@ -300,7 +304,7 @@ impl Semaphore {
     }
 
     pub(crate) fn start_open_line(&self) -> Reply<()> {
-        self.administer(Declaration::Stored, Operation::CloseLine(None), |_, _| Ok(()))
+        self.change_line(None)
     }
 
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
@@ -331,10 +335,10 @@ impl Semaphore {
             Ok(checked) => checked,
             Err(invalid) => return Reply::failed(invalid.into()),
         };
-        let request = self.session.new_request();
+        let origin = self.session.new_change();
         self.administer(
             Declaration::Stored,
-            Operation::Revoke { request, holder, cooling, reason },
+            Operation::Revoke { origin, holder, cooling, reason },
             |_, reply| Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown)),
         )
     }
@@ -373,7 +377,7 @@ impl Semaphore {
         })
     }
 
-    /// The limit, and the first 1,000 holders and 1,000 waiters.
+    /// The limit, the first 1,000 holders and 1,000 waiters, and the last changes by operators.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -381,7 +385,7 @@ impl Semaphore {
         self.start_inspect(INSPECT_MAX).await
     }
 
-    /// Like [`Semaphore::inspect`], with the first `max` of each, at most 1,000: with 0, the counts alone.
+    /// Like [`Semaphore::inspect`], with at most `max` of each, and at most 1,000: with 0, the counts alone.
     ///
     /// # Errors
     /// [`AdminError`].

@@ -275,8 +275,8 @@ fn a_limit_that_rises_by_a_thousand_grants_in_parts() {
 
 #[test]
 fn the_waiters_of_a_closed_line_are_refused_in_parts() {
-    let close = Step::plain(Action::CloseLine(Some("moved")));
-    let open = Step::plain(Action::CloseLine(None));
+    let close = Step::plain(Action::CloseLine { reason: Some("moved"), again: false });
+    let open = Step::plain(Action::CloseLine { reason: None, again: false });
     let met = ["refusal cut", "renew: line_closed", "event: line_closed", "acquire: line_closed"];
     let renew =
         Step::plain(Action::Renew((500..520).map(|pick| (Naming::Known(pick), Claiming::AsKnown)).collect()));

@@ -17,6 +17,7 @@ from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
 from ._types import (
     AcquireOptions,
+    ChangeInfo,
     Diagnosis,
     Finding,
     HolderInfo,
@@ -32,6 +33,7 @@ __all__ = [
     "Acquire",
     "AcquireAll",
     "AcquireOptions",
+    "ChangeInfo",
     "Client",
     "Diagnosis",
     "Finding",

@@ -131,7 +131,8 @@ def connect(
     `local:` or `memory:`.
 
     - `prefix`: the first part of every key; `permits` unless set.
-    - `label`: the name of this program in lists of holders; host name and process id unless set.
+    - `label`: the name of this program in lists of holders, and of its changes as an operator; host name and process id
+      unless set.
     - `lease`: the time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set.
     - `recovery`: how the store recovers after a restart that may have lost state; `"interval"` unless the URL says.
     - `max_waiters`: the longest line of a semaphore; 100,000 unless set.

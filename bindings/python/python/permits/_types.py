@@ -71,6 +71,23 @@ class WaiterInfo:
 
 
 @dataclass(frozen=True)
+class ChangeInfo:
+    """A change by an operator, in an `Inspection`."""
+
+    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
+    by: str
+    """The label of the client that made it."""
+    age: float
+    """The seconds since then, by the store's clock."""
+    limit: int | None
+    """The limit that was set."""
+    holder: str | None
+    """The holder or waiter that was revoked."""
+    reason: str | None
+    """The reason of a closed line or of a revocation, possibly empty."""
+
+
+@dataclass(frozen=True)
 class Inspection:
     """The state of a semaphore."""
 
@@ -101,6 +118,8 @@ class Inspection:
     """The first holders, by the end of their leases."""
     waiters: tuple[WaiterInfo, ...]
     """The first waiters, in order."""
+    changes: tuple[ChangeInfo, ...]
+    """The last changes by operators, the newest first: at most 32, and of each kind at least the last one."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,7 @@ def inspection(fields: Mapping[str, Any]) -> Inspection:
     values = dict(fields)
     values["holders"] = tuple(HolderInfo(**holder) for holder in fields["holders"])
     values["waiters"] = tuple(WaiterInfo(**waiter) for waiter in fields["waiters"])
+    values["changes"] = tuple(ChangeInfo(**change) for change in fields["changes"])
     return Inspection(**values)
 
 

@@ -82,15 +82,15 @@ pub(crate) enum Verb {
     Limit(Limit),
     /// Stop granting; holders keep their permits
     #[command(after_help = help::PAUSE)]
-    Pause(NameArg),
+    Pause(Change),
     /// Grant again, starting with the head of the line
     #[command(after_help = help::RESUME)]
-    Resume(NameArg),
+    Resume(Change),
     /// Send waiters and new requests away; holders keep their permits
     Close(Close),
     /// Let requests into the line again
     #[command(after_help = help::OPEN)]
-    Open(NameArg),
+    Open(Change),
     /// Take permits or places in line away
     Revoke(Revoke),
     /// Forget a semaphore that is not in use, with its limit
@@ -214,6 +214,28 @@ pub(crate) struct Limit {
     /// Declare N as a program does, in place of pinning it
     #[arg(long, requires = "limit", conflicts_with = "unpin")]
     pub(crate) declare: bool,
+
+    #[command(flatten)]
+    pub(crate) author: Author,
+}
+
+/// The author of a change.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Author {
+    /// The name to show as the author of this change, at most 120 bytes [default: the user and the host]
+    #[arg(long, value_name = "TEXT", value_parser = value::label)]
+    pub(crate) by: Option<String>,
+}
+
+/// A change that needs a name and nothing else.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Change {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name)]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) author: Author,
 }
 
 /// A name and nothing else.
@@ -234,6 +256,9 @@ pub(crate) struct Close {
     /// The reason that is reported to them, at most 1,000 bytes
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
+
+    #[command(flatten)]
+    pub(crate) author: Author,
 }
 
 #[derive(Debug, clap::Args)]
@@ -258,6 +283,9 @@ pub(crate) struct Revoke {
     /// The reason that is reported to them, at most 1,000 bytes
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
+
+    #[command(flatten)]
+    pub(crate) author: Author,
 }
 
 #[derive(Debug, clap::Args)]

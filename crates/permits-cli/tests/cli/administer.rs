@@ -22,6 +22,7 @@ on_both_stores! {
     a_limit_is_shown_and_changed_by_a_difference,
     all_are_revoked_and_counted,
     a_holder_is_revoked_by_the_beginning_of_its_name,
+    the_authors_of_changes_are_shown,
 }
 
 /// Runs an operator's call, which prints one line.
@@ -113,7 +114,7 @@ fn a_closed_line_sends_waiters_and_newcomers_away(store: &dyn Store, name: &str)
     operate(store, ["close", name, "--reason", reason], "semaphore: closed, 1 of 1 held, 0 waiting");
     assert_eq!(status(store, name)["closed"], json!(reason));
     let text = output(&mut permits(&store.url(), ["status", name])).stdout;
-    assert!(text.starts_with(&format!("{name}: 1 of 1 held, 0 waiting, CLOSED ({reason})\n")), "{text}");
+    assert!(text.starts_with(&format!("{name}: 1 of 1 held, 0 waiting, CLOSED ({reason}) by ")), "{text}");
     let closed = (75, String::new(), format!("permits: the line is closed: {reason}\n"));
     let waiter = waiter.finish();
     assert_eq!((waiter.code, waiter.stdout, waiter.stderr), closed);
@@ -257,4 +258,35 @@ fn a_holder_is_revoked_by_the_beginning_of_its_name(store: &dyn Store, name: &st
     operate(store, ["revoke", name, "web-1"], "semaphore: web-1 revoked, 1 of 3 held, 0 waiting");
     assert_eq!(counts(store, name), (1, 0));
     drop(holders);
+}
+
+fn the_authors_of_changes_are_shown(store: &dyn Store, name: &str) {
+    let change = |arguments: &[&str]| {
+        let mut call = permits(&store.url(), arguments);
+        let Output { code, stderr, .. } = output(call.env("USER", "alice"));
+        assert_eq!((code, stderr.as_str()), (0, ""), "{arguments:?}");
+    };
+    change(&["limit", name, "3", "--by", "deploy 7"]);
+    change(&["pause", name]);
+    change(&["close", name, "--reason", "moved", "--by", "deploy 8"]);
+    let seen = status(store, name);
+    let changes = seen["changes"].as_array().expect("it is a list");
+    let kinds: Vec<_> = changes.iter().map(|change| change["change"].as_str().expect("a text")).collect();
+    assert_eq!(kinds, ["line_closed", "paused", "limit_set"]);
+    assert_eq!((&changes[0]["by"], &changes[0]["reason"]), (&json!("deploy 8"), &json!("moved")));
+    assert_eq!((&changes[2]["by"], &changes[2]["limit"]), (&json!("deploy 7"), &json!(3)));
+    let by = changes[1]["by"].as_str().expect("it is a text");
+    assert!(by.starts_with("alice@") && by.len() > "alice@".len(), "{by}");
+
+    let shown = output(&mut permits(&store.url(), ["status", name])).stdout;
+    for part in
+        [", limit pinned by deploy 7 ", &format!(", PAUSED by {by} "), ", CLOSED (moved) by deploy 8 "]
+    {
+        assert!(shown.contains(part), "{part:?} is not in {shown}");
+    }
+    assert!(shown.contains("closed the line: moved\n"), "{shown}");
+    for wrong in ["", "a\tb", &"x".repeat(121)] {
+        let refused = output(&mut permits(&store.url(), ["resume", name, "--by", wrong]));
+        assert_eq!(refused.code, 64, "{wrong:?}: {refused:?}");
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Entry, EntryState, State};
+use permits::model::{Damage, Entry, EntryState, State};
 use permits::protocol::{
     AcquireOutcome, Answers, Declaration, Event, EventKind, Holder, Operation, ReleaseOutcome, RenewOutcome,
     RequestId,
@@ -18,7 +18,7 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 11] = [
+pub const CHECKS: [(&str, Check); 12] = [
     ("P1", bound),
     ("P5", nothing_appears_unasked),
     ("P6", first_come_first_served),
@@ -30,6 +30,7 @@ pub const CHECKS: [(&str, Check); 11] = [
     ("P15", no_herd),
     ("P17", grants_count_as_long_as_asked),
     ("P20", a_closed_line_is_empty),
+    ("P21", changes_are_remembered),
 ];
 
 /// Runs all checks.
@@ -225,7 +226,7 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
             left.map(|(release, _)| (&release.holder, Some(&release.request))).collect()
         }
         // A repeated command has the answer of the first one.
-        (Operation::Revoke { request, .. }, _) if step.was_made(request) => return Ok(()),
+        (Operation::Revoke { origin, .. }, _) if step.was_made(&origin.request) => return Ok(()),
         (Operation::Revoke { holder, cooling: None, .. }, Answers::Revoke(_)) => vec![(holder, None)],
         _ => return Ok(()),
     };
@@ -430,7 +431,7 @@ fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());
     let (before, after) = (closed(&step.before), closed(&step.after));
     let wanted = match &step.command.operation {
-        Operation::CloseLine(reason) => reason.clone(),
+        Operation::CloseLine { origin, reason } if !step.was_made(&origin.request) => reason.clone(),
         Operation::Delete if step.after.is_none() => None,
         _ => before,
     };
@@ -447,6 +448,38 @@ fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     let waiting = step.after.as_ref().map_or(0, |state| state.queue.len());
     if after.is_some() && waiting > 0 && !step.is_cut() {
         return Err(format!("{waiting} wait in a closed line"));
+    }
+    Ok(())
+}
+
+/// P21: a pause, a pin and a closed line have the command that made them as the last change, and of each part of the state
+/// the last change stays.
+fn changes_are_remembered(step: &Step) -> Result<(), String> {
+    let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
+    let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };
+    let stops = |state: &State| (state.paused, state.pinned, state.closed.clone());
+    let origin = match &step.command.operation {
+        Operation::SetLimit { origin, .. }
+        | Operation::Pause { origin, .. }
+        | Operation::CloseLine { origin, .. }
+        | Operation::Revoke { origin, .. } => Some(origin),
+        _ => None,
+    };
+    let last = after.changes.last();
+    if before.map_or((false, false, None), stops) != stops(after)
+        && last.map(|change| (&change.origin, change.at_us))
+            != origin.map(|origin| (origin, step.reply.now_us))
+    {
+        return Err(format!(
+            "{:?} is now {:?}, and the last change is {last:?}",
+            before.map(stops),
+            stops(after)
+        ));
+    }
+    for change in before.map_or(&[][..], |before| &before.changes) {
+        if !after.changes.iter().any(|later| later.effect.is_on_same_part(&change.effect)) {
+            return Err(format!("{change:?} is forgotten, and no change of its part has followed"));
+        }
     }
     Ok(())
 }

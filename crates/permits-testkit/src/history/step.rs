@@ -99,7 +99,7 @@ impl Step {
     pub(super) fn was_made(&self, request: &RequestId) -> bool {
         self.before
             .as_ref()
-            .is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
+            .is_some_and(|state| state.changes.iter().any(|change| change.origin.request == *request))
     }
 
     /// The holders that the command names: it may change their entries.
@@ -123,8 +123,8 @@ impl Step {
                 entry.map(|entry| (key.clone(), entry.request.clone())).into_iter().collect()
             }
             Operation::SetLimit { .. }
-            | Operation::Pause(_)
-            | Operation::CloseLine(_)
+            | Operation::Pause { .. }
+            | Operation::CloseLine { .. }
             | Operation::Delete
             | Operation::Inspect { .. } => BTreeSet::new(),
         }

@@ -15,7 +15,7 @@ pub type Outcome = (Reply, Vec<Event>);
 pub type Store = fn(&mut Option<State>, &Clock<'_>, &Command) -> Outcome;
 
 /// All mutants, each with the property that it breaks.
-pub const ALL: [(&str, Store); 17] = [
+pub const ALL: [(&str, Store); 18] = [
     ("P1, P2", one_too_many),
     ("P2", no_window),
     ("P4", old_tokens),
@@ -32,6 +32,7 @@ pub const ALL: [(&str, Store); 17] = [
     ("P15", publishes_twice),
     ("P17", forgets_the_time),
     ("P20", keeps_waiters),
+    ("P21", remembers_one_change),
     ("slots", one_slot),
 ];
 
@@ -244,6 +245,16 @@ pub fn keeps_waiters(state: &mut Option<State>, server: &Clock<'_>, command: &Co
     change(state, |state| state.paused = true);
     let outcome = apply(state, server, command);
     change(state, |state| (state.closed, state.paused) = (Some(reason), paused));
+    outcome
+}
+
+/// Remembers only the last change by an operator.
+pub fn remembers_one_change(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let outcome = apply(state, server, command);
+    change(state, |state| {
+        let old = state.changes.len().saturating_sub(1);
+        state.changes.drain(..old);
+    });
     outcome
 }
 

@@ -146,7 +146,7 @@ fn at_least_ms(name: &str) -> u64 {
 /// A change of the limit with a request of its own.
 pub(crate) fn set_limit(limit: u32) -> Operation {
     let (request, change) = (id(&format!("limit-{limit}")), LimitChange::Set(limit));
-    Operation::SetLimit { request, change, expected_version: None }
+    Operation::SetLimit { origin: request.into(), change, expected_version: None }
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
@@ -209,7 +209,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 new_request: id(&name),
             }),
             16..19 => Operation::SetLimit {
-                request: id(&format!("limit-{}", random.u32(0..50))),
+                origin: id(&format!("limit-{}", random.u32(0..50))).into(),
                 change: match random.u8(0..4) {
                     0 => LimitChange::Unpin,
                     1 => LimitChange::Adjust(random.i64(-2..3)),
@@ -217,15 +217,21 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 },
                 expected_version: (random.u8(0..3) == 0).then(|| random.u64(0..9)),
             },
-            19 => Operation::Pause(random.u8(0..3) == 0),
+            19 => Operation::Pause {
+                origin: id(&format!("pause-{}", random.u32(0..50))).into(),
+                paused: random.u8(0..3) == 0,
+            },
             20 => Operation::Revoke {
-                request: id(&format!("revoke-{}", random.u32(0..50))),
+                origin: id(&format!("revoke-{}", random.u32(0..50))).into(),
                 holder: holder(&name),
                 cooling: grant.filter(|_| random.bool()).map(|grant| grant.token),
                 reason: "late".into(),
             },
             21 => Operation::Delete,
-            22 => Operation::CloseLine((random.u8(0..4) == 0).then(|| "moved".into())),
+            22 => Operation::CloseLine {
+                origin: id(&format!("line-{}", random.u32(0..50))).into(),
+                reason: (random.u8(0..4) == 0).then(|| "moved".into()),
+            },
             _ => Operation::Inspect { max: 9 },
         };
         let (reply, events) = story.send(operation);

@@ -138,18 +138,23 @@ impl SelfTest {
         };
         self.expect("adopting", Operation::Adopt(adopt), Answers::Adopt(true)).await?;
         let revoke = Operation::Revoke {
-            request: id("d"),
+            origin: id("d").into(),
             holder: holder("second"),
             cooling: None,
             reason: "".into(),
         };
         self.expect("revoking", revoke, Answers::Revoke(ReleaseOutcome::Held)).await?;
         self.event("receiving a revocation").await?;
-        let limit =
-            Operation::SetLimit { request: id("e"), change: LimitChange::Set(2), expected_version: Some(0) };
+        let limit = Operation::SetLimit {
+            origin: id("e").into(),
+            change: LimitChange::Set(2),
+            expected_version: Some(0),
+        };
         self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
-        self.expect("resuming", Operation::Pause(false), Answers::Pause).await?;
-        self.expect("opening the line", Operation::CloseLine(None), Answers::CloseLine).await?;
+        let resume = Operation::Pause { origin: id("f").into(), paused: false };
+        self.expect("resuming", resume, Answers::Pause).await?;
+        let open = Operation::CloseLine { origin: id("g").into(), reason: None };
+        self.expect("opening the line", open, Answers::CloseLine).await?;
         self.expect("deleting", Operation::Delete, Answers::Delete(DeleteOutcome::Deleted)).await?;
         Ok(woken_after)
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::state::{Damage, EntryState, ServerClock, State, signed};
-use crate::protocol::{Answers, Command, Event, EventKind, Holder, ReleaseOutcome, Reply};
+use crate::protocol::{
+    Answers, Change, ChangeEffect, ChangeOrigin, Command, Event, EventKind, Holder, ReleaseOutcome, Reply,
+};
 
 /// The most expired entries that one command reaps.
 pub const REAP_MAX: usize = 128;
@@ -110,6 +112,11 @@ impl<'a> Execution<'a> {
     pub(super) fn extend(&mut self, holder: &Holder) {
         let lease_ms = self.state.entries[holder].lease_ms;
         self.state.set_deadline(holder, self.now_ms + lease_ms);
+    }
+
+    /// Remembers a change by an operator that has had an effect.
+    pub(super) fn remember(&mut self, origin: &ChangeOrigin, effect: ChangeEffect) {
+        self.state.remember_change(Change { origin: origin.clone(), at_us: self.now_us, effect });
     }
 
     /// Adds an event for the session of an entry.

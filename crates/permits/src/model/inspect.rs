@@ -1,4 +1,4 @@
-//! The list of holders and waiters.
+//! The list of holders and waiters, and of changes by operators.
 
 use super::execution::Execution;
 use super::state::Entry;
@@ -37,6 +37,7 @@ impl Execution<'_> {
             counts: state.counts,
             holders: holders.collect(),
             waiters: waiters.collect(),
+            changes: state.changes.iter().rev().take(max).cloned().collect(),
         })
     }
 }

@@ -1,8 +1,7 @@
 //! The limit: declared by programs, changed by operators.
 
 use super::execution::Execution;
-use super::state::ChangeAnswer;
-use crate::protocol::{Answers, Declaration, LimitChange, LimitOutcome, Refusal, RequestId};
+use crate::protocol::{Answers, ChangeEffect, ChangeOrigin, Declaration, LimitChange, LimitOutcome, Refusal};
 
 impl Execution<'_> {
     /// The limit by which the command's declaration replaces the stored one, if it does.
@@ -31,26 +30,26 @@ impl Execution<'_> {
     /// Sets, adjusts or unpins the limit, for an operator.
     pub(super) fn set_limit(
         &mut self,
-        request: &RequestId,
+        origin: &ChangeOrigin,
         change: LimitChange,
         expected_version: Option<u64>,
     ) -> Answers {
-        let changed = match self.state.change_made(request) {
-            Some(ChangeAnswer::Limit(changed)) => changed,
-            _ => {
-                let version = self.state.limit_version;
-                let changed = self.change_limit(change, expected_version);
-                if self.state.limit_version != version {
-                    self.state.remember_change(request, ChangeAnswer::Limit(changed));
-                }
-                changed
+        let changed = match self.state.change_made(&origin.request) {
+            Some(&(ChangeEffect::Limit { limit, version } | ChangeEffect::Unpin { limit, version })) => {
+                LimitOutcome::Done { limit, version }
             }
+            _ => self.change_limit(origin, change, expected_version),
         };
         self.promote();
         Answers::SetLimit(changed)
     }
 
-    fn change_limit(&mut self, change: LimitChange, expected_version: Option<u64>) -> LimitOutcome {
+    fn change_limit(
+        &mut self,
+        origin: &ChangeOrigin,
+        change: LimitChange,
+        expected_version: Option<u64>,
+    ) -> LimitOutcome {
         let state = &mut self.state;
         if expected_version.is_some_and(|version| version != state.limit_version) {
             return LimitOutcome::OtherVersion;
@@ -64,12 +63,18 @@ impl Execution<'_> {
                 _ => return LimitOutcome::OutOfRange,
             },
         };
-        let is_so = (state.limit, state.pinned) == (limit, pinned);
-        if !is_so || expected_version.is_some() {
+        if (state.limit, state.pinned) != (limit, pinned) || expected_version.is_some() {
+            (state.limit, state.pinned) = (limit, pinned);
             state.limit_version += 1;
+            let version = state.limit_version;
+            self.remember(
+                origin,
+                match pinned {
+                    true => ChangeEffect::Limit { limit, version },
+                    false => ChangeEffect::Unpin { limit, version },
+                },
+            );
         }
-        state.limit = limit;
-        state.pinned = pinned;
-        LimitOutcome::Done { limit, version: state.limit_version }
+        LimitOutcome::Done { limit, version: self.state.limit_version }
     }
 }

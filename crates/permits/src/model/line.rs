@@ -3,19 +3,26 @@
 use std::sync::Arc;
 
 use super::execution::Execution;
-use crate::protocol::{Answers, DeleteOutcome, EventKind, Holder, MAX_BATCH};
+use crate::protocol::{Answers, ChangeEffect, ChangeOrigin, DeleteOutcome, EventKind, Holder, MAX_BATCH};
 
 impl Execution<'_> {
     /// Stops or resumes granting.
-    pub(super) fn pause(&mut self, paused: bool) -> Answers {
-        self.state.paused = paused;
+    pub(super) fn pause(&mut self, origin: &ChangeOrigin, paused: bool) -> Answers {
+        if self.state.paused != paused && self.state.change_made(&origin.request).is_none() {
+            self.state.paused = paused;
+            self.remember(origin, if paused { ChangeEffect::Pause } else { ChangeEffect::Resume });
+        }
         self.promote();
         Answers::Pause
     }
 
     /// Closes the line for a reason, or opens it.
-    pub(super) fn close_line(&mut self, reason: Option<Arc<str>>) -> Answers {
-        self.state.closed = reason;
+    pub(super) fn close_line(&mut self, origin: &ChangeOrigin, reason: Option<&Arc<str>>) -> Answers {
+        if self.state.closed.as_ref() != reason && self.state.change_made(&origin.request).is_none() {
+            self.state.closed = reason.cloned();
+            let effect = reason.map_or(ChangeEffect::Open, |reason| ChangeEffect::Close(reason.clone()));
+            self.remember(origin, effect);
+        }
         self.promote();
         Answers::CloseLine
     }

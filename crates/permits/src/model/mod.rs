@@ -39,9 +39,7 @@ pub use self::execution::REAP_MAX;
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::INSPECT_MAX;
 pub use self::recovery::IDENTITY_EVERY_US;
-pub use self::state::{
-    CHANGES_MAX, Change, ChangeAnswer, Damage, Entry, EntryState, Part, ServerClock, State,
-};
+pub use self::state::{CHANGES_MAX, Damage, Entry, EntryState, Part, ServerClock, State};
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore without state.
 pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> (Reply, Vec<Event>) {
@@ -52,13 +50,13 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         Operation::Release(requests) => execution.release(requests),
         Operation::Renew(requests) => execution.renew(requests),
         Operation::Adopt(adopt) => execution.adopt(adopt),
-        Operation::SetLimit { request, change, expected_version } => {
-            execution.set_limit(request, *change, *expected_version)
+        Operation::SetLimit { origin, change, expected_version } => {
+            execution.set_limit(origin, *change, *expected_version)
         }
-        Operation::Pause(paused) => execution.pause(*paused),
-        Operation::CloseLine(reason) => execution.close_line(reason.clone()),
-        Operation::Revoke { request, holder, cooling, reason } => {
-            execution.revoke(request, holder, *cooling, reason)
+        Operation::Pause { origin, paused } => execution.pause(origin, *paused),
+        Operation::CloseLine { origin, reason } => execution.close_line(origin, reason.as_ref()),
+        Operation::Revoke { origin, holder, cooling, reason } => {
+            execution.revoke(origin, holder, *cooling, reason)
         }
         Operation::Delete => execution.delete(),
         Operation::Inspect { max } => execution.inspect(*max),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::execution::Execution;
-use super::state::ChangeAnswer;
-use crate::protocol::{Answers, EventKind, Holder, ReleaseOutcome, ReleaseRequest, RequestId};
+use crate::protocol::{
+    Answers, ChangeEffect, ChangeOrigin, EventKind, Holder, ReleaseOutcome, ReleaseRequest,
+};
 
 impl Execution<'_> {
     /// Forgets entries, whether they wait or hold.
@@ -21,22 +22,25 @@ impl Execution<'_> {
     /// Removes a holder or waiter, and sends its session the reason; or frees what cools under this token.
     pub(super) fn revoke(
         &mut self,
-        request: &RequestId,
+        origin: &ChangeOrigin,
         holder: &Holder,
         cooling: Option<u64>,
         reason: &Arc<str>,
     ) -> Answers {
         let cooling = cooling.map(|token| holder.cooling(token));
         let key = cooling.as_ref().unwrap_or(holder);
-        let was = match self.state.change_made(request) {
-            Some(ChangeAnswer::Revoked(was)) => was,
+        let was = match self.state.change_made(&origin.request) {
+            Some(ChangeEffect::Revoke { waited: true, .. }) => ReleaseOutcome::Waiting,
+            Some(ChangeEffect::Revoke { waited: false, .. }) => ReleaseOutcome::Held,
             _ if self.state.entries.contains_key(key) => {
                 if cooling.is_none() {
                     self.emit(key, EventKind::Revoked(reason.clone()));
                 }
                 self.state.counts.revoked += 1;
                 let was = self.forget(key);
-                self.state.remember_change(request, ChangeAnswer::Revoked(was));
+                let waited = was == ReleaseOutcome::Waiting;
+                let (holder, reason) = (holder.clone(), reason.clone());
+                self.remember(origin, ChangeEffect::Revoke { holder, waited, reason });
                 was
             }
             _ => ReleaseOutcome::Unknown,

@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::protocol::{Counts, Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
+use crate::protocol::{
+    Change, ChangeEffect, Counts, Grant, Holder, Label, ReleaseOutcome, RequestId, SessionId,
+};
 
-/// The number of operators' changes that are remembered, so that a change that is sent again has one effect and one
-/// answer.
+/// The number of operators' changes that are remembered: for operators to read, and so that a change that is sent again has
+/// one effect and one answer.
 pub const CHANGES_MAX: usize = 32;
 
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
@@ -77,32 +79,13 @@ pub struct State {
     /// The numbers of what has happened.
     #[cfg_attr(feature = "local", serde(default))]
     pub counts: Counts,
-    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`].
-    #[cfg_attr(feature = "local", serde(default))]
+    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the state among them.
+    // Files of earlier builds have `changes` of another form.
+    #[cfg_attr(feature = "local", serde(default, rename = "operator_changes"))]
     pub changes: Vec<Change>,
     /// The loss of some parts, which the next command notices.
     #[cfg_attr(feature = "local", serde(skip))]
     pub damage: Option<Damage>,
-}
-
-/// A change by an operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub struct Change {
-    /// Its request.
-    pub request: RequestId,
-    /// Its answer.
-    pub answer: ChangeAnswer,
-}
-
-/// The answer to a change that had an effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
-pub enum ChangeAnswer {
-    /// To a change of the limit.
-    Limit(LimitOutcome),
-    /// To a revocation.
-    Revoked(ReleaseOutcome),
 }
 
 /// The parts in which a store may keep a state, each of which may vanish alone.
@@ -220,16 +203,23 @@ impl State {
         }
     }
 
-    /// The answer to a change that was made before, if it is remembered.
-    pub(super) fn change_made(&self, request: &RequestId) -> Option<ChangeAnswer> {
-        self.changes.iter().find(|change| change.request == *request).map(|change| change.answer)
+    /// The effect of a change that was made before, if it is remembered.
+    pub(super) fn change_made(&self, request: &RequestId) -> Option<&ChangeEffect> {
+        self.changes.iter().find(|change| change.origin.request == *request).map(|change| &change.effect)
     }
 
-    pub(super) fn remember_change(&mut self, request: &RequestId, answer: ChangeAnswer) {
-        if self.changes.len() == CHANGES_MAX {
-            self.changes.remove(0);
+    /// Remembers a change, and forgets the oldest one that has been followed by another of its part if they are too many.
+    pub(super) fn remember_change(&mut self, change: Change) {
+        self.changes.push(change);
+        let followed = |at: usize| {
+            let effect = &self.changes[at].effect;
+            self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))
+        };
+        if self.changes.len() > CHANGES_MAX
+            && let Some(at) = (0..self.changes.len()).find(|at| followed(*at))
+        {
+            self.changes.remove(at);
         }
-        self.changes.push(Change { request: request.clone(), answer });
     }
 
     /// Returns true if the state does not expire, because an operator has pinned the limit, paused or closed the line.

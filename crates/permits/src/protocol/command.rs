@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::change::ChangeOrigin;
 use super::names::{Holder, Label, Name, RequestId, SessionId};
 use super::reply::{Answers, Grant, RequestStatus};
 
@@ -133,22 +134,32 @@ pub enum Operation {
     Adopt(AdoptRequest),
     /// Change the limit, or lift its pin.
     SetLimit {
-        /// The id of this change: sent again, it has one effect and one answer.
-        request: RequestId,
+        /// Its origin.
+        origin: ChangeOrigin,
         /// The change.
         change: LimitChange,
         /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any case.
         expected_version: Option<u64>,
     },
-    /// Stop (`true`) or resume (`false`) granting.
-    Pause(bool),
-    /// Close the line for this reason (printable text): refuse waiters and new requests, and pass them the reason. Without
-    /// one: open it.
-    CloseLine(Option<Arc<str>>),
+    /// Stop or resume granting.
+    Pause {
+        /// Its origin.
+        origin: ChangeOrigin,
+        /// True to stop, false to resume.
+        paused: bool,
+    },
+    /// Close the line, or open it.
+    CloseLine {
+        /// Its origin.
+        origin: ChangeOrigin,
+        /// The reason (printable text) for which to close the line: waiters and new requests are refused, and get the
+        /// reason. Without one, the line is opened.
+        reason: Option<Arc<str>>,
+    },
     /// Remove a holder or waiter, or free what cools.
     Revoke {
-        /// The id of this revocation: sent again, it has one effect and one answer.
-        request: RequestId,
+        /// Its origin.
+        origin: ChangeOrigin,
         /// The holder or waiter to remove.
         holder: Holder,
         /// The token of a grant of that holder that cools, to be freed in its place.
@@ -215,8 +226,8 @@ impl Operation {
             Self::Renew(_) => OperationKind::Renew,
             Self::Adopt(_) => OperationKind::Adopt,
             Self::SetLimit { .. } => OperationKind::SetLimit,
-            Self::Pause(_) => OperationKind::Pause,
-            Self::CloseLine(_) => OperationKind::CloseLine,
+            Self::Pause { .. } => OperationKind::Pause,
+            Self::CloseLine { .. } => OperationKind::CloseLine,
             Self::Revoke { .. } => OperationKind::Revoke,
             Self::Delete => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,
@@ -366,6 +377,7 @@ mod tests {
         let expected = [RequestStatus::Holding, RequestStatus::Waiting { position: 7 }, RequestStatus::Gone];
         assert_eq!(statuses, expected);
         assert!(operation.keeps_entries());
-        assert_eq!(Operation::Pause(true).entries(&Answers::Pause), []);
+        let pause = Operation::Pause { origin: session.request(3).into(), paused: true };
+        assert_eq!(pause.entries(&Answers::Pause), []);
     }
 }

@@ -7,11 +7,13 @@
 //!
 //! Numbers stay below 2^53, because the Lua of the Redis store computes in doubles.
 
+mod change;
 mod command;
 mod event;
 mod names;
 mod reply;
 
+pub use self::change::{Change, ChangeEffect, ChangeOrigin};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
     Recovery, ReleaseRequest, RenewRequest, Window,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::change::Change;
 use super::names::{Holder, Label};
 
 /// Token and slot of a permit.
@@ -236,6 +237,8 @@ pub struct Inspection {
     pub holders: Vec<InspectedHolder>,
     /// Waiters, in the order of the queue.
     pub waiters: Vec<InspectedWaiter>,
+    /// Changes by operators, the last one first.
+    pub changes: Vec<Change>,
 }
 
 /// The numbers of what has happened to a semaphore since its state exists. A store that loses the state begins again at 0.

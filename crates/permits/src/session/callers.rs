@@ -15,7 +15,9 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
 use crate::process::Process;
-use crate::protocol::{AdoptRequest, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId};
+use crate::protocol::{
+    AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId,
+};
 use crate::store::StoreError;
 
 /// A message to the engine.
@@ -247,9 +249,14 @@ impl Session {
         self.shared.config.session.request(number)
     }
 
+    /// The origin of another change by an operator.
+    pub(crate) fn new_change(&self) -> ChangeOrigin {
+        ChangeOrigin { request: self.new_request(), by: self.shared.config.label.clone() }
+    }
+
     /// The holder of a request whose caller names none: unique.
     pub(crate) fn default_holder(&self, request: &RequestId) -> Holder {
-        let label = &self.shared.config.label;
+        let label = self.shared.config.label.as_str();
         Holder::new(&format!("{label}/{request}")).expect("labels are checked")
     }
 

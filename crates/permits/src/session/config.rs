@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::observe::meters::SessionMeters;
-use crate::protocol::{Recovery, SessionId};
+use crate::protocol::{Label, Recovery, SessionId};
 
 /// The settings of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) session: SessionId,
-    pub(crate) label: String,
+    pub(crate) label: Label,
     pub(crate) lease: Duration,
     pub(crate) recovery: Recovery,
     pub(crate) queue_max: u32,

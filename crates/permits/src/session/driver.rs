@@ -315,7 +315,7 @@ async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, time
 mod tests {
     use super::*;
     use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
-    use crate::protocol::{Declaration, Holder, Operation, Recovery, SessionId};
+    use crate::protocol::{Declaration, Holder, Label, Operation, Recovery, SessionId};
     use crate::session::pending_acquire::PendingAcquire;
     use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
     use crate::store::{Address, StoreOptions};
@@ -324,7 +324,7 @@ mod tests {
     async fn session(memory: &str) -> (Session, Arc<Driver>) {
         let config = Config {
             session: SessionId::new("session").expect("valid"),
-            label: "label".into(),
+            label: Label::new("label").expect("it is valid"),
             lease: Duration::from_secs(600),
             recovery: Recovery::Off,
             queue_max: 1000,

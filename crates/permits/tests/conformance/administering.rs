@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use permits::{AcquireError, AcquireOptions, Limit, Lost, PermitStatus, ReleaseError, RenewError};
+use permits::{
+    AcquireError, AcquireOptions, Limit, Lost, OperatorChange, PermitStatus, ReleaseError, RenewError,
+};
 
 use crate::fixture::{Fixture, LIMIT, Waiter};
 
@@ -130,6 +132,48 @@ pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
     assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
     drop(permit);
     waiter.permit().await.release().await.expect("it is held");
+}
+
+pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let operator = fixture.connect(fixture.builder().label("deploy@ci, 50 % \u{e9}")).await;
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+    let permit = semaphore.acquire_with(named("web-1")).await.expect("it is free");
+    assert_eq!(fixture.inspect(&semaphore).await.changes, []);
+    let began = Instant::now();
+    let limit = fixture.limit(1);
+    administered.set_limit(limit).await.expect("the store is up");
+    administered.pause().await.expect("the store is up");
+    administered.close_line("moved: 1, 2").await.expect("the store is up");
+    assert_eq!(administered.revoke("web-1", "late").await, Ok(true));
+    assert!(permit.lost_within(LIMIT).await.is_some());
+    let seen = fixture.inspect(&semaphore).await;
+    let (holder, waited) = ("web-1".to_owned(), false);
+    let changes: Vec<&OperatorChange> = seen.changes.iter().map(|info| &info.change).collect();
+    let expected = [
+        &OperatorChange::Revoked { holder, waited, reason: "late".to_owned() },
+        &OperatorChange::LineClosed("moved: 1, 2".to_owned()),
+        &OperatorChange::Paused,
+        &OperatorChange::LimitSet(limit),
+    ];
+    assert_eq!(changes, expected);
+    for info in &seen.changes {
+        assert!(info.by == "deploy@ci, 50 % \u{e9}" && info.age <= began.elapsed(), "{info:?}");
+    }
+    let in_force = [seen.closed_by(), seen.paused_by(), seen.pinned_by()];
+    assert_eq!(in_force, [1, 2, 3].map(|number| Some(&seen.changes[number])));
+
+    let other = client.semaphore(fixture.name(), Limit::Stored);
+    other.open_line().await.expect("the store is up");
+    other.resume().await.expect("the store is up");
+    other.unpin().await.expect("the store is up");
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!([seen.closed_by(), seen.paused_by(), seen.pinned_by()], [None, None, None]);
+    let changes: Vec<String> = seen.changes[..3].iter().map(|info| info.change.to_string()).collect();
+    assert_eq!(changes, ["unpinned the limit", "resumed", "opened the line"]);
+    assert_ne!(seen.changes[0].by, seen.changes[3].by);
+    assert_eq!(seen.changes[3].change.to_string(), "revoked the holder web-1: late");
 }
 
 pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {

@@ -101,6 +101,7 @@ macro_rules! every_case {
                 inspecting_leaves_nothing_behind: anything,
                 a_list_names_what_is_in_use: anything,
                 an_inspection_of_none_counts_all: anything,
+                an_inspection_says_which_operator_made_the_last_changes: anything,
                 a_paused_semaphore_grants_nothing: anything,
                 a_revoked_holder_receives_the_reason: anything,
                 a_revoked_waiter_receives_the_reason: anything,

@@ -84,6 +84,7 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<14>,
         holds::<15>,
         holds::<16>,
+        holds::<17>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

@@ -201,7 +201,7 @@ impl World {
                 self.left.limits -= 1;
                 self.limit = scope.other_limit;
                 let (request, change) = (request(0, 0), LimitChange::Set(self.limit));
-                let limit = Operation::SetLimit { request, change, expected_version: None };
+                let limit = Operation::SetLimit { origin: request.into(), change, expected_version: None };
                 self.send(scope, 0, Declaration::Stored, limit);
             }
         }

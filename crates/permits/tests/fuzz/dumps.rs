@@ -37,7 +37,7 @@ fn sound() -> [Pairs; 5] {
         ("refused", "1"),
         ("expired", "0"),
         ("revoked", "0"),
-        ("changes", "s.9 2 1\n"),
+        ("changes", "s.9\t1790000000000000\tlimit\tlimit\t2\t1\t\tadmin\n"),
     ];
     let entries =
         [("web-3", "s.1 s 1 15000 1 0 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 0 0 ")];

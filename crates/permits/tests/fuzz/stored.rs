@@ -55,8 +55,8 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
 }
 
 fn set_limit(limit: u32) -> Operation {
-    let request = id(&format!("s.{limit}"));
-    Operation::SetLimit { request, change: LimitChange::Set(limit), expected_version: None }
+    let origin = id(&format!("s.{limit}")).into();
+    Operation::SetLimit { origin, change: LimitChange::Set(limit), expected_version: None }
 }
 
 /// Two hold, two wait, and a slot is free.
@@ -94,9 +94,14 @@ fn use_all(state: &State) {
         Operation::Release((0..7).map(release).collect()),
         set_limit(5),
         Operation::Delete,
-        Operation::CloseLine(Some("why".into())),
-        Operation::Pause(false),
-        Operation::Revoke { request: id("s.9"), holder: holder(3), cooling: None, reason: "why".into() },
+        Operation::CloseLine { origin: id("s.7").into(), reason: Some("why".into()) },
+        Operation::Pause { origin: id("s.8").into(), paused: false },
+        Operation::Revoke {
+            origin: id("s.9").into(),
+            holder: holder(3),
+            cooling: None,
+            reason: "why".into(),
+        },
         Operation::Inspect { max: 100 },
     ];
     for operation in operations {

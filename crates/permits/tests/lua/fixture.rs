@@ -199,7 +199,15 @@ pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
 }
 
 pub(crate) fn change_limit(request: &str, change: LimitChange) -> Operation {
-    Operation::SetLimit { request: id(request), change, expected_version: None }
+    Operation::SetLimit { origin: id(request).into(), change, expected_version: None }
+}
+
+pub(crate) fn pause(request: &str, paused: bool) -> Operation {
+    Operation::Pause { origin: id(request).into(), paused }
+}
+
+pub(crate) fn close_line(request: &str, reason: Option<&str>) -> Operation {
+    Operation::CloseLine { origin: id(request).into(), reason: reason.map(Into::into) }
 }
 
 /// One operation of each kind.
@@ -218,9 +226,9 @@ pub(crate) fn every_operation() -> Vec<Operation> {
             new_request: id("c"),
         }),
         change_limit("l3", LimitChange::Adjust(2)),
-        Operation::Pause(true),
-        Operation::CloseLine(Some("moved".into())),
-        Operation::Revoke { request: id("r1"), holder: holder("a"), cooling: None, reason: "".into() },
+        pause("p1", true),
+        close_line("c1", Some("moved")),
+        Operation::Revoke { origin: id("r1").into(), holder: holder("a"), cooling: None, reason: "".into() },
         Operation::Delete,
         Operation::Inspect { max: 10 },
     ];

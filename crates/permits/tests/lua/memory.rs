@@ -4,7 +4,7 @@ use permits::model;
 use permits::protocol::{Answers, LimitChange, Operation, ReleaseOutcome, RenewOutcome};
 use permits::store::StoreError;
 
-use crate::fixture::{Both, Scene, acquire, change_limit, holder, id, release, renew};
+use crate::fixture::{Both, Scene, acquire, change_limit, close_line, holder, id, pause, release, renew};
 
 #[test]
 fn without_memory_nothing_is_acquired_and_nothing_half_done() {
@@ -47,16 +47,16 @@ fn permits_are_kept_freed_and_handed_on(both: &mut Both) {
     both.same(&renew("b", None));
     both.same(&renew("c", None));
     assert_eq!(both.same(&release("a")), Answers::Release(vec![ReleaseOutcome::Held]));
-    both.same(&Operation::Pause(true));
+    both.same(&pause("p2", true));
     both.same(&Operation::Revoke {
-        request: id("r2"),
+        origin: id("r2").into(),
         holder: holder("b"),
         cooling: None,
         reason: "late".into(),
     });
-    both.same(&Operation::Pause(false));
-    both.same(&Operation::CloseLine(Some("moved".into())));
-    both.same(&Operation::CloseLine(None));
+    both.same(&pause("p3", false));
+    both.same(&close_line("c2", Some("moved")));
+    both.same(&close_line("c3", None));
     both.same(&change_limit("l3", LimitChange::Set(1)));
     both.same(&change_limit("l4", LimitChange::Unpin));
     both.same(&Operation::Inspect { max: 10 });

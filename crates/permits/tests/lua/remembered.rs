@@ -1,8 +1,16 @@
-//! Changes by operators that are sent again.
+//! Changes by operators: remembered for operators to read, and for changes that are sent again.
 
-use permits::protocol::{Answers, LimitChange, LimitOutcome};
+use permits::protocol::{
+    Answers, Change, ChangeEffect, ChangeOrigin, Label, LimitChange, LimitOutcome, Operation,
+};
 
-use crate::fixture::{Both, change_limit};
+use crate::fixture::{Both, acquire, change_limit, close_line, holder, id, pause, release};
+
+/// The changes that an inspection lists, the newest first.
+fn listed(both: &mut Both, max: u32) -> Vec<Change> {
+    let Answers::Inspect(found) = both.same(&Operation::Inspect { max }) else { unreachable!() };
+    found.changes
+}
 
 #[test]
 fn the_last_changes_are_remembered_and_earlier_ones_are_made_again() {
@@ -18,4 +26,62 @@ fn the_last_changes_are_remembered_and_earlier_ones_are_made_again() {
     assert_eq!(changed(&mut both, 32), done(42, 33));
     assert_eq!(changed(&mut both, 0), done(10, 34), "the one before is forgotten, and made again");
     assert_eq!(changed(&mut both, 1), done(11, 35), "and now the next one is forgotten too");
+}
+
+#[test]
+fn the_last_change_of_each_part_is_remembered_whatever_follows() {
+    let mut both = Both::start();
+    both.same(&acquire(&["a"]));
+    let revoke = |request: &str, name: &str| Operation::Revoke {
+        origin: ChangeOrigin { request: id(request), by: Label::new("me, 100 %").expect("it is valid") },
+        holder: holder(name),
+        cooling: None,
+        reason: "late".into(),
+    };
+    both.same(&revoke("r1", "a"));
+    both.same(&pause("p1", true));
+    both.same(&close_line("c1", Some("moved")));
+    for number in 0..40 {
+        both.same(&change_limit(&format!("l{number}"), LimitChange::Set(10 + number)));
+    }
+    let changes = listed(&mut both, 1000);
+    assert_eq!(changes.len(), 32);
+    assert_eq!(changes[0].effect, ChangeEffect::Limit { limit: 49, version: 41 });
+    let [closed, paused, revoked] = &changes[29..] else { unreachable!("there are 32") };
+    assert_eq!(closed.effect, ChangeEffect::Close("moved".into()));
+    assert_eq!(paused.effect, ChangeEffect::Pause);
+    let (waited, reason) = (false, "late".into());
+    assert_eq!(revoked.effect, ChangeEffect::Revoke { holder: holder("a"), waited, reason });
+    assert_eq!(revoked.origin.by.as_str(), "me, 100 %");
+    assert_eq!(listed(&mut both, 2), changes[..2]);
+    assert_eq!(listed(&mut both, 0), []);
+}
+
+#[test]
+fn a_change_without_an_effect_is_not_remembered() {
+    let mut both = Both::start();
+    both.same(&acquire(&["a"]));
+    both.same(&pause("p1", false));
+    both.same(&close_line("c1", None));
+    both.same(&change_limit("l1", LimitChange::Unpin));
+    assert_eq!(listed(&mut both, 9), []);
+    both.same(&pause("p2", true));
+    both.same(&pause("p3", true));
+    let requests: Vec<_> = listed(&mut both, 9).into_iter().map(|change| change.origin.request).collect();
+    assert_eq!(requests, [id("p2")]);
+}
+
+#[test]
+fn a_pause_or_a_closing_that_is_sent_again_does_not_undo_a_later_change() {
+    let mut both = Both::start();
+    both.same(&acquire(&["a"]));
+    for (request, paused) in [("p1", true), ("p2", false), ("p1", true)] {
+        both.same(&pause(request, paused));
+    }
+    for (request, reason) in [("c1", Some("moved")), ("c2", None), ("c1", Some("moved"))] {
+        both.same(&close_line(request, reason));
+    }
+    let Answers::Inspect(found) = both.same(&Operation::Inspect { max: 9 }) else { unreachable!() };
+    assert_eq!((found.paused, found.closed), (false, None));
+    both.same(&release("a"));
 }

@@ -3,7 +3,9 @@
 use permits::model::Part;
 use permits::protocol::{Answers, LimitChange, Operation};
 
-use crate::fixture::{Both, Scene, acquire, acquire_among, change_limit, every_operation, release, renew};
+use crate::fixture::{
+    Both, Scene, acquire, acquire_among, change_limit, close_line, every_operation, release, renew,
+};
 
 /// Every subset of the parts of a semaphore, except the empty one.
 fn subsets() -> impl Iterator<Item = Vec<Part>> {
@@ -46,7 +48,7 @@ fn any_subset_of_the_keys_may_vanish_before_any_command() {
 fn a_line_stays_closed_for_its_reason_when_a_key_vanishes() {
     let mut both = Both::start();
     both.same(&acquire(&["a"]));
-    both.same(&Operation::CloseLine(Some("moved".into())));
+    both.same(&close_line("c1", Some("moved")));
     both.lose(&[Part::Leases]);
     // The first command notices the loss, and the second reads what it has stored.
     for _ in 0..2 {

@@ -20,7 +20,7 @@ impl Story {
     pub(crate) fn new() -> Self {
         let mut story = Self { state: None, simulation: Simulation::new(0) };
         story.send(Operation::SetLimit {
-            request: Simulation::session_id(9).request(0),
+            origin: Simulation::session_id(9).request(0).into(),
             change: LimitChange::Set(2),
             expected_version: None,
         });
@@ -84,7 +84,7 @@ fn a_waiter_that_is_due_is_granted_before_a_lower_limit_counts() {
     // empty, when C has been granted.
     let mut story = Story::new();
     let (operator, unpinned) = (Simulation::session_id(9).request(1), LimitChange::Unpin);
-    story.send(Operation::SetLimit { request: operator, change: unpinned, expected_version: None });
+    story.send(Operation::SetLimit { origin: operator.into(), change: unpinned, expected_version: None });
     story.send(Operation::Acquire { queue_max: 9, requests: vec![request("a", 100)] });
     story.acquire(&["b", "c"]);
     story.simulation.now_us += 100_000;

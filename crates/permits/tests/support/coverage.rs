@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, Command, Declaration, DeleteOutcome, Event, EventKind, LimitOutcome, Operation,
-    Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId,
+    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, DeleteOutcome, Event, EventKind,
+    LimitOutcome, Operation, Refusal, ReleaseOutcome, RenewOutcome, Reply,
 };
 
 /// The number of times that each case happened.
@@ -52,8 +52,10 @@ pub(crate) const SMALL: &[&str] = &[
     "keys lost, not the state",
     "keys lost, the state too",
     "pause",
+    "pause: done before",
     "resume",
     "close_line",
+    "close_line: done before",
     "open_line",
     "revoke: held",
     "revoke: waiting",
@@ -169,11 +171,19 @@ impl Coverage {
             (_, Answers::Adopt(true)) => self.count("adopt: done"),
             (_, Answers::Adopt(false)) => self.count("adopt: no such permit"),
             (_, Answers::SetLimit(changed)) => self.note_change(before, command, *changed),
-            (Operation::Pause(paused), _) => self.count(if *paused { "pause" } else { "resume" }),
-            (Operation::CloseLine(reason), _) => {
-                self.count(if reason.is_some() { "close_line" } else { "open_line" });
+            (Operation::Pause { origin, paused }, _) => self.count(match (is_made(before, origin), paused) {
+                (true, _) => "pause: done before",
+                (false, true) => "pause",
+                (false, false) => "resume",
+            }),
+            (Operation::CloseLine { origin, reason }, _) => {
+                self.count(match (is_made(before, origin), reason) {
+                    (true, _) => "close_line: done before",
+                    (false, Some(_)) => "close_line",
+                    (false, None) => "open_line",
+                });
             }
-            (Operation::Revoke { request, .. }, Answers::Revoke(_)) if is_made(before, request) => {
+            (Operation::Revoke { origin, .. }, Answers::Revoke(_)) if is_made(before, origin) => {
                 self.count("revoke: done before");
             }
             (_, Answers::Revoke(was)) => self.count(match was {
@@ -193,9 +203,9 @@ impl Coverage {
     }
 
     fn note_change(&mut self, before: Option<&State>, command: &Command, changed: LimitOutcome) {
-        let Operation::SetLimit { request, .. } = &command.operation else { return };
+        let Operation::SetLimit { origin, .. } = &command.operation else { return };
         self.count(match changed {
-            LimitOutcome::Done { .. } if is_made(before, request) => "set_limit: done before",
+            LimitOutcome::Done { .. } if is_made(before, origin) => "set_limit: done before",
             LimitOutcome::Done { .. } => "set_limit: done",
             LimitOutcome::OtherVersion => "set_limit: another version",
             LimitOutcome::NoLimit => "set_limit: no limit",
@@ -263,8 +273,8 @@ impl Coverage {
 }
 
 /// Returns true if an operator's change was made before.
-fn is_made(before: Option<&State>, request: &RequestId) -> bool {
-    before.is_some_and(|state| state.changes.iter().any(|change| change.request == *request))
+fn is_made(before: Option<&State>, origin: &ChangeOrigin) -> bool {
+    before.is_some_and(|state| state.changes.iter().any(|change| change.origin.request == origin.request))
 }
 
 /// Returns true if a program declared another limit, and all of its requests were refused.

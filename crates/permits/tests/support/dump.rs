@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use permits::model::{Change, ChangeAnswer, Entry, EntryState, State};
-use permits::protocol::{Counts, Grant, Holder, Label, LimitOutcome, ReleaseOutcome, RequestId, SessionId};
+use permits::model::{Entry, EntryState, State};
+use permits::protocol::{
+    Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, RequestId, SessionId,
+};
 use permits_testkit::{Connection, Resp};
 
 use super::packed;
@@ -166,20 +168,32 @@ fn decode_entries(
     entries.iter().map(decode).collect()
 }
 
-/// The remembered changes, one in each line: its request, and two words of its answer.
+/// The remembered changes, one in each line.
 fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
     let change = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let &[request, one, other] = &words[..] else { return Err(format!("the change {line:?}")) };
-        let answer = match one {
-            "held" => ChangeAnswer::Revoked(ReleaseOutcome::Held),
-            "waiting" => ChangeAnswer::Revoked(ReleaseOutcome::Waiting),
-            limit => {
-                let (limit, version) = (number(limit)?, number(other)?);
-                ChangeAnswer::Limit(LimitOutcome::Done { limit, version })
-            }
+        let malformed = || format!("the change {line:?}");
+        let [request, at, rest @ ..] = &line.split('\t').collect::<Vec<_>>()[..] else {
+            return Err(malformed());
         };
-        Ok(Change { request: id(request)?, answer })
+        let (effect, by) = match *rest {
+            ["limit", "limit", limit, version, "", by] => {
+                (ChangeEffect::Limit { limit: number(limit)?, version: number(version)? }, by)
+            }
+            ["limit", "unpin", limit, version, "", by] => {
+                (ChangeEffect::Unpin { limit: number(limit)?, version: number(version)? }, by)
+            }
+            ["pause", "pause", "", "", "", by] => (ChangeEffect::Pause, by),
+            ["pause", "resume", "", "", "", by] => (ChangeEffect::Resume, by),
+            ["line", "close", "", "", reason, by] => (ChangeEffect::Close(reason.into()), by),
+            ["line", "open", "", "", "", by] => (ChangeEffect::Open, by),
+            ["revoke", "revoke", was, name, reason, by] => {
+                let waited = was == "waiting";
+                (ChangeEffect::Revoke { holder: holder(name)?, waited, reason: reason.into() }, by)
+            }
+            _ => return Err(malformed()),
+        };
+        let by = Label::new(by).map_err(|error| format!("{by:?}: {error}"))?;
+        Ok(Change { origin: ChangeOrigin { request: id(request)?, by }, at_us: number(at)?, effect })
     };
     text.lines().map(change).collect()
 }

@@ -5,8 +5,9 @@
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Event, EventKind, Grant, Holder, Label,
-    MAX_BATCH, Name, Operation, ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, SessionId,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Event, EventKind, Grant,
+    Holder, Label, MAX_BATCH, Name, Operation, ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId,
+    SessionId,
 };
 
 use super::steps::{
@@ -42,8 +43,8 @@ pub(crate) struct Simulation {
     made: u64,
     known: Vec<Known>,
     ended: Vec<Known>,
-    /// The requests of changes by operators: of limits, and of revocations.
-    changes: [Vec<RequestId>; 2],
+    /// The requests of changes by operators: of limits, revocations, pauses, and of the line.
+    changes: [Vec<RequestId>; 4],
 }
 
 impl Simulation {
@@ -200,17 +201,21 @@ impl Simulation {
                     Version::Right => Some(right),
                     Version::Wrong => Some(right + 1),
                 };
-                let request = self.change(0, *again);
-                Operation::SetLimit { request, change: *change, expected_version }
+                let origin = self.change(0, *again);
+                Operation::SetLimit { origin, change: *change, expected_version }
             }
-            Action::Pause(paused) => Operation::Pause(*paused),
+            Action::Pause { paused, again } => {
+                Operation::Pause { origin: self.change(2, *again), paused: *paused }
+            }
             Action::Revoke { naming, cooling, again } => {
-                let request = self.change(1, *again);
+                let origin = self.change(1, *again);
                 let Known { holder, grant, .. } = self.named(naming);
                 let cooling = grant.filter(|_| *cooling).map(|grant| grant.token);
-                Operation::Revoke { request, holder, cooling, reason: "it is late, 100 %s".into() }
+                Operation::Revoke { origin, holder, cooling, reason: "it is late, 100 %s".into() }
             }
-            Action::CloseLine(reason) => Operation::CloseLine(reason.map(Into::into)),
+            Action::CloseLine { reason, again } => {
+                Operation::CloseLine { origin: self.change(3, *again), reason: reason.map(Into::into) }
+            }
             Action::Delete => Operation::Delete,
             Action::Inspect { max } => Operation::Inspect { max: *max },
         }
@@ -272,15 +277,16 @@ impl Simulation {
         RequestId::new(&id).expect("it is plain")
     }
 
-    /// The request of a change by an operator: a new one, or that of an earlier change.
-    fn change(&mut self, kind: usize, again: bool) -> RequestId {
+    /// The origin of a change by an operator: with a new request, or that of an earlier change.
+    fn change(&mut self, kind: usize, again: bool) -> ChangeOrigin {
         if !again || self.changes[kind].is_empty() {
             let request = self.fresh();
             self.changes[kind].push(request);
         }
         let made = &self.changes[kind];
         let back = if again { self.made as usize % made.len().min(40) } else { 0 };
-        made[made.len() - 1 - back].clone()
+        let request = made[made.len() - 1 - back].clone();
+        ChangeOrigin { by: label(self.made), request }
     }
 
     fn named(&mut self, naming: &Naming) -> Known {

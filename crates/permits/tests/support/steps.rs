@@ -141,9 +141,15 @@ pub(crate) enum Action {
         version: Version,
         again: bool,
     },
-    Pause(bool),
+    Pause {
+        paused: bool,
+        again: bool,
+    },
     /// Close the line for this reason, or open it.
-    CloseLine(Option<&'static str>),
+    CloseLine {
+        reason: Option<&'static str>,
+        again: bool,
+    },
     /// A revocation, of what cools if `cooling`; the last one repeated, if `again`.
     Revoke {
         naming: Naming,
@@ -315,9 +321,10 @@ fn actions() -> BoxedStrategy<Action> {
         4 => Just(Action::RenewAll),
         2 => vec(forgotten(), 1..5).prop_map(Action::Renew),
         4 => set_limit(small_limit().boxed()),
-        2 => prop_oneof![1 => Just(true), 2 => Just(false)].prop_map(Action::Pause),
-        2 => prop_oneof![1 => Just(Some("")), 1 => Just(Some("moved to \u{fc}, 100 %s")), 4 => Just(None)]
-            .prop_map(Action::CloseLine),
+        2 => (prop_oneof![1 => Just(true), 2 => Just(false)], prop::bool::weighted(0.2))
+            .prop_map(|(paused, again)| Action::Pause { paused, again }),
+        2 => (reasons(), prop::bool::weighted(0.2))
+            .prop_map(|(reason, again)| Action::CloseLine { reason, again }),
         2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
@@ -325,6 +332,10 @@ fn actions() -> BoxedStrategy<Action> {
         1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
     ]
     .boxed()
+}
+
+fn reasons() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![1 => Just(Some("")), 1 => Just(Some("moved to \u{fc}, 100 %s")), 4 => Just(None)]
 }
 
 fn crowded_actions() -> BoxedStrategy<Action> {
@@ -335,10 +346,10 @@ fn crowded_actions() -> BoxedStrategy<Action> {
         2 => (1_usize..4, 1_usize..=500).prop_map(|(every, max)| Action::ReleaseMany { every, max }),
         3 => Just(Action::RenewAll),
         3 => set_limit(large_limit().boxed()),
-        2 => Just(Action::Pause(false)),
-        1 => Just(Action::Pause(true)),
-        1 => Just(Action::CloseLine(Some("moved"))),
-        3 => Just(Action::CloseLine(None)),
+        2 => Just(Action::Pause { paused: false, again: false }),
+        1 => Just(Action::Pause { paused: true, again: false }),
+        1 => Just(Action::CloseLine { reason: Some("moved"), again: false }),
+        3 => Just(Action::CloseLine { reason: None, again: false }),
         1 => prop_oneof![0_u32..2_000, Just(u32::MAX)].prop_map(|max| Action::Inspect { max }),
         2 => actions(),
     ]

@@ -18,8 +18,8 @@ impl Engine {
         match (call.reply_to, replied) {
             (ReplyTo::Admin(answer), replied) => {
                 match call.operation {
-                    Operation::Pause(true) => events::paused(&call.semaphore),
-                    Operation::Pause(false) => events::resumed(&call.semaphore),
+                    Operation::Pause { paused: true, .. } => events::paused(&call.semaphore),
+                    Operation::Pause { paused: false, .. } => events::resumed(&call.semaphore),
                     _ => {}
                 }
                 self.context.outbox.reply(answer, Ok(replied));

@@ -17,7 +17,7 @@ impl World {
             match self.coming.remove(&key) {
                 Some(Coming::Arrives(client, call)) => {
                     let lost = Err(StoreError::NoAnswer { reason: "restarting".into() });
-                    self.soon(1000, Coming::Returns(client, call, lost));
+                    self.soon(1000, Coming::Returns(client, call, Box::new(lost)));
                 }
                 Some(Coming::Reports(_, Report::Event(_)) | Coming::ArrivesLate(_)) => {}
                 Some(other) => drop(self.coming.insert(key, other)),
@@ -48,7 +48,7 @@ impl World {
         for coming in under_way {
             if let Coming::Arrives(_, call) | Coming::Returns(_, call, _) = coming {
                 let lost = Err(StoreError::NoAnswer { reason: "cut off".into() });
-                self.soon(1000, Coming::Returns(client, call, lost));
+                self.soon(1000, Coming::Returns(client, call, Box::new(lost)));
             }
         }
         self.clients[client].connected = false;

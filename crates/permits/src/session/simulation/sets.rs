@@ -19,7 +19,7 @@ use super::cases;
 use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::options::{AcquireOptions, Limit};
-use crate::protocol::{Name, Recovery, SessionId};
+use crate::protocol::{Label, Name, Recovery, SessionId};
 use crate::semaphore::Semaphore;
 use crate::session::call::Sending;
 use crate::session::callers::{Message, Session};
@@ -81,7 +81,7 @@ impl Program {
     fn new(number: usize, mut jobs: Jobs) -> Self {
         let config = Config {
             session: SessionId::new(&format!("program{number}")).expect("valid"),
-            label: "simulated".into(),
+            label: Label::new("simulated").expect("it is valid"),
             lease: LEASE,
             recovery: Recovery::Off,
             queue_max: 1000,

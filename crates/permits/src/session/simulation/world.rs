@@ -32,7 +32,7 @@ pub(super) enum Coming {
     Arrives(usize, Call),
     /// A call that its caller has given up on still arrives, on a connection that has been replaced.
     ArrivesLate(Command),
-    Returns(usize, Call, Result<Reply, StoreError>),
+    Returns(usize, Call, Box<Result<Reply, StoreError>>),
     Reports(usize, Report),
     Thaws(usize),
 }
@@ -153,7 +153,7 @@ impl World {
         self.made += 1;
         let config = Config {
             session: SessionId::new(&format!("client{number}-{}", self.made)).expect("valid"),
-            label: "simulated".into(),
+            label: Label::new("simulated").expect("it is valid"),
             lease: LEASE,
             recovery: self.recovery,
             queue_max: 1000,
@@ -213,7 +213,7 @@ impl World {
     pub(super) fn send(&mut self, client: usize, call: Call) {
         if !self.clients[client].connected {
             let reason = StoreError::Unreachable { reason: "down".into() };
-            return self.soon(100, Coming::Returns(client, call, Err(reason)));
+            return self.soon(100, Coming::Returns(client, call, Box::new(Err(reason))));
         }
         let delay = Duration::from_micros(self.delay_us());
         let delay = delay.mul_f64(self.random.f64()) + FASTEST;
@@ -232,7 +232,7 @@ impl World {
         let at = self.now.max(self.when(client, call.sent.until));
         let result = Err(StoreError::NoAnswer { reason: reason.into() });
         self.made += 1;
-        self.coming.insert((at, self.made), Coming::Returns(client, call, result));
+        self.coming.insert((at, self.made), Coming::Returns(client, call, Box::new(result)));
     }
 
     /// The server executes a call, unless it is lost on the way.
@@ -255,7 +255,7 @@ impl World {
         if self.now + Duration::from_micros(delay) > until {
             return self.no_answer(client, call, "reply late");
         }
-        self.soon(delay, Coming::Returns(client, call, Ok(reply)));
+        self.soon(delay, Coming::Returns(client, call, Box::new(Ok(reply))));
     }
 
     pub(super) fn execute(&mut self, command: &Command) -> Reply {

@@ -42,7 +42,7 @@ impl Bench {
     fn new() -> Self {
         let config = Config {
             session: SessionId::new("session").expect("valid"),
-            label: "label".into(),
+            label: Label::new("label").expect("it is valid"),
             lease: LEASE,
             recovery: Recovery::Off,
             queue_max: 1000,

@@ -74,7 +74,10 @@ impl Database {
         }
         let lasting = matches!(
             command.operation,
-            Operation::SetLimit { .. } | Operation::Pause(_) | Operation::CloseLine(_) | Operation::Delete
+            Operation::SetLimit { .. }
+                | Operation::Pause { .. }
+                | Operation::CloseLine { .. }
+                | Operation::Delete
         );
         if lasting {
             self.set_synchronous("FULL")?;

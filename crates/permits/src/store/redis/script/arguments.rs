@@ -2,7 +2,7 @@
 
 use super::entry;
 use super::values::{Decoded, Malformed};
-use crate::protocol::{Grant, Holder, RenewRequest, RequestId, SessionId};
+use crate::protocol::{ChangeOrigin, Grant, Holder, Label, RenewRequest, RequestId, SessionId};
 
 /// The arguments, and the number of the next one.
 pub(crate) struct Arguments {
@@ -63,6 +63,11 @@ impl Arguments {
 
     pub(crate) fn request(&mut self) -> Decoded<RequestId> {
         self.parsed(|text| RequestId::new(text).ok())
+    }
+
+    /// The origin of a change by an operator.
+    pub(super) fn origin(&mut self) -> Decoded<ChangeOrigin> {
+        Ok(ChangeOrigin { request: self.request()?, by: self.parsed(|text| Label::new(text).ok())? })
     }
 
     pub(crate) fn holder(&mut self) -> Decoded<Holder> {

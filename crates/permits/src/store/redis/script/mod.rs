@@ -2,6 +2,7 @@
 //!
 //! - `ops`: one file an operation, with its Lua files and the encoding of its arguments and answers.
 //! - `codec`: the encoding of commands, replies and events, as far as the operations share it.
+//! - `change`: the line of a remembered change by an operator.
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
 //!
@@ -11,6 +12,7 @@
 
 #[cfg(feature = "testing")]
 pub(super) mod arguments;
+mod change;
 pub(super) mod codec;
 mod entry;
 pub(super) mod ops;

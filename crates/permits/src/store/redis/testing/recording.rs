@@ -195,8 +195,8 @@ mod tests {
 
     use super::*;
     use crate::protocol::{
-        AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, MAX_LEASE_MS, Operation,
-        ReleaseRequest, RenewRequest, RequestId,
+        AcquireRequest, AdoptRequest, ChangeOrigin, Grant, Holder, Label, LimitChange, MAX_LEASE_MS,
+        Operation, ReleaseRequest, RenewRequest, RequestId,
     };
     use crate::store::redis::keys::PARTS;
     use crate::store::redis::script::codec::encode;
@@ -213,6 +213,10 @@ mod tests {
 
     fn ids() -> impl Strategy<Value = RequestId> {
         "[a-zA-Z0-9-]{1,20}".prop_map(|text| RequestId::new(&text).expect("it is plain"))
+    }
+
+    fn origins() -> impl Strategy<Value = ChangeOrigin> {
+        (ids(), labels()).prop_map(|(request, by)| ChangeOrigin { request, by })
     }
 
     fn labels() -> impl Strategy<Value = Label> {
@@ -261,26 +265,26 @@ mod tests {
             any::<i32>().prop_map(|number| LimitChange::Adjust(number.into())),
             Just(LimitChange::Unpin),
         ];
-        let limits = (ids(), changes, prop::option::of(0..MOST));
+        let limits = (origins(), changes, prop::option::of(0..MOST));
         prop_oneof![
             (any::<u32>(), prop::collection::vec(acquire, 0..4))
                 .prop_map(|(queue_max, requests)| Operation::Acquire { queue_max, requests }),
             prop::collection::vec(release, 0..4).prop_map(Operation::Release),
             prop::collection::vec(renew, 0..4).prop_map(Operation::Renew),
             adopt,
-            limits.prop_map(|(request, change, expected_version)| Operation::SetLimit {
-                request,
+            limits.prop_map(|(origin, change, expected_version)| Operation::SetLimit {
+                origin,
                 change,
                 expected_version,
             }),
-            any::<bool>().prop_map(Operation::Pause),
-            (ids(), holders(), prop::option::of(1..MOST), prop_oneof![Just(String::new()), texts()])
-                .prop_map(|(request, holder, cooling, reason)| {
+            (origins(), any::<bool>()).prop_map(|(origin, paused)| Operation::Pause { origin, paused }),
+            (origins(), holders(), prop::option::of(1..MOST), prop_oneof![Just(String::new()), texts()])
+                .prop_map(|(origin, holder, cooling, reason)| {
                     let reason = reason.into();
-                    Operation::Revoke { request, holder, cooling, reason }
+                    Operation::Revoke { origin, holder, cooling, reason }
                 }),
-            prop::option::of(prop_oneof![Just(String::new()), texts()])
-                .prop_map(|reason| Operation::CloseLine(reason.map(Arc::from))),
+            (origins(), prop::option::of(prop_oneof![Just(String::new()), texts()]))
+                .prop_map(|(origin, reason)| Operation::CloseLine { origin, reason: reason.map(Arc::from) },),
             Just(Operation::Delete),
             any::<u32>().prop_map(|max| Operation::Inspect { max }),
         ]
@@ -326,11 +330,14 @@ mod tests {
     #[test]
     fn a_record_that_is_cut_off_is_an_error() {
         let head = "5$pause 1$k 5:10000 1$r 1:0";
-        let arguments = "1:8 1$a 7$p:wake: 1$s 4$1000 5$1:0:0 6$stored 1$0 1$1";
+        let arguments = "2:10 1$a 7$p:wake: 1$s 4$1000 5$1:0:0 6$stored 1$0 3$s.1 2$me 1$1";
         let reply = "1:8 5:10000 1:1 2:-1 1:5 1:1 1:0 1:0 1:0";
         let whole = [head, arguments, reply].concat().replace(' ', "").into_bytes();
         let record = Record::read(&whole).expect("it is whole");
-        assert_eq!((record.now_us, record.command.operation), (10_000, Operation::Pause(true)));
+        let request = RequestId::new("s.1").expect("it is plain");
+        let origin = ChangeOrigin { request, by: Label::new("me").expect("it is printable") };
+        let operation = Operation::Pause { origin, paused: true };
+        assert_eq!((record.now_us, record.command.operation), (10_000, operation));
         for end in 0..whole.len() {
             assert!(Record::read(&whole[..end]).is_err(), "cut at {end}");
         }

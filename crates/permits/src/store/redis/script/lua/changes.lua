@@ -1,20 +1,39 @@
--- The last changes by operators, so that a change that is sent again has one effect and one answer. Before set_limit and
--- revoke. One line for each change, oldest first: request, and two words of its answer.
+-- The last changes by operators: for operators to read, and so that a change that is sent again has one effect and one
+-- answer. Before set_limit, pause, close_line, revoke and inspect. One line for each change, oldest first: request, µs of
+-- the change, part of the state, what was done, two words of it, reason, label of the session; with tabs between them.
 
 local CHANGES_MAX = 32
-local changes = s.changes or s.existed and redis.call('HGET', state_key, CHANGES) or ''
+local changes = {}
 
--- The words of the answer to a change that was made before, if it is remembered.
-local function recall(request)
-  for made, a, b in string.gmatch(changes, '(%S+) (%S+) (%S+)\n') do
-    if made == request then return a, b end
+-- The fields of a line, as far as a script reads them: request, µs, part, what was done, two words.
+local function change_fields(line)
+  return string.match(line, '^(%C+)\t(%C+)\t(%C+)\t(%C+)\t(%C*)\t(%C*)\t%C*\t%C*$')
+end
+
+for line in string.gmatch(s.changes or s.existed and redis.call('HGET', state_key, CHANGES) or '', '[^\n]+') do
+  if change_fields(line) then changes[#changes + 1] = line end
+end
+
+-- The words of the change that a request has made before, if it is remembered.
+local function recall(asked)
+  for _, line in ipairs(changes) do
+    local request, _, _, _, a, b = change_fields(line)
+    if request == asked then return a, b end
   end
 end
 
--- Remembers a change; finish writes it.
-local function remember(request, a, b)
-  local lines = changes
-  local _, count = string.gsub(lines, '\n', '')
-  if count >= CHANGES_MAX then lines = string.gsub(lines, '^[^\n]*\n', '') end
-  s.changes = string.format('%s%s %s %s\n', lines, request, a, b)
+-- Remembers a change, and forgets the oldest one that has been followed by another of its part if they are too many. Finish
+-- writes them.
+local function remember(part, what, a, b, reason)
+  changes[#changes + 1] = table.concat({ ARGV[8], string.format('%.0f', now_us), part, what, a, b, reason, ARGV[9] }, '\t')
+  if #changes > CHANGES_MAX then
+    local followed, oldest = {}, nil
+    for i = #changes, 1, -1 do
+      local _, _, of = change_fields(changes[i])
+      if followed[of] then oldest = i end
+      followed[of] = true
+    end
+    table.remove(changes, oldest)
+  end
+  s.changes = table.concat(changes, '\n')
 end

@@ -1,10 +1,11 @@
--- inspect: lists holders by the end of their lease, and waiters in order.
+-- inspect: lists holders by the end of their lease, waiters in order, and changes by operators, the last one first.
 -- KEYS      as in read.lua
--- ARGV      8 the most holders, and the most waiters, to list; at most INSPECT_MAX
--- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired, revoked, the number of holders; 7 a holder: holder, weight, token, slot, lease remaining ms, 1 if
---           it cools or 0, label; 4 a waiter: holder, weight, ticket, label
+-- ARGV      8 the most to list of each; at most INSPECT_MAX
+-- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired, revoked, the number
+--           of holders, the number of changes; 7 a holder: holder, weight, token, slot, lease remaining ms, 1 if it cools or
+--           0, label; 1 a change: its line, as in changes.lua; 4 a waiter: holder, weight, ticket, label
 -- Idempotent.
--- Cost      about 8 calls; O(listed)
+-- Cost      about 9 calls; O(listed)
 
 local INSPECT_MAX = 1000
 local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
@@ -13,7 +14,7 @@ allow_at_maxmemory()
 promote()
 local listed = 0
 reply[9], reply[10], reply[11], reply[12], reply[13] = s.held, s.waiting, s.paused, s.reason and 1 or 0, s.reason or ''
-reply[14], reply[15], reply[16], reply[17], reply[18] = s.grants, s.refused, s.expired, s.revoked, 0
+reply[14], reply[15], reply[16], reply[17], reply[18], reply[19] = s.grants, s.refused, s.expired, s.revoked, 0, 0
 
 local function list(...)
   for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
@@ -37,7 +38,8 @@ if max > 0 then
       local name = tab and string.sub(holder, 1, tab - 1) or holder
       list(name, weight, token, slot, math.max(0, deadline - now_ms), tab and 1 or 0, label)
     end)
-  reply[18] = listed
+  reply[18], reply[19] = listed, math.min(#changes, max)
+  for i = #changes, #changes - reply[19] + 1, -1 do list(changes[i]) end
   list_all(redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'),
     function(holder, ticket, _, _, weight, _, _, _, label) list(holder, weight, ticket, label) end)
 end

@@ -7,9 +7,10 @@ use crate::protocol::Operation;
 use crate::protocol::{Counts, InspectedHolder, InspectedWaiter, Inspection};
 #[cfg(feature = "testing")]
 use crate::store::redis::script::arguments::Arguments;
+use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
 
-pub(super) const LUA: &[&str] = &[include_str!("../lua/inspect.lua")];
+pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/inspect.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, max: u32) {
     cmd.arg(max);
@@ -25,7 +26,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
         expired: fields.number()?,
         revoked: fields.number()?,
     };
-    let holders = fields.number()?;
+    let (holders, changes) = (fields.number()?, fields.number()?);
     let holders = fields.each(holders, |fields| {
         Ok(InspectedHolder {
             holder: fields.holder()?,
@@ -36,6 +37,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
             label: fields.label()?,
         })
     })?;
+    let changes = fields.each(changes, change::decode)?;
     let waiters = fields.each(fields.left() / 4, |fields| {
         Ok(InspectedWaiter {
             holder: fields.holder()?,
@@ -44,7 +46,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
             label: fields.label()?,
         })
     })?;
-    Ok(Inspection { held, waiting, paused, closed, counts, holders, waiters })
+    Ok(Inspection { held, waiting, paused, closed, counts, holders, waiters, changes })
 }
 
 #[cfg(feature = "testing")]

@@ -17,7 +17,7 @@ use redis::Cmd;
 #[cfg(feature = "testing")]
 use super::arguments::Arguments;
 use super::values::{Decoded, Fields};
-use crate::protocol::{Answers, Operation, OperationKind, SessionId};
+use crate::protocol::{Answers, ChangeOrigin, Operation, OperationKind, SessionId};
 
 /// The Lua of one operation.
 pub(super) struct Lua {
@@ -56,17 +56,23 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
         Operation::Release(requests) => release::encode(cmd, requests),
         Operation::Renew(requests) => renew::encode(cmd, session, requests),
         Operation::Adopt(adopt) => adopt::encode(cmd, adopt),
-        Operation::SetLimit { request, change, expected_version } => {
-            set_limit::encode(cmd, request, *change, *expected_version);
+        Operation::SetLimit { origin, change, expected_version } => {
+            set_limit::encode(encode_origin(cmd, origin), *change, *expected_version);
         }
-        Operation::Pause(paused) => pause::encode(cmd, *paused),
-        Operation::CloseLine(reason) => close_line::encode(cmd, reason.as_deref()),
-        Operation::Revoke { request, holder, cooling, reason } => {
-            revoke::encode(cmd, request, holder, *cooling, reason);
+        Operation::Pause { origin, paused } => pause::encode(encode_origin(cmd, origin), *paused),
+        Operation::CloseLine { origin, reason } => {
+            close_line::encode(encode_origin(cmd, origin), reason.as_deref());
+        }
+        Operation::Revoke { origin, holder, cooling, reason } => {
+            revoke::encode(encode_origin(cmd, origin), holder, *cooling, reason);
         }
         Operation::Delete => {}
         Operation::Inspect { max } => inspect::encode(cmd, *max),
     }
+}
+
+fn encode_origin<'a>(cmd: &'a mut Cmd, origin: &ChangeOrigin) -> &'a mut Cmd {
+    cmd.arg(origin.request.as_str()).arg(origin.by.as_str())
 }
 
 /// Reads the operation's answers.
@@ -79,8 +85,8 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), renew::decode)?),
         Operation::Adopt(_) => Answers::Adopt(adopt::decode(fields)?),
         Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
-        Operation::Pause(_) => Answers::Pause,
-        Operation::CloseLine(_) => Answers::CloseLine,
+        Operation::Pause { .. } => Answers::Pause,
+        Operation::CloseLine { .. } => Answers::CloseLine,
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
         Operation::Delete => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),

@@ -9,7 +9,7 @@ use crate::store::redis::script::arguments::Arguments;
 #[cfg(feature = "testing")]
 use crate::store::redis::script::values::Decoded;
 
-pub(super) const LUA: &[&str] = &[include_str!("../lua/pause.lua")];
+pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/pause.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, paused: bool) {
     cmd.arg(u8::from(paused));
@@ -17,5 +17,5 @@ pub(super) fn encode(cmd: &mut Cmd, paused: bool) {
 
 #[cfg(feature = "testing")]
 pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    Ok(Operation::Pause(arguments.number::<u8>()? == 1))
+    Ok(Operation::Pause { origin: arguments.origin()?, paused: arguments.number::<u8>()? == 1 })
 }

@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use crate::protocol::{Holder, ReleaseOutcome, RequestId};
+use crate::protocol::{Holder, ReleaseOutcome};
 #[cfg(feature = "testing")]
 use crate::protocol::{Operation, check_reason};
 #[cfg(feature = "testing")]
@@ -11,14 +11,8 @@ use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/revoke.lua")];
 
-pub(super) fn encode(
-    cmd: &mut Cmd,
-    request: &RequestId,
-    holder: &Holder,
-    cooling: Option<u64>,
-    reason: &str,
-) {
-    cmd.arg(request.as_str()).arg(holder.as_str()).arg(cooling.unwrap_or(0)).arg(reason);
+pub(super) fn encode(cmd: &mut Cmd, holder: &Holder, cooling: Option<u64>, reason: &str) {
+    cmd.arg(holder.as_str()).arg(cooling.unwrap_or(0)).arg(reason);
 }
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
@@ -28,7 +22,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
 #[cfg(feature = "testing")]
 pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
     Ok(Operation::Revoke {
-        request: arguments.request()?,
+        origin: arguments.origin()?,
         holder: arguments.holder()?,
         cooling: Some(arguments.number()?).filter(|token| *token > 0),
         reason: arguments.parsed(|reason| check_reason(reason).ok())?,

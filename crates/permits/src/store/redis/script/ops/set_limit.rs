@@ -4,20 +4,20 @@ use redis::Cmd;
 
 #[cfg(feature = "testing")]
 use crate::protocol::Operation;
-use crate::protocol::{LimitChange, LimitOutcome, RequestId};
+use crate::protocol::{LimitChange, LimitOutcome};
 #[cfg(feature = "testing")]
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/set_limit.lua")];
 
-pub(super) fn encode(cmd: &mut Cmd, request: &RequestId, change: LimitChange, expected_version: Option<u64>) {
+pub(super) fn encode(cmd: &mut Cmd, change: LimitChange, expected_version: Option<u64>) {
     let (kind, number) = match change {
         LimitChange::Set(limit) => ("set", limit.into()),
         LimitChange::Adjust(number) => ("adjust", number),
         LimitChange::Unpin => ("unpin", 0),
     };
-    cmd.arg(request.as_str()).arg(kind).arg(number);
+    cmd.arg(kind).arg(number);
     match expected_version {
         Some(version) => cmd.arg(version),
         None => cmd.arg(-1),
@@ -37,7 +37,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<LimitOutcome> {
 
 #[cfg(feature = "testing")]
 pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let request = arguments.request()?;
+    let origin = arguments.origin()?;
     let kind = arguments.text()?;
     let change = match kind.as_str() {
         "set" => LimitChange::Set(arguments.number()?),
@@ -48,5 +48,5 @@ pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
         }
     };
     let expected_version = u64::try_from(arguments.number::<i64>()?).ok();
-    Ok(Operation::SetLimit { request, change, expected_version })
+    Ok(Operation::SetLimit { origin, change, expected_version })
 }
