@@ -52,6 +52,7 @@
 //! - [`mutants`]: defects that the checks have to find.
 //! - [`resp`]: a tiny client, so that tests observe a server independently of the client that they test.
 //! - [`random`]: the seed of a random test, and the number of its cases.
+//! - [`documents`]: the tables of the documents, which tests compare with the programs.
 //! - [`skip`]: tests that the server under test cannot run.
 //! - [`wait`]: bounded polling.
 
@@ -60,6 +61,7 @@
 mod group;
 
 pub mod cluster;
+pub mod documents;
 pub mod fake_server;
 pub mod faults;
 pub mod fence;

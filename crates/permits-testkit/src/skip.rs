@@ -11,6 +11,9 @@ use std::thread;
 use crate::server::Server;
 use crate::tls::{Certificates, ClientCertificates};
 
+/// The variable with the programs, separated by commas, without which tests fail in place of being skipped.
+pub const REQUIRED: &str = "PERMITS_TEST_REQUIRED";
+
 /// The properties of the server program.
 struct Program {
     version: String,
@@ -62,9 +65,20 @@ pub fn without_tls() -> bool {
 
 /// Returns whether this machine has no `program`, and so the calling test, or the part of it that runs the program, is
 /// skipped.
+///
+/// # Panics
+///
+/// If it has none, and [`REQUIRED`] names the program.
+#[track_caller]
 pub fn without_program(program: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()));
+    let required = std::env::var(REQUIRED).unwrap_or_default();
+    let is_required = required.split(',').any(|name| name == program);
+    assert!(
+        found || !is_required,
+        "{program} is not in PATH, and {REQUIRED} names it: install it, or unset {REQUIRED}"
+    );
     skip(!found, format_args!("needs {program}"))
 }
 

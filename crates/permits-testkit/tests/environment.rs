@@ -18,7 +18,10 @@ fn is_copy() -> bool {
 fn copy(test: &str, shown: bool, environment: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(env::current_exe().expect("a test has a program"));
     command.args(["--exact", test]).args(shown.then_some("--nocapture"));
-    command.env_remove("PERMITS_CASES").env_remove("PERMITS_TEST_SEED").env(COPY, "1");
+    for variable in ["PERMITS_CASES", "PERMITS_TEST_SEED", skip::REQUIRED] {
+        command.env_remove(variable);
+    }
+    command.env(COPY, "1");
     let output = command.envs(environment.iter().copied()).output().expect("it starts");
     let text = [&output.stdout[..], &output.stderr].concat();
     (output, String::from_utf8(text).expect("it prints text"))
@@ -70,4 +73,20 @@ fn a_skipped_test_is_reported_although_it_passes() {
     let line = format!("SKIPPED {test}: needs Redis 1000.0, and this is ");
     assert_eq!(text.matches(&line).count(), 1, "{text}");
     assert_eq!(text.matches("SKIPPED").count(), 1, "{text}");
+}
+
+#[test]
+fn a_required_program_that_is_missing_fails_its_tests() {
+    if is_copy() {
+        assert!(skip::without_program("no-such-program"));
+        return;
+    }
+    let of = |environment: &[(&str, &str)]| {
+        copy("a_required_program_that_is_missing_fails_its_tests", false, environment)
+    };
+    let (output, text) = of(&[(skip::REQUIRED, "no-such,promtool")]);
+    assert!(output.status.success() && text.contains("needs no-such-program"), "{text}");
+    let (output, text) = of(&[(skip::REQUIRED, "promtool,no-such-program")]);
+    assert!(!output.status.success() && !text.contains("SKIPPED"), "{text}");
+    assert!(text.contains("no-such-program is not in PATH, and PERMITS_TEST_REQUIRED names it"), "{text}");
 }

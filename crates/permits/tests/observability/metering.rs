@@ -7,10 +7,10 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use permits::{Acquire, AcquireError, AcquireOptions, Client, Limit, Lost, Permit, Semaphore};
+use permits_testkit::documents::{self, LibraryMetric};
 use permits_testkit::{Proxy, Server, wait};
 
-use crate::page::MetricRow;
-use crate::{LIMIT, builder, in_time, page, queued, recorder, timeout};
+use crate::{LIMIT, builder, in_time, queued, recorder, timeout};
 
 /// A client of this memory, and a semaphore of it, with the recorder in place.
 async fn semaphore(name: &str, limit: u32) -> (Client, Semaphore) {
@@ -68,20 +68,20 @@ async fn the_page_lists_the_metrics_that_are_described_and_registered() {
     in_time(held.lost()).await;
     one_is_lost("listed", "closed");
 
-    let described: BTreeSet<MetricRow> = recorder::described().into_iter().collect();
     let lower = |text: String| text.replacen("The", "the", 1);
-    let described: BTreeSet<MetricRow> =
-        described.into_iter().map(|(name, kind, unit, text)| (name, kind, unit, lower(text))).collect();
-    let listed = page::metrics();
-    assert_eq!(described, listed.iter().map(|(metric, _)| metric.clone()).collect());
+    let described = recorder::described().into_iter();
+    let described: BTreeSet<_> =
+        described.map(|(name, kind, unit, text)| (name, kind, unit, lower(text))).collect();
+    let listed = documents::library_metrics();
+    let row = |metric: LibraryMetric| (metric.name, metric.kind, metric.unit, metric.meaning);
+    assert_eq!(described, listed.iter().cloned().map(row).collect());
 
     // Of a client without the label, the label is absent.
     let mut registered: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (name, kind, labels) in recorder::registered() {
         registered.entry((name, kind.to_owned())).or_default().extend(labels);
     }
-    let labels =
-        |((name, kind, ..), labels): (MetricRow, Vec<String>)| ((name, kind), labels.into_iter().collect());
+    let labels = |metric: LibraryMetric| ((metric.name, metric.kind), metric.labels.into_iter().collect());
     assert_eq!(registered, listed.into_iter().map(labels).collect());
 }
 

@@ -1,16 +1,17 @@
 //! `/metrics`, read by a parser that accepts nothing but the format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use permits_testkit::skip;
+use permits_testkit::{documents, skip};
 
 use super::Serve;
 use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run, until_counts};
 
 on_both_stores! {
     each_semaphore_has_its_numbers,
+    the_documented_metrics_are_the_real_ones,
 }
 
 /// Samples by name and label, and the names of the metrics.
@@ -183,25 +184,24 @@ fn the_number_of_series_is_bounded() {
     assert_eq!(listed.as_array().map(Vec::len), Some(30), "the list has all");
 }
 
-#[test]
-fn the_documented_metrics_are_the_real_ones() {
-    let store = Local::new();
-    let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
+/// The metrics of a store whose semaphore `name` is in use, so that each metric has a sample.
+#[track_caller]
+pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
+    let mut holder = run(store, name, "--limit 1", "echo ready; read x");
     let _gate = gate(&mut holder);
     let _holder = Running::until(&mut holder, "ready");
-    let _waiter = Running::start(&mut run(&store, "exports", "", "true"));
-    until_counts(&store, "exports", (1, 1));
-    let serve = Serve::start(&store, &[]);
-    let metrics = Metrics::parse(&serve.read("/metrics").body, "");
-    let with_samples: Vec<&String> = metrics.samples.keys().map(|(name, _)| name).collect();
-    let page = format!("{}/../../docs/serve.md", env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(page).expect("it is there");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `permits_"));
-    let documented: Vec<String> =
-        rows.map(|row| format!("permits_{}", row.split('`').next().expect("a name"))).collect();
-    let real: Vec<String> = metrics.help.keys().cloned().collect();
-    let mut sorted = documented;
-    sorted.sort_unstable();
-    assert_eq!(sorted, real);
-    assert!(real.iter().all(|name| with_samples.contains(&name)), "each has a sample");
+    let _waiter = Running::start(&mut run(store, name, "", "true"));
+    until_counts(store, name, (1, 1));
+    let serve = Serve::start(store, &[]);
+    Metrics::parse(&serve.read("/metrics").body, "")
+}
+
+fn the_documented_metrics_are_the_real_ones(store: &dyn Store, name: &str) {
+    let metrics = in_use(store, name);
+    let with_samples: BTreeSet<&String> = metrics.samples.keys().map(|(name, _)| name).collect();
+    let real: BTreeSet<&String> = metrics.help.keys().collect();
+    assert_eq!(real, with_samples, "each has a sample");
+    let documented = documents::table("serve.md", "Metrics");
+    let documented: Vec<String> = documented.iter().flat_map(|row| documents::quoted(&row[0])).collect();
+    assert_eq!(real, documented.iter().collect());
 }

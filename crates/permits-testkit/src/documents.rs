@@ -1,0 +1,73 @@
+//! The tables of the directory `docs`, which tests compare with the programs that they describe.
+
+use std::fs;
+use std::path::Path;
+
+/// The text of a document, such as `serve.md`.
+///
+/// # Panics
+///
+/// If there is no such document.
+#[track_caller]
+pub fn read(document: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of the first table below a heading of the second level, each as its cells.
+///
+/// # Panics
+///
+/// If there is no such table.
+#[track_caller]
+pub fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let page = read(document);
+    let Some((_, section)) = page.split_once(&format!("\n## {heading}\n")) else {
+        panic!("{document} has no heading {heading:?}");
+    };
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let lines = section.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = lines.take_while(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.map(cells).collect();
+    assert!(!rows.is_empty(), "{document}: {heading:?} has no table");
+    rows
+}
+
+/// The words of a cell that are in backticks, sorted.
+pub fn quoted(cell: &str) -> Vec<String> {
+    let mut words: Vec<String> = cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    words.sort();
+    words
+}
+
+/// A metric of the library.
+#[derive(Debug, Clone)]
+pub struct LibraryMetric {
+    /// Its name, such as `permits_wait_seconds`.
+    pub name: String,
+    /// `histogram`, `gauge` or `counter`.
+    pub kind: String,
+    /// `seconds` or `count`.
+    pub unit: String,
+    /// The names of its labels, sorted.
+    pub labels: Vec<String>,
+    /// Its description.
+    pub meaning: String,
+}
+
+/// The metrics that `docs/observability.md` lists. The suite `observability` shows that the library has these.
+///
+/// # Panics
+///
+/// If the document has no table of them.
+pub fn library_metrics() -> Vec<LibraryMetric> {
+    let metric = |cells: Vec<String>| LibraryMetric {
+        name: quoted(&cells[0]).remove(0),
+        kind: cells[1].clone(),
+        unit: cells[2].clone(),
+        labels: quoted(&cells[3]),
+        meaning: cells[4].clone(),
+    };
+    table("observability.md", "Metrics").into_iter().map(metric).collect()
+}
