@@ -154,6 +154,11 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> St
             "Time since the last read of the store.",
             snapshot.age().as_secs_f64(),
         ),
+        (
+            "permits_store_scrape_timestamp_seconds",
+            "Time of the last read of the store, since 1970.",
+            seconds(snapshot.at_ms),
+        ),
         ("permits_store_semaphores", "Semaphores of the store.", known as f64),
         (
             "permits_store_semaphores_omitted",

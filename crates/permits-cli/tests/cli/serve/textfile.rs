@@ -1,9 +1,19 @@
 //! `permits serve --textfile`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use permits_testkit::Server;
 
 use super::metrics::Metrics;
 use crate::support::{Local, Store, output, permits};
+
+/// The times before and after a call, in seconds since 1970, to the millisecond.
+fn seconds_around(call: impl FnOnce()) -> (f64, f64) {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let before = now() - 0.001;
+    call();
+    (before, now())
+}
 
 #[test]
 fn the_file_is_replaced_as_a_whole() {
@@ -15,10 +25,13 @@ fn the_file_is_replaced_as_a_whole() {
     assert_eq!((first.code, first.stdout.as_str(), first.stderr.as_str()), (0, "", ""));
     let reader = std::fs::File::open(&path).expect("it is there");
     assert_eq!(output(&mut permits(&store.url(), ["limit", "exports", "3"])).code, 0);
-    assert_eq!(write(&path).code, 0);
+    let between = seconds_around(|| assert_eq!(write(&path).code, 0));
     let text = std::fs::read_to_string(&path).expect("it is there");
     let limit = ("permits_semaphore_limit".to_owned(), Some("exports".to_owned()));
-    assert_eq!(Metrics::parse(&text, "").samples[&limit], 3.0);
+    let metrics = Metrics::parse(&text, "");
+    assert_eq!(metrics.samples[&limit], 3.0);
+    let read_at = metrics.samples[&("permits_store_scrape_timestamp_seconds".to_owned(), None)];
+    assert!(between.0 <= read_at && read_at <= between.1, "{read_at} in {between:?}");
     let before = std::io::read_to_string(reader).expect("it can be read");
     assert!(!before.contains("exports"), "a reader of the old file sees the old one: {before}");
     let names = || std::fs::read_dir(directory.path()).expect("ours").count();
