@@ -12,6 +12,7 @@ mod line;
 mod list;
 mod log;
 mod loss;
+mod monitoring;
 mod names;
 mod output;
 mod packaging;

@@ -4,7 +4,7 @@ mod access;
 mod events;
 mod http;
 mod limits;
-mod metrics;
+pub(crate) mod metrics;
 mod page;
 mod read;
 mod textfile;
