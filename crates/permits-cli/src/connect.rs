@@ -44,7 +44,7 @@ impl Target {
         }
         if requires_server()? && ["local:", "memory:"].iter().any(|scheme| url.starts_with(scheme)) {
             let asks = format!("{SERVER_VARIABLE} asks for a server");
-            return Err(Failure::new(USAGE, format!("{asks}, and the store is {url}: set {URL_VARIABLE}")));
+            return Err(Failure::new(USAGE, format!("{asks}, and the store is {url:?}: set {URL_VARIABLE}")));
         }
         let builder = Client::builder(&url).prefix(&common.prefix);
         let store = match url.strip_prefix("local:") {

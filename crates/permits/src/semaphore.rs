@@ -33,8 +33,9 @@ pub struct Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(session: Session, name: &str, limit: Limit) -> Result<Self, InvalidInput> {
-        let limit = Arc::new(LimitDeclaration::new(limit.declaration()?));
+        let first = limit.declaration()?;
         let name = Name::new(name)?;
+        let limit = session.declaration(&name, first);
         let meters = session.meters(&name);
         Ok(Self { session, name, limit, meters })
     }
@@ -157,7 +158,7 @@ impl Semaphore {
                     Err(AdminError::LimitMismatch { semaphore, required, stored })
                 }
                 (_, limit) => {
-                    declared.note_sent();
+                    declared.note_reply(reply.pinned);
                     Ok(limit)
                 }
             }
@@ -214,7 +215,8 @@ impl Semaphore {
         self.change_limit(LimitChange::Adjust(number), None).and_then(|(limit, _)| Ok(limit))
     }
 
-    /// Lets programs declare the limit again. The limit stays until one does. Returns its new version.
+    /// Lets programs declare the limit again: each does with its next request, and the limit stays until then. Returns its
+    /// new version.
     ///
     /// # Errors
     /// [`AdminError`].

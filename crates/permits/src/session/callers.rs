@@ -8,9 +8,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::config::Config;
+use super::declarations::Declarations;
 use super::permit_state::{Check, PermitState};
 use super::reply::{Answer, PendingReply, channel, reply};
-use super::spec::AcquireSpec;
+use super::spec::{AcquireSpec, LimitDeclaration};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
@@ -150,6 +151,7 @@ pub(crate) struct Session {
 pub(crate) struct Shared {
     port: Arc<dyn Port>,
     requests: AtomicU64,
+    declarations: Declarations,
     config: Config,
     /// The process that connected.
     process: Process,
@@ -181,9 +183,10 @@ impl From<Arc<Shared>> for Session {
 impl Session {
     /// A session whose messages go to the port that is made of a reference to it.
     pub(super) fn new(config: Config, port: impl FnOnce(&Weak<Shared>) -> Arc<dyn Port>) -> Self {
-        let requests = AtomicU64::new(0);
+        let (requests, declarations) = (AtomicU64::new(0), Declarations::default());
         let process = Process::current();
-        let shared = Arc::new_cyclic(|weak| Shared { port: port(weak), requests, config, process });
+        let shared =
+            Arc::new_cyclic(|weak| Shared { port: port(weak), requests, declarations, config, process });
         Self { shared }
     }
 
@@ -202,6 +205,14 @@ impl Session {
     pub(crate) fn meters(&self, semaphore: &Name) -> SemaphoreMeters {
         let registered = || self.shared.config.meters.semaphore(semaphore.as_str());
         if self.is_forked() { Default::default() } else { registered() }
+    }
+
+    /// The declaration of a new handle. A forked child declares nothing: the locks are the parent's.
+    pub(crate) fn declaration(&self, semaphore: &Name, first: Declaration) -> Arc<LimitDeclaration> {
+        if self.is_forked() {
+            return Arc::new(LimitDeclaration::new(first));
+        }
+        self.shared.declarations.shared(semaphore, first)
     }
 
     /// The usual lease.

@@ -18,6 +18,7 @@
 mod call;
 pub(crate) mod callers;
 pub(crate) mod config;
+mod declarations;
 mod driver;
 mod engine;
 mod keywords;

@@ -89,14 +89,14 @@ impl Position {
 pub(crate) struct LimitDeclaration {
     /// The declaration of the first request.
     first: Declaration,
-    /// The store has it. From then on a declared limit counts only where none is stored, so that two programs that
+    /// It has counted. From then on a declared limit counts only where none is stored, so that two programs that
     /// disagree don't set the limit back and forth.
-    sent: AtomicBool,
+    counted: AtomicBool,
 }
 
 impl LimitDeclaration {
     pub(crate) fn new(first: Declaration) -> Self {
-        Self { first, sent: AtomicBool::new(false) }
+        Self { first, counted: AtomicBool::new(false) }
     }
 
     /// The declaration of the first request.
@@ -107,13 +107,17 @@ impl LimitDeclaration {
     /// The declaration of the next request.
     pub(super) fn next(&self) -> Declaration {
         match self.first {
-            Declaration::Declare(limit) if self.sent.load(Ordering::Relaxed) => Declaration::Fallback(limit),
+            Declaration::Declare(limit) if self.counted.load(Ordering::Relaxed) => {
+                Declaration::Fallback(limit)
+            }
             first => first,
         }
     }
 
-    pub(crate) fn note_sent(&self) {
-        self.sent.store(true, Ordering::Relaxed);
+    /// Notes the reply to a request that was not refused. While the limit is pinned, no declaration counts: it is made
+    /// again, and counts when the operator has lifted the pin.
+    pub(crate) fn note_reply(&self, pinned: bool) {
+        self.counted.store(!pinned, Ordering::Relaxed);
     }
 
     /// The declared or required limit.

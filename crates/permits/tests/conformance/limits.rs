@@ -64,9 +64,10 @@ pub(crate) async fn the_last_declaration_counts(fixture: &Fixture) {
     // The next version of the program.
     let second = other.semaphore(fixture.name(), limit + 1).try_acquire().await.expect("it is free now");
     assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit + 1));
-    // The old version does not set it back, because it has declared its limit already.
+    // The old version does not set it back, because its session has declared its limit already, with another handle.
     second.release().await.expect("it is held");
-    let second = semaphore.try_acquire().await.expect("the new limit is in force");
+    let handle = client.semaphore(fixture.name(), limit);
+    let second = handle.try_acquire().await.expect("the new limit is in force");
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.pinned, seen.held), (Some(limit + 1), false, 2));
     first.release().await.expect("it is held");
@@ -88,8 +89,15 @@ pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(fixture: 
     let version = administered.unpin().await.expect("the store is up");
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version, seen.pinned), (Some(limit + 1), version, false));
-    let permit = fixture.semaphore(&client, 1).try_acquire().await.expect("it is free");
+    let permit = semaphore.try_acquire().await.expect("it is free");
     assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit), "a declaration counts again");
+    permit.release().await.expect("it is held");
+    administered.set_limit(limit + 1).await.expect("the store is up");
+    let permit = semaphore.try_acquire().await.expect("it is free");
+    administered.unpin().await.expect("the store is up");
+    permit.release().await.expect("it is held");
+    let permit = semaphore.try_acquire().await.expect("it is free");
+    assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit), "also one that has counted before");
     permit.release().await.expect("it is held");
 }
 

@@ -141,7 +141,7 @@ impl SemaphoreSession {
         };
         if refusal.is_none() {
             // A refused request changes nothing, so its declaration does not count.
-            entry.spec.limit.note_sent();
+            entry.spec.limit.note_reply(circumstances.pinned);
         }
         let error = refusal.map(|refusal| self.refusal(refusal, &request, circumstances, context));
         self.step(&request, input, error.flatten(), now, context);
