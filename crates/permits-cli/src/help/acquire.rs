@@ -1,0 +1,178 @@
+//! Texts of the verbs that acquire, renew and release permits.
+
+pub(crate) const RUN: &str = "\
+Examples:
+  permits run exports --limit 4 echo one of four at most
+  permits run migrate --limit 1 --wait 30s echo within 30 s
+  permits run nightly --limit 1 --no-wait -- echo now or not at all
+  permits run nightly --limit 1 --no-wait -q -E 0 echo or silence, and 0
+  permits run per-host --limit 9 --holder \"$(hostname)\" -- echo one a host
+  permits run licence --limit 8 -- sh -c 'echo \"seat $PERMITS_SLOT\"'
+  permits run api --limit 100 --also api/tenant-7=10 echo both or none
+
+Environment of the command:
+  PERMITS_NAME     the semaphore
+  PERMITS_HOLDER   the holder's name
+  PERMITS_TOKEN    fencing token: greater than in every earlier grant of
+                   the semaphore
+  PERMITS_SLOT     a number from 0 to the limit less 1 that no other live
+                   permit has
+  PERMITS_ALSO     the permits of --also, one a line: token, slot and name,
+                   with spaces between them; empty without --also
+
+Several semaphores:
+  With --also the command runs when the permits of all are held, and is
+  ended if one of them is lost. They are acquired one after the other, in
+  an order that all programs share: names with more / first, then by name.
+  So no two programs block each other, and a full line of api/tenant-7
+  keeps no unit of api. --limit, --weight, --at-least and the environment
+  variables but PERMITS_ALSO are NAME's. --wait is the limit of the whole
+  wait. --lease, --holder, --label and --require-limit are of each.
+  In --also, the number after the last : is the weight, and the number
+  after the last = the limit. If a name ends so, write both after it:
+  --also db:5432=4:1, or the weight: --also db:5432:1.
+
+The limit:
+  A --limit that differs from the stored limit replaces it for all
+  programs, with a message. A limit that an operator has pinned stays
+  (permits limit). --require-limit refuses to run under any other limit.
+
+The store:
+  A store that cannot be reached is retried for --store-timeout, else for
+  --wait, else for 10 s. The command inherits PERMITS_URL, with the
+  password in it, so that it can call permits itself. PERMITS_URL_FILE
+  keeps the password in a file.
+
+While waiting:
+  On a terminal a line on standard error shows the time since the start of
+  the wait, the number of waiters before this one, and some holders. On
+  another stream there is a line after 10 s, and then every minute.
+
+Signals:
+  INT, TERM, HUP and QUIT end the wait. While the command runs, they and
+  USR1, USR2 and TSTP are forwarded to its process group. On a terminal
+  Ctrl-C and Ctrl-Z work as without permits. A suspended permits renews
+  nothing: if the lease ends before it is continued, the command is ended.
+
+When the permit is lost:
+  If it cannot be renewed, the command's process group gets SIGTERM while
+  the permit is still held: a fifth of the lease before its end, at most
+  5 s (3 s with the default lease). SIGKILL comes shortly before the end. A
+  longer --lease survives a longer absence of the store.
+  If the permit is lost at once, because it was revoked or permits was
+  suspended, SIGTERM comes then, and SIGKILL 5 s later. Meanwhile the units
+  may have been granted to another holder.
+  If permits itself is killed, the kernel kills the command (on Linux only;
+  not the command's children, nor a command that changes its user).
+
+Exit code:
+  the command's own; 128+n if signal n ended it, or ended the wait
+   64  wrong usage, also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  no permit in time (or -E): none is free, --wait has passed, the line
+       is full or closed, the holder holds or waits already, or an operator
+       revoked the place in line
+   76  the permit was lost, or one of those of --also
+  126  the command cannot be executed
+  127  the command was not found";
+
+pub(crate) const HOLD: &str = "\
+Examples:
+  permits hold exports --limit 4
+  sleep 1 | permits hold exports --limit 4 --wait 30s
+
+Standard output:
+  One JSON object a line:
+  {\"event\":\"waiting\",\"name\":\"exports\",\"position\":3}
+  {\"event\":\"granted\",\"name\":\"exports\",\"holder\":\"...\",\"weight\":1,
+   \"token\":1795301840882167,\"slot\":0,\"remaining_ms\":14990,\"also\":[]}
+  {\"event\":\"unsure\",\"remaining_ms\":9000}    renewals fail
+  {\"event\":\"held\",\"remaining_ms\":14990}     they succeed again
+  {\"event\":\"lost\",\"name\":\"exports\",\"reason\":\"...\"}    stop at once
+  {\"event\":\"released\",\"reason\":\"...\"}
+  {\"event\":\"failed\",\"exit_code\":75,\"reason\":\"...\"}    no permit
+  The resource may be used from granted to lost, released or the end of
+  this process. docs/hold.md has programs in several languages. The schema
+  is docs/hold.schema.json.
+
+Standard input:
+  release   release the permit
+  renew     renew it now; held or unsure follows
+  The end of standard input, or of the parent process, releases it, too.
+
+Signals:
+  TERM releases the permit. INT, HUP and QUIT do so only if standard input
+  is a terminal: otherwise they have reached the program as well, which
+  may still use the resource.
+
+Exit code:
+    0  released, also before a permit was granted
+  143  released because of TERM; 128+n of another signal n
+   64  wrong usage, also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  no permit in time (or -E)
+   76  the permit was lost, or one of those of --also";
+
+pub(crate) const ACQUIRE: &str = "\
+Examples:
+  permits acquire build --limit 2 --lease 1h >build.permit
+  permits renew - <build.permit
+  permits release - <build.permit
+
+Handle:
+  The permit as a text of one line. Any process that has it can renew and
+  release the permit, on any machine, with the same store and --prefix:
+  treat it as a secret. No process renews the permit, so it ends when
+  --lease has passed since the grant or the last permits renew. With
+  permits run or permits hold a permit lives as long as its process.
+
+JSON:
+  {\"handle\",\"name\",\"holder\",\"weight\",\"token\",\"slot\",\"remaining_ms\"}
+  The schema is docs/acquire.schema.json.
+
+Exit code:
+    0  the handle is on standard output
+   64  wrong usage, also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  no permit in time (or -E)
+  128+n  signal n ended the wait";
+
+pub(crate) const RENEW: &str = "\
+Examples:
+  permits acquire build --limit 2 >b.permit
+  permits renew - <b.permit
+
+Renewed:
+  The permit lasts for its whole lease again, from now on. The handle
+  stays valid.
+
+Exit code:
+    0  it is renewed
+   64  wrong usage, also: the text is no handle
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  the store lost its state and cannot put the permit back yet
+   76  the store no longer has the permit: its lease ended, or it was
+       released or revoked";
+
+pub(crate) const RELEASE: &str = "\
+Examples:
+  permits acquire build --limit 2 >b.permit
+  permits release - <b.permit
+
+Released:
+  The next in line is granted in the same moment.
+
+Exit code:
+    0  it is released
+   64  wrong usage, also: the text is no handle
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   76  the store no longer has the permit: its lease ended, so that another
+       holder may have used the resource, or it was released or revoked";

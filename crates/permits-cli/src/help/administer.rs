@@ -1,0 +1,101 @@
+//! Texts of the verbs that change semaphores.
+
+pub(crate) const LIMIT: &str = concat!(
+    "\
+Examples:
+  permits limit exports
+  permits limit exports 8
+  permits limit exports +2
+  permits limit exports --unpin
+  permits limit exports 4 --declare
+
+Pinned:
+  A limit that is set here overrides the limits that programs declare (run
+  --limit) until --unpin. After --unpin the limit stays as it is until a
+  program declares one. A higher limit grants at once. A lower limit
+  revokes no permit: nothing is granted until the held units fit. +N and
+  -N change the limit in one step, so that two operators do not undo each
+  other's change. The version counts the changes.
+
+Declared:
+  --declare makes a semaphore known with its limit before anything is
+  acquired, as a program does with its limit. It does not pin. An idle
+  semaphore that is not pinned is forgotten within minutes.",
+    exit_codes!("    0  the limit is set, declared, unpinned or shown\n")
+);
+
+pub(crate) const PAUSE: &str = concat!(
+    "\
+Examples:
+  permits pause exports
+
+Paused:
+  Nothing is granted until permits resume is called. Waiters keep their
+  places; run --no-wait ends with 75. An unused semaphore can be paused,
+  too.",
+    exit_codes!("    0  it is paused, or was paused already\n")
+);
+
+pub(crate) const RESUME: &str = concat!(
+    "\
+Examples:
+  permits resume exports",
+    exit_codes!("    0  it is resumed, or was not paused\n")
+);
+
+pub(crate) const CLOSE: &str = concat!(
+    "\
+Examples:
+  permits close exports --reason 'moved to exports-2'
+
+Closed:
+  Waiters are sent away with the reason, and so are new requests, until
+  permits open is called: run exits with 75 and reports it. Holders keep
+  their permits. To let requests wait, use permits pause. An unused
+  semaphore can be closed, too.",
+    exit_codes!("    0  it is closed, or was closed already\n")
+);
+
+pub(crate) const OPEN: &str = concat!(
+    "\
+Examples:
+  permits open exports",
+    exit_codes!("    0  it is open, or was not closed\n")
+);
+
+pub(crate) const DELETE: &str = "\
+Examples:
+  permits limit old 2 --declare && permits delete old
+
+Deleted:
+  The limit is forgotten, and so are its pin, a pause and a closed line.
+  A program that acquires declares its limit again. An idle semaphore is
+  forgotten within minutes by itself, unless it is pinned, paused or
+  closed.
+
+Exit code:
+    0  it is deleted
+    1  there is no such semaphore
+   64  wrong usage
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a thread
+   75  it is in use, or the server started or lost its data a moment ago";
+
+pub(crate) const REVOKE: &str = concat!(
+    "\
+Examples:
+  permits revoke exports web-3 --reason 'it hangs'
+  permits revoke exports db1:30220/ --partial
+  permits revoke exports --all
+
+Effect:
+  permits run ends its command and exits with 76, or leaves the line and
+  exits with 75, and reports the reason. A holder that cannot be reached
+  works on until its next renewal, while another holder may be granted its
+  units.
+
+All:
+  The holders and waiters at the start of the command. Later ones may be
+  granted: pause the semaphore first to prevent that.",
+    exit_codes!("    0  it is revoked\n    1  no such holder or waiter\n")
+);

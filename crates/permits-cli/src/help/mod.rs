@@ -1,0 +1,77 @@
+//! Text below the options in `--help` and the manual pages.
+//!
+//! It consists of blocks with an empty line between them: a heading that ends with a colon, then indented
+//! lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the length
+//! of the lines, because a manual page indents them in 80 columns.
+
+/// The exit codes of every verb that asks a store, after the verb's own.
+macro_rules! exit_codes {
+    ($own:literal) => {
+        concat!(
+            "\n\nExit code:\n",
+            $own,
+            "   64  wrong usage\n",
+            "   69  the store cannot be reached, denies access, or is not supported\n",
+            "   71  the system refuses something, such as a thread"
+        )
+    };
+}
+
+mod acquire;
+mod administer;
+mod install;
+mod show;
+
+pub(crate) use acquire::*;
+pub(crate) use administer::*;
+pub(crate) use install::*;
+pub(crate) use show::*;
+
+pub(crate) const PERMITS: &str = "\
+Examples:
+  permits run exports --limit 4 echo one of four at most
+  permits run nightly --limit 1 --no-wait echo now or not at all
+  permits status exports
+
+Stores:
+  local:                   a file that this user's processes on this
+                           machine share: permits/semaphores.db under
+                           $XDG_STATE_HOME or ~/.local/state
+  local:/path/file.db      another file; not on a network file system
+  redis://host:port/db     Redis 6.2 or newer, or Valkey: many machines
+  rediss://host:port/db    the same over TLS
+  redis+unix:///path?db=0  the same over a Unix socket
+  redis+sentinel://host,host/service
+                           the primary that the sentinels name
+  redis+cluster://host,host
+                           a cluster, Redis 7.0 or newer
+  memory:                  this process only, to try things out
+
+Environment:
+  PERMITS_URL             the store, unless --url names one
+  PERMITS_URL_FILE        a file that contains the URL
+  PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
+  PERMITS_LOG             the events on standard error, unless -v is
+                          given: warn,permits::waiting=debug
+  Without a URL the store is local:. An empty variable is an error.
+
+Exit code:
+  Each verb lists its own. Always: 64 for wrong usage, 69 if the store
+  cannot be reached, 75 if the same call may succeed later.";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use crate::args::Args;
+
+    #[test]
+    fn no_line_is_too_long_for_a_manual_page() {
+        let permits = Args::command();
+        for command in permits.get_subcommands().chain([&permits]) {
+            let text = command.get_after_help().expect("every verb has examples").to_string();
+            let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 75).collect();
+            assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+        }
+    }
+}

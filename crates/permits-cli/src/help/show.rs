@@ -1,0 +1,121 @@
+//! Texts of the verbs that show semaphores.
+
+pub(crate) const STATUS: &str = concat!(
+    "\
+Examples:
+  permits status exports
+  permits status exports --json | jq .held
+
+JSON:
+  {\"name\",\"limit\",\"held\",\"paused\",
+   \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
+               \"age_ms\",\"label\",\"cooling\"}],
+   \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
+   \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\",
+   \"closed\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
+   \"grants\",\"refused\",\"expired\",\"revoked\"}
+  limit and held are units, waiting is a number of waiters. limit is null
+  if none is set, label if none was given. recovering_ms is the time until
+  free units are granted again after a start of the server. At most 1,000
+  holders and 1,000 waiters are listed. cooling: the holder has gone, and
+  its units stay taken for lease_remaining_ms more (run --at-least).
+  closed is the reason for which the line is closed, null if it is open.
+  grants, refused, expired and revoked count what has happened since the
+  store has the semaphore.
+  The schema is docs/status.schema.json.",
+    exit_codes!("    0  also if the semaphore is not in use\n")
+);
+
+pub(crate) const LIST: &str = concat!(
+    "\
+Examples:
+  permits list
+  permits list --json | jq -r '.[].name'
+  permits list --busy
+
+JSON:
+  [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
+    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
+    \"closed\",\"grants\",\"refused\",\"expired\",\"revoked\"}]
+  The fields are those of permits status --json. The ages are of the first
+  1,000 holders and waiters, null if there are none. The schema is
+  docs/list.schema.json.
+
+Semaphores:
+  Those in use, those used within the last minutes, and those that are
+  pinned, paused or closed. A semaphore that begins or ends during the
+  call may be missing.",
+    exit_codes!("    0  also if there are no semaphores\n")
+);
+
+/// The keys of the live screen, also shown by `?` there.
+macro_rules! keys {
+    () => {
+        "\
+Keys:
+  Up Down PgUp PgDn Home End k j  select
+  Enter      open: the holders, oldest first, and the waiters
+  Esc        back, or cancel the input
+  /          show only names that contain a text
+  p          pause: grant nothing; or resume
+  l          set the limit, and pin it
+  u          unpin: let programs declare the limit again
+  r          revoke the selected permit or place in line
+  ?          this help
+  Ctrl-Z     suspend
+  q, Ctrl-C  quit"
+    };
+}
+
+pub(crate) const TOP_KEYS: &str = keys!();
+
+pub(crate) const TOP: &str = concat!(
+    "\
+Examples:
+  permits top
+  permits top exports
+
+",
+    keys!(),
+    exit_codes!("    0  quit\n")
+);
+
+pub(crate) const SERVE: &str = "\
+Examples:
+  permits serve
+  permits serve --listen 127.0.0.1:9711 --interval 5s
+  permits serve --token-file token --allow-write
+  permits serve --listen 0.0.0.0:9710 --token-file token --host p.test
+  permits serve --textfile permits.prom
+
+Endpoints:
+  /                          a page for browsers
+  /metrics                   Prometheus or OpenMetrics
+  /healthz                   200 if the store answers, else 503
+  /api/v1/semaphores         as permits list --json
+  /api/v1/semaphores/NAME    as permits status --json
+  /api/v1/semaphores/NAME/history
+                             the last five minutes
+  /api/v1/events             changes, as server-sent events
+  POST /api/v1/semaphores/NAME/limit, pause, resume or revoke
+                             with --allow-write
+  NAME is percent-encoded. docs/serve.md describes them.
+
+Standard output:
+  listening on http://127.0.0.1:9710/    when requests are answered
+
+Security:
+  Without --token-file the server listens on a loopback address only, for
+  every user of this machine. With it, all but / and /healthz need the
+  token: Authorization: Bearer TOKEN. The file has the token as its only
+  line and must not be accessible to all users. There is no TLS: put a
+  proxy before the server. A request has to name the address of the
+  server, localhost or a --host, and a page of another site is refused.
+
+Exit code:
+    0  a signal (INT, TERM, HUP, QUIT) ended the server; with --textfile:
+       the file is written
+   64  wrong usage, also: another address than a loopback address without
+       a token, or a token file that cannot be used
+   69  the store cannot be reached, denies access, or is not supported
+   71  the system refuses something, such as a port that is in use";
