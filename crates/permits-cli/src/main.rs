@@ -14,6 +14,7 @@ mod acquire;
 mod administer;
 mod args;
 mod connect;
+mod detail;
 mod doctor;
 mod exit;
 mod generate;
@@ -21,6 +22,7 @@ mod handle;
 mod help;
 mod hold;
 mod list;
+mod output;
 mod report;
 mod run;
 mod serve;
@@ -28,6 +30,7 @@ mod status;
 mod table;
 mod text;
 mod top;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -114,6 +117,7 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
         Verb::Status(options) => status::status(common, &options).await,
         Verb::List(options) => list::list(common, &options).await,
         Verb::Top(options) => top::top(common, options).await,
+        Verb::Watch(options) => watch::watch(common, &options).await,
         Verb::Serve(options) => serve::serve(common, options).await,
         Verb::Limit(options) => administer::limit(common, &options).await,
         Verb::Pause(options) => administer::pause(common, &options).await,

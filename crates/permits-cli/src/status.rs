@@ -190,9 +190,9 @@ pub(crate) fn closed(reason: &str) -> String {
     if reason.is_empty() { "CLOSED".to_owned() } else { format!("CLOSED ({reason})") }
 }
 
-fn human(inspection: &Inspection) -> String {
-    let Inspection { name, held, waiting, holders, waiters, .. } = inspection;
-    let mut text = format!("{name}: {}", usage(inspection));
+/// The use and the state of a semaphore in a line.
+pub(crate) fn summary(inspection: &Inspection) -> String {
+    let mut text = format!("{}: {}", inspection.name, usage(inspection));
     if inspection.pinned {
         let _ = write!(text, ", limit pinned{}", by(inspection.pinned_by()));
     }
@@ -205,7 +205,12 @@ fn human(inspection: &Inspection) -> String {
     if is_recovering(inspection) {
         let _ = write!(text, ", recovering for {}", seconds(inspection.recovering));
     }
-    text.push('\n');
+    text
+}
+
+fn human(inspection: &Inspection) -> String {
+    let Inspection { held, waiting, holders, waiters, .. } = inspection;
+    let mut text = summary(inspection) + "\n";
     if !holders.is_empty() {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());

@@ -76,6 +76,8 @@ pub(crate) enum Verb {
     List(List),
     /// Watch semaphores on a live screen, and change them
     Top(Top),
+    /// Print the changes of a semaphore, a line each, until a signal
+    Watch(Watched),
     /// Serve metrics, JSON and a page of the semaphores over HTTP
     Serve(Serve),
     /// Set the limit, and pin it against what programs declare; or show it
@@ -192,6 +194,22 @@ pub(crate) struct Top {
     /// Open this semaphore first
     #[arg(value_parser = value::name)]
     pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::WATCH)]
+pub(crate) struct Watched {
+    /// The semaphore, 1 to 200 bytes. It need not exist yet
+    #[arg(value_parser = value::name)]
+    pub(crate) name: String,
+
+    /// Print JSON, an object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The time between two reads of the store, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
+    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, clap::Args)]

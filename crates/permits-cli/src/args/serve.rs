@@ -29,7 +29,7 @@ pub(crate) struct Serve {
     pub(crate) allow_write: bool,
 
     /// The shortest time between two reads of the store, at least 100ms
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
     pub(crate) interval: Duration,
 
     /// The most semaphores in the metrics, the first by name
@@ -53,12 +53,4 @@ fn host(text: &str) -> Result<String, String> {
         return Err("write a host name without scheme and port, such as permits.example.org".to_owned());
     }
     Ok(text.to_ascii_lowercase())
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = value::duration(text)?;
-    if interval < Duration::from_millis(100) {
-        return Err("it must be at least 100ms".to_owned());
-    }
-    Ok(interval)
 }

@@ -119,6 +119,15 @@ pub(super) fn lease(text: &str) -> Result<Duration, String> {
     Ok(lease)
 }
 
+/// Parses the interval of reads of the store.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_millis(100) {
+        return Err("it must be at least 100ms".to_owned());
+    }
+    Ok(interval)
+}
+
 /// Parses numbers with `ms`, `s`, `m` or `h`, the larger unit first, such as `1h30m`, or seconds without a
 /// unit. The last number may have a fraction.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

@@ -80,6 +80,47 @@ Examples:
     exit_codes!("    0  quit\n")
 );
 
+pub(crate) const WATCH: &str = "\
+Examples:
+  permits watch exports
+  permits watch exports --interval 200ms
+  permits watch exports --json | jq -c 'select(.event == \"left\")'
+
+Lines:
+  The state first, then a line for each change between two reads of the
+  store: permits granted and ended, requests that joined and left the
+  queue, the limit, its pin, pause, closed line and recovery. Times are
+  UTC. The semaphore need not exist yet.
+
+Limits:
+  A permit that is granted and ends between two reads has no line of its
+  own. The store's counters have it: the line counted has their increases.
+  The cause of an end is inferred from them, and unknown if several are
+  possible. A read lists 1,000 holders and 1,000 waiters: while there are
+  more, changes of that list have no lines of their own. While the reader
+  of the output is behind, the store is not read.
+
+JSON:
+  {\"event\":\"state\",\"at_ms\", and the fields of permits status --json}
+  {\"event\":\"granted\",\"at_ms\",\"name\",\"held\",\"waiting\",\"holder\",
+   \"weight\",\"slot\",\"token\",\"label\"}
+  Other events: restored, cooling, left, queued, left_queue, limit, pinned,
+  unpinned, paused, resumed, closed, opened, recovering, recovered, counts,
+  reset, partial, unreachable, back. docs/observability.md describes them.
+  The schema is docs/watch.schema.json.
+
+Unreachable:
+  A store that cannot be reached is reported once, and read again at each
+  interval.
+
+Exit code:
+    0  a signal (INT, TERM, HUP, QUIT) ended it, or the reader has closed
+       the output
+   64  wrong usage
+   69  the store cannot be reached at the start, denies access, or is not
+       supported
+   71  the system refuses something, such as a thread";
+
 pub(crate) const SERVE: &str = "\
 Examples:
   permits serve

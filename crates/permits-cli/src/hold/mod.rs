@@ -20,11 +20,12 @@ use tokio::time::{Interval, interval, timeout};
 use crate::acquire::{LEASE, NoPermit, Pending, RELEASE_TIMEOUT, Requested, UNANSWERED};
 use crate::args::{Common, Hold};
 use crate::exit::{self, Failure};
+use crate::output::Output;
 use crate::report;
 use crate::run::LOST_TIMEOUT;
 use crate::run::signals::Signals;
 use crate::status::milliseconds;
-use events::{Event, Output};
+use events::Event;
 use input::{Command, Input};
 
 /// The longest interval between two checks of a position, the state of a permit, and the parent process.
@@ -68,8 +69,9 @@ async fn show(wait: &Pending<'_>, output: &Output) -> Infallible {
         let (name, position) = wait.line();
         if let Some(position) = position
             && shown != Some((name.clone(), position))
-            && output.write_unless_behind(&Event::Waiting { name: &name, position })
+            && !output.is_behind()
         {
+            output.write(&Event::Waiting { name: &name, position });
             shown = Some((name, position));
         }
     }

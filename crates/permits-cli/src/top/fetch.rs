@@ -11,7 +11,8 @@ use permits::{AdminError, Client, Inspection, Limit};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::action::Action;
-use super::snapshot::{Counts, Detail, Query, Snapshot};
+use super::snapshot::{Query, Snapshot};
+use crate::detail::{Counts, Detail};
 
 /// The time without a list after a list, as a multiple of the list's duration.
 const LIST_SHARE: u32 = 10;

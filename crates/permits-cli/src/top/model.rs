@@ -12,7 +12,8 @@ use permits::AdminError;
 
 use super::action::Action;
 use super::cursor::Cursor;
-use super::snapshot::{Counts, Detail, Query, Snapshot};
+use super::snapshot::{Query, Snapshot};
+use crate::detail::{Counts, Detail};
 use crate::report::with_causes;
 use crate::text;
 

@@ -12,7 +12,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
 use super::model::{Model, Note, Opened};
-use super::snapshot::{Counts, Detail, HolderRow, Totals, WaiterRow};
+use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::report::with_causes;
 use crate::status::closed;

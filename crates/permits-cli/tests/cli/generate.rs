@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 20] = [
     "run",
     "hold",
     "acquire",
@@ -13,6 +13,7 @@ const VERBS: [&str; 19] = [
     "status",
     "list",
     "top",
+    "watch",
     "serve",
     "limit",
     "pause",

@@ -25,3 +25,4 @@ mod support;
 mod terminal;
 mod top;
 mod usage;
+mod watch;

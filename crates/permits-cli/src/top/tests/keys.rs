@@ -7,8 +7,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::super::action::{Action, ActionKind};
 use super::super::keys::Effect;
 use super::super::model::{Model, Prompt};
-use super::super::snapshot::{Counts, Snapshot};
+use super::super::snapshot::Snapshot;
 use super::{detail, opened, overview, press, types};
+use crate::detail::Counts;
 
 fn act(kind: ActionKind) -> Option<Effect> {
     Some(Effect::Do(Action { semaphore: "exports".into(), kind }))

@@ -13,7 +13,8 @@ use ratatui::buffer::Buffer;
 
 use super::keys::Effect;
 use super::model::Model;
-use super::snapshot::{Counts, Detail, HolderRow, Snapshot, WaiterRow};
+use super::snapshot::Snapshot;
+use crate::detail::{Counts, Detail, HolderRow, WaiterRow};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()

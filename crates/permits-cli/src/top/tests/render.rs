@@ -7,8 +7,9 @@ use permits::{AdminError, StoreError};
 use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
-use super::super::snapshot::{Counts, Detail, Snapshot, Totals};
+use super::super::snapshot::Snapshot;
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
+use crate::detail::{Counts, Detail, Totals};
 
 #[test]
 fn the_overview_has_a_row_for_each_semaphore() {

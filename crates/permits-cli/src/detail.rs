@@ -1,0 +1,147 @@
+//! The state of a semaphore at one time, as `top` shows it and `watch` compares it: plain data that a test can make.
+
+use std::time::Duration;
+
+use permits::Inspection;
+
+/// The counts of one semaphore.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) limit: Option<u32>,
+    pub(crate) limit_version: u64,
+    pub(crate) held: u64,
+    pub(crate) waiting: u64,
+    pub(crate) paused: bool,
+    /// The reason for which the line is closed.
+    pub(crate) closed: Option<String>,
+    pub(crate) pinned: bool,
+    pub(crate) recovering: Duration,
+    /// The time for which the head of the line has waited, if the inspection listed it.
+    pub(crate) oldest_waiter: Option<Duration>,
+    /// Permits granted, requests refused, leases ended and revocations, since the store has the semaphore.
+    pub(crate) totals: Totals,
+}
+
+/// The numbers of events of a semaphore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) grants: u64,
+    pub(crate) refused: u64,
+    pub(crate) expired: u64,
+    pub(crate) revoked: u64,
+}
+
+/// A holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HolderRow {
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    pub(crate) slot: u32,
+    pub(crate) token: u64,
+    pub(crate) age: Duration,
+    pub(crate) lease: Duration,
+    /// The holder has gone, and its units stay taken until the end of `lease`.
+    pub(crate) cooling: bool,
+    pub(crate) label: String,
+}
+
+/// A waiter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WaiterRow {
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    pub(crate) position: u64,
+    pub(crate) age: Duration,
+    pub(crate) label: String,
+}
+
+/// One semaphore with its holders, oldest first, and its waiters in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Detail {
+    pub(crate) counts: Counts,
+    pub(crate) holders: Vec<HolderRow>,
+    pub(crate) waiters: Vec<WaiterRow>,
+}
+
+impl Detail {
+    pub(crate) fn len(&self) -> usize {
+        self.holders.len() + self.waiters.len()
+    }
+
+    /// The held units of holders that are not listed.
+    pub(crate) fn unlisted_units(&self) -> u64 {
+        let listed: u64 = self.holders.iter().map(|holder| u64::from(holder.weight)).sum();
+        self.counts.held.saturating_sub(listed)
+    }
+
+    /// The number of waiters that are not listed.
+    pub(crate) fn unlisted_waiters(&self) -> u64 {
+        self.counts.waiting.saturating_sub(self.waiters.len() as u64)
+    }
+
+    /// The name in `row`, holders before waiters, and true if it holds.
+    pub(crate) fn at(&self, row: usize) -> Option<(&str, bool)> {
+        let waiter = || self.waiters.get(row.checked_sub(self.holders.len())?);
+        match self.holders.get(row) {
+            Some(holder) => Some((&holder.name, true)),
+            None => waiter().map(|waiter| (waiter.name.as_str(), false)),
+        }
+    }
+}
+
+impl Counts {
+    /// True while free units are not granted. A semaphore without a limit grants nothing in any case.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.limit.is_some() && !self.recovering.is_zero()
+    }
+}
+
+impl From<&Inspection> for Counts {
+    fn from(inspection: &Inspection) -> Self {
+        let Inspection { limit, limit_version, held, waiting, paused, pinned, recovering, .. } = *inspection;
+        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
+        let totals = Totals { grants, refused, expired, revoked };
+        let closed = inspection.closed.clone();
+        let oldest_waiter = inspection.waiters.first().map(|info| info.age);
+        Self {
+            limit,
+            limit_version,
+            held,
+            waiting,
+            paused,
+            closed,
+            pinned,
+            recovering,
+            oldest_waiter,
+            totals,
+        }
+    }
+}
+
+impl From<Inspection> for Detail {
+    fn from(inspection: Inspection) -> Self {
+        let counts = Counts::from(&inspection);
+        let holders = inspection.holders.into_iter().map(|info| HolderRow {
+            name: info.holder,
+            weight: info.weight,
+            slot: info.slot,
+            token: info.token,
+            age: info.age,
+            lease: info.lease_remaining,
+            cooling: info.cooling,
+            label: info.label.unwrap_or_default(),
+        });
+        let waiters = inspection.waiters.into_iter();
+        let waiters = waiters.map(|info| WaiterRow {
+            name: info.holder,
+            weight: info.weight,
+            position: info.position,
+            age: info.age,
+            label: info.label.unwrap_or_default(),
+        });
+        let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
+        // The store orders them by the end of their leases, which changes with every renewal: rows would jump about.
+        holders.sort_by_key(|holder| holder.token);
+        Self { counts, holders, waiters }
+    }
+}

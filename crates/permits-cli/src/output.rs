@@ -1,0 +1,139 @@
+//! Standard output of the verbs that print while they run: lines, written by a thread of their own, so that a program that
+//! does not read delays neither a release nor a signal.
+
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use crate::exit;
+use crate::report;
+
+/// The most lines that wait for a reader before it is behind.
+const MAX_BEHIND: u64 = 16;
+
+/// The longest wait for a reader that reads nothing, at the end.
+const STUCK: Duration = Duration::from_millis(500);
+
+/// Standard output. There is one in a process.
+pub(crate) struct Output {
+    lines: mpsc::Sender<String>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// Lines to write, from the start on.
+    accepted: AtomicU64,
+    /// Lines written.
+    written: AtomicU64,
+    has_failed: AtomicBool,
+    /// The failure is another one than a closed pipe.
+    is_fault: AtomicBool,
+    failed: Notify,
+}
+
+impl Output {
+    /// Starts the thread that writes.
+    ///
+    /// # Errors
+    /// The system's error if it refuses a thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (lines, queue) = mpsc::channel();
+        let progress = Arc::<Progress>::default();
+        let of_thread = progress.clone();
+        std::thread::Builder::new().name("stdout".into()).spawn(move || of_thread.write_all(&queue))?;
+        Ok(Self { lines, progress })
+    }
+
+    /// Writes a JSON object. Returns the number of its line, from 1.
+    pub(crate) fn write(&self, object: &impl Serialize) -> u64 {
+        self.write_text(serde_json::to_string(object).expect("it has neither maps nor failing fields"))
+    }
+
+    /// Writes a text as a line. Returns the number of the line, from 1.
+    pub(crate) fn write_text(&self, mut line: String) -> u64 {
+        line.push('\n');
+        let number = self.progress.accepted.fetch_add(1, Ordering::SeqCst) + 1;
+        // Fails if the thread has ended, which it does after it failed to write.
+        let _ = self.lines.send(line);
+        number
+    }
+
+    /// True while the reader reads less than is written. Then lines that a later one replaces are left out.
+    pub(crate) fn is_behind(&self) -> bool {
+        let (accepted, written) = self.progress.counts();
+        accepted - written > MAX_BEHIND
+    }
+
+    /// Returns true if the line with this number was not written, and will never be.
+    pub(crate) fn has_failed_before(&self, number: u64) -> bool {
+        self.progress.has_failed.load(Ordering::SeqCst) && self.progress.counts().1 < number
+    }
+
+    /// Waits until a line cannot be written. For one caller.
+    pub(crate) async fn failed(&self) {
+        self.progress.failed.notified().await;
+    }
+
+    /// True if the reader of a pipe has closed it, also before a line cannot be written.
+    pub(crate) fn is_closed(&self) -> bool {
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error says nothing about the reader.
+        poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+    }
+
+    /// The exit code of a verb that ends because a line cannot be written. A closed pipe is no failure.
+    pub(crate) fn code(&self) -> u8 {
+        if self.progress.is_fault.load(Ordering::SeqCst) { exit::SYSTEM } else { exit::SUCCESS }
+    }
+
+    /// Waits until everything is written, as long as the reader reads something at least every [`STUCK`].
+    pub(crate) fn flush(self) {
+        let Self { lines, progress } = self;
+        drop(lines);
+        let mut last = (progress.counts(), std::time::Instant::now());
+        while !progress.is_done() && last.1.elapsed() < STUCK {
+            std::thread::sleep(Duration::from_millis(1));
+            if progress.counts() != last.0 {
+                last = (progress.counts(), std::time::Instant::now());
+            }
+        }
+    }
+}
+
+impl Progress {
+    fn write_all(&self, queue: &mpsc::Receiver<String>) {
+        // Not locked for the whole time: the end of the process flushes standard output.
+        for line in queue {
+            let mut stdout = io::stdout();
+            if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
+                if error.kind() != io::ErrorKind::BrokenPipe {
+                    self.is_fault.store(true, Ordering::SeqCst);
+                    report::say(format_args!("cannot write to standard output: {error}"));
+                }
+                self.has_failed.store(true, Ordering::SeqCst);
+                self.failed.notify_one();
+                return;
+            }
+            self.written.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The lines accepted, and the lines written.
+    fn counts(&self) -> (u64, u64) {
+        let written = self.written.load(Ordering::SeqCst);
+        (self.accepted.load(Ordering::SeqCst), written)
+    }
+
+    fn is_done(&self) -> bool {
+        let (accepted, written) = self.counts();
+        accepted == written || self.has_failed.load(Ordering::SeqCst)
+    }
+}

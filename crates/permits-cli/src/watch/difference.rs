@@ -1,0 +1,260 @@
+//! The difference of two inspections of a semaphore, as events.
+//!
+//! Inspections are taken at intervals, so that a permit that was granted and ended between two of them is in neither. The
+//! counters of the store count it: [`WatchEvent::Counts`] has their increases. The cause of an end is inferred from them too,
+//! and is [`Cause::Unknown`] if several are possible. A list that is not whole yields no events of its entries, because an
+//! entry that is missing there may still exist.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::event::{Cause, WatchEvent};
+use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
+use crate::status::milliseconds;
+
+/// The events of the first inspection.
+pub(super) fn first(now: &Detail) -> Vec<WatchEvent> {
+    let (holders, waiters) = partial(now);
+    let partial = (holders || waiters).then_some(WatchEvent::Partial { holders, waiters });
+    [WatchEvent::State].into_iter().chain(partial).collect()
+}
+
+/// The events that lead from `before` to `now`. `elapsed` is the time from the request of the one to the reply of the other.
+pub(super) fn differences(before: &Detail, now: &Detail, elapsed: Duration) -> Vec<WatchEvent> {
+    let mut events = of_settings(&before.counts, &now.counts);
+    let (was_partial, is_partial) = (partial(before), partial(now));
+    if was_partial != is_partial {
+        let (holders, waiters) = is_partial;
+        events.push(WatchEvent::Partial { holders, waiters });
+    }
+    let is_reset = now.counts.totals.is_below(before.counts.totals);
+    if is_reset {
+        events.push(WatchEvent::Reset);
+    }
+    let is_whole_again = (was_partial.0 && !is_partial.0) || (was_partial.1 && !is_partial.1);
+    let difference = Difference {
+        before,
+        now,
+        elapsed,
+        rise: now.counts.totals.since(before.counts.totals),
+        has_holders: !was_partial.0 && !is_partial.0,
+        has_waiters: !was_partial.1 && !is_partial.1,
+    };
+    // A store that lost its state has no entry of before, and gets those back whose holders are connected.
+    if is_reset || is_whole_again {
+        events.extend(difference.counts());
+        events.push(WatchEvent::State);
+        return events;
+    }
+    events.extend(difference.ends());
+    events.extend(difference.begins());
+    events.extend(difference.counts());
+    events
+}
+
+/// True for holders, or for waiters, of which not all are listed.
+fn partial(detail: &Detail) -> (bool, bool) {
+    (detail.unlisted_units() > 0, detail.unlisted_waiters() > 0)
+}
+
+fn of_settings(before: &Counts, now: &Counts) -> Vec<WatchEvent> {
+    let mut events = Vec::new();
+    let was_changed = now.limit_version > before.limit_version && now.pinned == before.pinned;
+    if now.limit != before.limit || was_changed {
+        let (limit, limit_version) = (now.limit, now.limit_version);
+        events.push(WatchEvent::Limit { limit, before: before.limit, limit_version });
+    }
+    let mut switch = |was: bool, is: bool, on: WatchEvent, off: WatchEvent| {
+        if was != is {
+            events.push(if is { on } else { off });
+        }
+    };
+    switch(before.pinned, now.pinned, WatchEvent::Pinned, WatchEvent::Unpinned);
+    switch(before.paused, now.paused, WatchEvent::Paused, WatchEvent::Resumed);
+    let recovering_ms = milliseconds(now.recovering);
+    let recovering = WatchEvent::Recovering { recovering_ms };
+    switch(before.is_recovering(), now.is_recovering(), recovering, WatchEvent::Recovered);
+    if before.closed != now.closed {
+        let closed = now.closed.clone().map(|reason| WatchEvent::Closed { reason });
+        events.push(closed.unwrap_or(WatchEvent::Opened));
+    }
+    events
+}
+
+impl Totals {
+    /// True if a counter is lower than in `earlier`.
+    fn is_below(self, earlier: Self) -> bool {
+        self.grants < earlier.grants
+            || self.refused < earlier.refused
+            || self.expired < earlier.expired
+            || self.revoked < earlier.revoked
+    }
+
+    /// The increases since `earlier`, from 0 if the counters began again.
+    fn since(self, earlier: Self) -> Self {
+        if self.is_below(earlier) {
+            return self;
+        }
+        Self {
+            grants: self.grants - earlier.grants,
+            refused: self.refused - earlier.refused,
+            expired: self.expired - earlier.expired,
+            revoked: self.revoked - earlier.revoked,
+        }
+    }
+}
+
+struct Difference<'a> {
+    before: &'a Detail,
+    now: &'a Detail,
+    elapsed: Duration,
+    /// The increases of the counters.
+    rise: Totals,
+    /// All holders of both inspections are listed.
+    has_holders: bool,
+    has_waiters: bool,
+}
+
+impl Difference<'_> {
+    /// The holders that `before` does not have.
+    fn new_holders(&self) -> impl Iterator<Item = &HolderRow> {
+        let known: HashSet<u64> = self.before.holders.iter().map(|holder| holder.token).collect();
+        let holders = self.now.holders.iter().filter(|_| self.has_holders);
+        holders.filter(move |holder| !known.contains(&holder.token))
+    }
+
+    /// True if the permit was granted between the inspections. If not, it was put back.
+    fn is_grant(&self, holder: &HolderRow) -> bool {
+        holder.age <= self.elapsed
+    }
+
+    /// The grants whose permit is in no inspection.
+    fn unseen(&self) -> Option<u64> {
+        let seen = self.new_holders().filter(|holder| self.is_grant(holder)).count() as u64;
+        self.has_holders.then(|| self.rise.grants.saturating_sub(seen))
+    }
+
+    /// The holders that have gone.
+    fn gone_holders(&self) -> Vec<&HolderRow> {
+        let present: HashSet<u64> = self.now.holders.iter().map(|holder| holder.token).collect();
+        let holders = self.before.holders.iter().filter(|_| self.has_holders);
+        holders.filter(|holder| !present.contains(&holder.token)).collect()
+    }
+
+    /// The waiters that have gone and hold nothing. A younger one of the same name is another request.
+    fn gone_waiters(&self) -> Vec<&WaiterRow> {
+        let granted: HashSet<&str> = self.new_holders().map(|holder| holder.name.as_str()).collect();
+        let ages = ages(&self.now.waiters);
+        let is_listed =
+            |waiter: &WaiterRow| ages.get(waiter.name.as_str()).is_some_and(|age| *age >= waiter.age);
+        let waiters = self.before.waiters.iter().filter(|_| self.has_waiters);
+        waiters.filter(|waiter| !is_listed(waiter) && !granted.contains(waiter.name.as_str())).collect()
+    }
+
+    /// The ends of permits and places in line.
+    fn ends(&self) -> Vec<WatchEvent> {
+        let (holders, waiters) = (self.gone_holders(), self.gone_waiters());
+        let could_end = holders.iter().filter(|holder| self.could_expire(holder)).count();
+        // A waiter's lease is not in an inspection.
+        let expirable = (could_end + waiters.len()) as u64;
+        let revocable = (holders.len() + waiters.len()) as u64;
+        let Totals { expired, revoked, refused, .. } = self.rise;
+        let by_store = |could_expire: bool| {
+            [
+                (could_expire && expired > 0, expirable <= expired, Cause::Expired),
+                (revoked > 0, revocable <= revoked, Cause::Revoked),
+            ]
+        };
+        // A grant that is in no inspection may have been that of any waiter.
+        let was_granted = (self.unseen() != Some(0), false, Cause::Unknown);
+        let mut events = self.cooled();
+        events.extend(holders.iter().map(|holder| WatchEvent::Left {
+            holder: holder.name.clone(),
+            weight: holder.weight,
+            token: holder.token,
+            cause: cause(&by_store(self.could_expire(holder)), Cause::Released),
+        }));
+        events.extend(waiters.iter().map(|waiter| {
+            let Counts { closed, limit, .. } = &self.now.counts;
+            let is_refused =
+                refused > 0 && (closed.is_some() || limit.is_some_and(|limit| limit < waiter.weight));
+            let [expired, revoked] = by_store(true);
+            let refused = (is_refused, waiters.len() as u64 <= refused, Cause::Refused);
+            let cause = cause(&[expired, revoked, refused, was_granted], Cause::Cancelled);
+            WatchEvent::LeftQueue { holder: waiter.name.clone(), weight: waiter.weight, cause }
+        }));
+        events
+    }
+
+    /// True if the lease may have ended since `before`. The end of a cooling is no end of a lease.
+    fn could_expire(&self, holder: &HolderRow) -> bool {
+        !holder.cooling && holder.lease <= self.elapsed
+    }
+
+    /// The permits that have begun to cool.
+    fn cooled(&self) -> Vec<WatchEvent> {
+        let before = self.before.holders.iter().filter(|holder| holder.cooling);
+        let was_cooling: HashSet<u64> = before.map(|holder| holder.token).collect();
+        let cooling = self.now.holders.iter().filter(|holder| self.has_holders && holder.cooling);
+        let begun = cooling.filter(|holder| !was_cooling.contains(&holder.token));
+        let event = |holder: &HolderRow| WatchEvent::Cooling {
+            holder: holder.name.clone(),
+            weight: holder.weight,
+            token: holder.token,
+            lease_remaining_ms: milliseconds(holder.lease),
+        };
+        begun.map(event).collect()
+    }
+
+    /// The new permits and places in line.
+    fn begins(&self) -> Vec<WatchEvent> {
+        let holders = self.new_holders().map(|info| {
+            let (holder, label) = (info.name.clone(), label(&info.label));
+            let HolderRow { weight, slot, token, .. } = *info;
+            match self.is_grant(info) {
+                true => WatchEvent::Granted { holder, weight, slot, token, label },
+                false => WatchEvent::Restored { holder, weight, slot, token, label },
+            }
+        });
+        let ages = ages(&self.before.waiters);
+        let is_new = |waiter: &&WaiterRow| ages.get(waiter.name.as_str()).is_none_or(|age| waiter.age < *age);
+        let waiters = self.now.waiters.iter().filter(|_| self.has_waiters).filter(is_new);
+        let waiters = waiters.map(|info| WatchEvent::Queued {
+            holder: info.name.clone(),
+            weight: info.weight,
+            position: info.position,
+            label: label(&info.label),
+        });
+        holders.chain(waiters).collect()
+    }
+
+    /// The increases of the counters. While a list is not whole, each change of the counts yields one.
+    fn counts(&self) -> Option<WatchEvent> {
+        let Totals { grants, refused, expired, revoked } = self.rise;
+        let moved = |counts: &Counts| (counts.held, counts.waiting);
+        let is_whole = self.has_holders && self.has_waiters;
+        let has_moved = !is_whole && moved(&self.before.counts) != moved(&self.now.counts);
+        let counts = WatchEvent::Counts { grants, refused, expired, revoked, unseen: self.unseen() };
+        (self.rise != Totals::default() || has_moved).then_some(counts)
+    }
+}
+
+/// The ages of waiters by name.
+fn ages(waiters: &[WaiterRow]) -> HashMap<&str, Duration> {
+    waiters.iter().map(|waiter| (waiter.name.as_str(), waiter.age)).collect()
+}
+
+/// The cause of an end, of those that are possible: true, and then true if its counter has risen often enough for each end
+/// that it may explain.
+fn cause(possible: &[(bool, bool, Cause)], by_itself: Cause) -> Cause {
+    let mut possible = possible.iter().filter(|(is_possible, ..)| *is_possible);
+    match (possible.next(), possible.next()) {
+        (None, _) => by_itself,
+        (Some((_, true, cause)), None) => *cause,
+        _ => Cause::Unknown,
+    }
+}
+
+fn label(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,235 @@
+//! The differences of two inspections, and their lines.
+
+use std::time::{Duration, SystemTime};
+
+use super::difference::{differences, first};
+use super::event::{Cause, WatchEvent};
+use super::text;
+use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
+
+/// The time between two inspections.
+const ELAPSED: Duration = Duration::from_secs(1);
+
+/// A holder granted before the first inspection, or after it.
+fn holder(name: &str, token: u64, age: Duration) -> HolderRow {
+    let lease = Duration::from_secs(10);
+    HolderRow {
+        name: name.into(),
+        weight: 1,
+        slot: 0,
+        token,
+        age,
+        lease,
+        cooling: false,
+        label: String::new(),
+    }
+}
+
+fn old(name: &str, token: u64) -> HolderRow {
+    holder(name, token, ELAPSED * 9)
+}
+
+fn new(name: &str, token: u64) -> HolderRow {
+    holder(name, token, ELAPSED / 2)
+}
+
+fn waiter(name: &str, position: u64) -> WaiterRow {
+    WaiterRow { name: name.into(), weight: 2, position, age: ELAPSED * 9, label: "nightly".into() }
+}
+
+/// A state in which all holders and waiters are listed.
+fn detail(holders: Vec<HolderRow>, waiters: Vec<WaiterRow>, totals: Totals) -> Detail {
+    let held = holders.iter().map(|holder| u64::from(holder.weight)).sum();
+    let counts = Counts { limit: Some(4), held, waiting: waiters.len() as u64, totals, ..Counts::default() };
+    Detail { counts, holders, waiters }
+}
+
+fn grants(grants: u64) -> Totals {
+    Totals { grants, ..Totals::default() }
+}
+
+fn left(name: &str, token: u64, cause: Cause) -> WatchEvent {
+    WatchEvent::Left { holder: name.into(), weight: 1, token, cause }
+}
+
+fn left_queue(name: &str, cause: Cause) -> WatchEvent {
+    WatchEvent::LeftQueue { holder: name.into(), weight: 2, cause }
+}
+
+fn granted(name: &str, token: u64) -> WatchEvent {
+    WatchEvent::Granted { holder: name.into(), weight: 1, slot: 0, token, label: None }
+}
+
+fn counts(totals: Totals, unseen: Option<u64>) -> WatchEvent {
+    let Totals { grants, refused, expired, revoked } = totals;
+    WatchEvent::Counts { grants, refused, expired, revoked, unseen }
+}
+
+#[test]
+fn nothing_has_changed() {
+    let same = || detail(vec![old("a", 1)], vec![waiter("b", 0)], grants(1));
+    assert_eq!(differences(&same(), &same(), ELAPSED), []);
+    assert_eq!(first(&same()), [WatchEvent::State]);
+}
+
+#[test]
+fn a_permit_goes_to_the_head_of_the_line() {
+    let before = detail(vec![old("a", 1)], vec![waiter("b", 0), waiter("c", 1)], grants(1));
+    let now = detail(vec![new("b", 2)], vec![waiter("c", 0)], grants(2));
+    let expected = [left("a", 1, Cause::Released), granted("b", 2), counts(grants(1), Some(0))];
+    assert_eq!(differences(&before, &now, ELAPSED), expected);
+}
+
+#[test]
+fn a_second_permit_of_one_holder_is_another() {
+    let before = detail(vec![old("a", 1)], vec![], grants(1));
+    let now = detail(vec![new("a", 3)], vec![], grants(3));
+    let expected = [left("a", 1, Cause::Released), granted("a", 3), counts(grants(2), Some(1))];
+    assert_eq!(differences(&before, &now, ELAPSED), expected);
+}
+
+#[test]
+fn a_second_request_of_one_waiter_is_another() {
+    let before = detail(vec![], vec![waiter("a", 0)], grants(1));
+    let again = WaiterRow { age: ELAPSED / 2, ..waiter("a", 0) };
+    let label = Some("nightly".to_owned());
+    let queued = WatchEvent::Queued { holder: "a".into(), weight: 2, position: 0, label };
+    let now = detail(vec![], vec![again.clone()], grants(1));
+    let expected = [left_queue("a", Cause::Cancelled), queued.clone()];
+    assert_eq!(differences(&before, &now, ELAPSED), expected);
+    // The first request may have been granted in between.
+    let now = detail(vec![], vec![again], grants(2));
+    let expected = [left_queue("a", Cause::Unknown), queued, counts(grants(1), Some(1))];
+    assert_eq!(differences(&before, &now, ELAPSED), expected);
+}
+
+#[test]
+fn the_cause_of_an_end_is_known_or_unknown() {
+    let ended = HolderRow { lease: ELAPSED / 2, ..old("a", 1) };
+    let expired = Totals { expired: 1, ..Totals::default() };
+    let revoked = Totals { revoked: 1, ..Totals::default() };
+    let both = Totals { expired: 1, revoked: 1, ..Totals::default() };
+    for (holder, totals, cause) in [
+        (old("a", 1), Totals::default(), Cause::Released),
+        (old("a", 1), expired, Cause::Released),
+        (old("a", 1), revoked, Cause::Revoked),
+        (ended.clone(), Totals::default(), Cause::Released),
+        (ended.clone(), expired, Cause::Expired),
+        (ended.clone(), both, Cause::Unknown),
+        (HolderRow { cooling: true, ..ended.clone() }, expired, Cause::Released),
+    ] {
+        let before = detail(vec![holder.clone()], vec![], Totals::default());
+        let events = differences(&before, &detail(vec![], vec![], totals), ELAPSED);
+        assert_eq!(events[0], left("a", 1, cause), "{holder:?} {totals:?}");
+    }
+    // One counted, two gone.
+    let before = detail(vec![ended.clone(), HolderRow { token: 2, ..ended }], vec![], Totals::default());
+    let events = differences(&before, &detail(vec![], vec![], expired), ELAPSED);
+    assert_eq!(events[..2], [left("a", 1, Cause::Unknown), left("a", 2, Cause::Unknown)]);
+}
+
+#[test]
+fn a_waiter_is_refused_by_a_closed_line_or_a_lower_limit_alone() {
+    let refused = Totals { refused: 1, ..Totals::default() };
+    let before = detail(vec![], vec![waiter("a", 0)], Totals::default());
+    let now = detail(vec![], vec![], refused);
+    let with = |counts: Counts| Detail { counts, ..now.clone() };
+    for (now, cause) in [
+        (now.clone(), Cause::Cancelled),
+        (with(Counts { closed: Some(String::new()), ..now.counts.clone() }), Cause::Refused),
+        (with(Counts { limit: Some(1), ..now.counts.clone() }), Cause::Refused),
+    ] {
+        let events = differences(&before, &now, ELAPSED);
+        assert!(events.contains(&left_queue("a", cause)), "{events:?}");
+    }
+}
+
+#[test]
+fn a_permit_cools_and_then_ends() {
+    let cooling = || detail(vec![HolderRow { cooling: true, ..old("a", 1) }], vec![], grants(1));
+    let before = detail(vec![old("a", 1)], vec![], grants(1));
+    let event = WatchEvent::Cooling { holder: "a".into(), weight: 1, token: 1, lease_remaining_ms: 10_000 };
+    assert_eq!(differences(&before, &cooling(), ELAPSED), [event]);
+    assert_eq!(differences(&cooling(), &cooling(), ELAPSED), []);
+}
+
+#[test]
+fn each_setting_has_an_event() {
+    let plain = Counts { limit: Some(4), limit_version: 1, ..Counts::default() };
+    let event = |now: &Counts| {
+        let of = |counts: &Counts| Detail { counts: counts.clone(), ..Detail::default() };
+        (differences(&of(&plain), &of(now), ELAPSED), differences(&of(now), &of(&plain), ELAPSED))
+    };
+    let limit = |limit, before, limit_version| WatchEvent::Limit { limit, before, limit_version };
+    for (now, on, off) in [
+        (Counts { paused: true, ..plain.clone() }, WatchEvent::Paused, WatchEvent::Resumed),
+        (
+            Counts { closed: Some("x".into()), ..plain.clone() },
+            WatchEvent::Closed { reason: "x".into() },
+            WatchEvent::Opened,
+        ),
+        (
+            Counts { pinned: true, limit_version: 2, ..plain.clone() },
+            WatchEvent::Pinned,
+            WatchEvent::Unpinned,
+        ),
+        (
+            Counts { recovering: ELAPSED, ..plain.clone() },
+            WatchEvent::Recovering { recovering_ms: 1000 },
+            WatchEvent::Recovered,
+        ),
+        (
+            Counts { limit: Some(9), limit_version: 2, ..plain.clone() },
+            limit(Some(9), Some(4), 2),
+            limit(Some(4), Some(9), 1),
+        ),
+    ] {
+        assert_eq!(event(&now), (vec![on], vec![off]));
+    }
+    // Changed and changed back.
+    let twice = Counts { limit_version: 3, ..plain.clone() };
+    assert_eq!(event(&twice).0, [limit(Some(4), Some(4), 3)]);
+}
+
+#[test]
+fn a_list_that_is_not_whole_yields_no_ends() {
+    let whole = detail(vec![old("a", 1), old("b", 2)], vec![waiter("c", 0)], grants(2));
+    let mut cut = detail(vec![old("x", 9)], vec![], grants(4));
+    (cut.counts.held, cut.counts.waiting) = (2000, 1500);
+    let partial = WatchEvent::Partial { holders: true, waiters: true };
+    assert_eq!(differences(&whole, &cut, ELAPSED), [partial.clone(), counts(grants(2), None)]);
+    assert_eq!(first(&cut), [WatchEvent::State, partial]);
+    assert_eq!(differences(&cut, &cut, ELAPSED), []);
+    let mut fewer = cut.clone();
+    (fewer.holders, fewer.counts.held) = (vec![old("y", 10)], 1999);
+    assert_eq!(differences(&cut, &fewer, ELAPSED), [counts(Totals::default(), None)]);
+    let later = detail(whole.holders.clone(), whole.waiters.clone(), grants(4));
+    let again = WatchEvent::Partial { holders: false, waiters: false };
+    assert_eq!(
+        differences(&cut, &later, ELAPSED),
+        [again, counts(Totals::default(), None), WatchEvent::State]
+    );
+}
+
+#[test]
+fn after_a_loss_of_the_state_permits_are_put_back() {
+    let before = detail(vec![old("a", 1)], vec![waiter("b", 0)], grants(7));
+    let lost = detail(vec![], vec![], Totals::default());
+    assert_eq!(differences(&before, &lost, ELAPSED), [WatchEvent::Reset, WatchEvent::State]);
+    let back = detail(vec![old("a", 1)], vec![], Totals::default());
+    let restored = WatchEvent::Restored { holder: "a".into(), weight: 1, slot: 0, token: 1, label: None };
+    assert_eq!(differences(&lost, &back, ELAPSED), [restored]);
+}
+
+#[test]
+fn a_line_begins_with_the_time() {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_367_655_999);
+    let line = |event: &WatchEvent| text::line(event, at, || "exports: 1 of 4 held".into());
+    assert_eq!(line(&WatchEvent::State), "2026-11-22T17:14:15Z  exports: 1 of 4 held");
+    assert_eq!(line(&granted("a", 1)), "2026-11-22T17:14:15Z  a was granted, slot 0");
+    let refused = Totals { refused: 2, grants: 3, ..Totals::default() };
+    let expected = "2026-11-22T17:14:15Z  counted: 3 granted, 2 refused, of which 3 ended between two reads";
+    assert_eq!(line(&counts(refused, Some(3))), expected);
+    assert!(!text::is_worth_a_line(&counts(grants(1), Some(0))));
+    assert!(text::is_worth_a_line(&counts(grants(1), None)));
+}
