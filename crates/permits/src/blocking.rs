@@ -60,7 +60,18 @@ impl ClientBuilder {
     /// # Panics
     /// Inside an async runtime.
     pub fn diagnose_blocking(self) -> Result<Diagnosis, ConnectError> {
-        self.start_diagnosis()?.blocking_recv().map_err(|_| thread_ended())
+        self.start_diagnosis(true)?.blocking_recv().map_err(|_| thread_ended())
+    }
+
+    /// As [`ClientBuilder::diagnose_settings`], for programs without a runtime.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::diagnose`].
+    ///
+    /// # Panics
+    /// Inside an async runtime.
+    pub fn diagnose_settings_blocking(self) -> Result<Diagnosis, ConnectError> {
+        self.start_diagnosis(false)?.blocking_recv().map_err(|_| thread_ended())
     }
 }
 

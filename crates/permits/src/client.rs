@@ -371,14 +371,30 @@ impl ClientBuilder {
     /// # }
     /// ```
     pub async fn diagnose(self) -> Result<Diagnosis, ConnectError> {
-        self.start_diagnosis()?.await.map_err(|_| thread_ended())
+        self.start_diagnosis(true)?.await.map_err(|_| thread_ended())
     }
 
-    pub(crate) fn start_diagnosis(self) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
+    /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its own: nothing is
+    /// written.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::diagnose`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the diagnosis continues in the background.
+    pub async fn diagnose_settings(self) -> Result<Diagnosis, ConnectError> {
+        self.start_diagnosis(false)?.await.map_err(|_| thread_ended())
+    }
+
+    /// Starts a diagnosis, with the operations on a semaphore of its own if `self_test` is true.
+    pub(crate) fn start_diagnosis(
+        self,
+        self_test: bool,
+    ) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
         let (address, _) = self.checked_address()?;
         // The diagnosis needs entropy, on a thread that cannot report an error.
         new_session()?;
-        Ok(diagnostics::start(address, self.prefix, self.lease)?)
+        Ok(diagnostics::start(address, self.prefix, self.lease, self_test)?)
     }
 
     /// The address of the store, and the recovery that the URL asks for, if the settings of every store are valid.

@@ -47,6 +47,28 @@ fn rights_alone() -> Vec<AclRules> {
 }
 
 #[tokio::test]
+async fn a_diagnosis_of_the_settings_writes_nothing() {
+    let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
+    let diagnosing = Client::builder(server.url()).diagnose_settings();
+    let settings =
+        tokio::time::timeout(LIMIT, diagnosing).await.expect("it ends in time").expect("it is valid");
+    assert_eq!(problems(&settings), ["eviction"]);
+    assert!(!subjects(&settings).contains(&"semaphore"), "{settings:?}");
+    let dirty = || server.info("rdb_changes_since_last_save");
+    assert_eq!(dirty().as_deref(), Some("0"));
+    let whole = diagnose(&server.url()).await;
+    assert!(subjects(&whole).contains(&"semaphore") && dirty().as_deref() != Some("0"), "{whole:?}");
+
+    let directory = TempDir::new().expect("a directory");
+    let url = format!("local:{}", directory.path().join("permits.db").display());
+    drop(Client::connect(&url).await.expect("it can be made"));
+    let diagnosing = Client::builder(&url).diagnose_settings();
+    let settings =
+        tokio::time::timeout(LIMIT, diagnosing).await.expect("it ends in time").expect("it is valid");
+    assert!(settings.is_healthy() && !subjects(&settings).contains(&"semaphore"), "{settings:?}");
+}
+
+#[tokio::test]
 async fn a_healthy_server_is_diagnosed_with_the_documented_rights_and_nothing_is_left() {
     let server = Server::builder().append_only().start();
     let rights = rights_alone();

@@ -1,7 +1,7 @@
 //! Diagnostics: a [`Diagnosis`] lists the faults of a store, each [`Finding`] with its remedy.
 //!
-//! A diagnosis opens no session. It first inspects the store without changing it (configuration, access rights), then runs
-//! every operation on a scratch semaphore and deletes that. It has a thread of its own, so it measures the store and not the
+//! A diagnosis opens no session. It first inspects the store without changing it (configuration, access rights), then, if it
+//! has a self-test, runs every operation on a scratch semaphore and deletes that. It has a thread of its own, so it measures the store and not the
 //! program. An unreachable store or denied access is a finding, not an error.
 //!
 //! - `finding`: `Finding` and `Severity`.
@@ -46,10 +46,11 @@ pub(crate) fn start(
     address: Address,
     prefix: String,
     lease: Duration,
+    self_test: bool,
 ) -> Result<oneshot::Receiver<Diagnosis>, SpawnError> {
     let (answer, diagnosed) = oneshot::channel();
     spawn_with_runtime(move || async move {
-        let findings = diagnose(&address, &prefix, lease).await;
+        let findings = diagnose(&address, &prefix, lease, self_test).await;
         // The receiver may have been dropped.
         let _ = answer.send(Diagnosis { store: address.to_string(), findings });
         || ()
@@ -59,14 +60,14 @@ pub(crate) fn start(
 
 /// The findings about a store. `lease` is the caller's usual lease.
 #[cfg_attr(not(any(feature = "local", feature = "redis")), expect(unused_variables))]
-async fn diagnose(address: &Address, prefix: &str, lease: Duration) -> Vec<Finding> {
+async fn diagnose(address: &Address, prefix: &str, lease: Duration, self_test: bool) -> Vec<Finding> {
     #[cfg(feature = "local")]
     if let Some(file) = address.location() {
-        return local::diagnose(address, file, prefix, lease).await;
+        return local::diagnose(address, file, prefix, lease, self_test).await;
     }
     #[cfg(feature = "redis")]
     if let Some(servers) = address.location() {
-        return redis::diagnose(address, servers, prefix, lease).await;
+        return redis::diagnose(address, servers, prefix, lease, self_test).await;
     }
     let observed = match address.location::<MemoryName>() {
         Some(_) => "the memory of this process, which no other process sees",
