@@ -94,6 +94,11 @@ impl Counts {
     pub(crate) fn is_recovering(&self) -> bool {
         self.limit.is_some() && !self.recovering.is_zero()
     }
+
+    /// True if no unit is held and no request waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held == 0 && self.waiting == 0
+    }
 }
 
 impl From<&Inspection> for Counts {

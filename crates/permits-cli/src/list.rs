@@ -130,7 +130,7 @@ fn human(inspections: &[Inspection]) -> String {
             inspection.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
             inspection.waiting.to_string(),
         ];
-        Row { cells, text: flags.join(", ") }
+        Row { cells, text: flags.join(", ").into() }
     };
     let rows = inspections.iter().map(row).collect();
     Table { head: ["NAME", "HELD", "LIMIT", "WAITING"], text: "", rows }.print()

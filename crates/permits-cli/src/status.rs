@@ -219,7 +219,7 @@ fn human(inspection: &Inspection) -> String {
             let lease = if info.cooling { format!("cooling {remaining}") } else { remaining.to_string() };
             let age = duration(info.age);
             let cells = [info.holder.clone(), weight, slot, token, lease, age];
-            Row { cells, text: info.label.clone().unwrap_or_default() }
+            Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };
         let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"];
         let table = Table { head, text: "LABEL", rows: holders.iter().map(row).collect() };
@@ -231,7 +231,7 @@ fn human(inspection: &Inspection) -> String {
         let row = |info: &WaiterInfo| {
             let [weight, position] = [u64::from(info.weight), info.position].map(|n| n.to_string());
             let cells = [info.holder.clone(), weight, position, duration(info.age)];
-            Row { cells, text: info.label.clone().unwrap_or_default() }
+            Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };
         let head = ["WAITER", "WEIGHT", "POSITION", "AGE"];
         let table = Table { head, text: "LABEL", rows: waiters.iter().map(row).collect() };
@@ -241,7 +241,7 @@ fn human(inspection: &Inspection) -> String {
     if !inspection.changes.is_empty() {
         let row = |info: &ChangeInfo| {
             let cells = [info.by.clone(), duration(info.age)];
-            Row { cells, text: info.change.to_string() }
+            Row { cells, text: info.change.to_string().into() }
         };
         let rows = inspection.changes.iter().take(CHANGES_SHOWN).map(row).collect();
         let table = Table { head: ["OPERATOR", "AGE"], text: "CHANGE", rows };

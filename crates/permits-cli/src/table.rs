@@ -1,7 +1,7 @@
 //! The tables of `status`, `list` and `top`: names to the left, numbers to the right, a text at the end.
 //!
 //! Columns are as wide as terminals show them. In a narrow window columns are left out, the last ones first, because
-//! they matter least.
+//! they matter least. A text with several forms is never left out: it takes a shorter form, and numbers go first.
 
 use crate::text::{truncate, width};
 
@@ -14,10 +14,64 @@ const MIN_TEXT: usize = 6;
 /// The width of a text for which names are truncated.
 const WANTED_TEXT: usize = 24;
 
+/// The least width of a name beside a text with several forms, unless it is more than half of the line.
+const MIN_NAME_WITH_FORMS: usize = 8;
+
+/// The width down to which the longer forms of a text are kept in place of numbers: that of a word.
+const WORD: usize = 10;
+
 /// A name, numbers from the most to the least important, and a text in the rest of the line.
 pub(crate) struct Row<const N: usize> {
     pub(crate) cells: [String; N],
-    pub(crate) text: String,
+    pub(crate) text: Text,
+}
+
+/// A text at the end of a line.
+#[derive(Default)]
+pub(crate) struct Text {
+    /// From the longest to the shortest. One of them is always shown.
+    pub(crate) forms: Vec<String>,
+    /// A text after the longest form, cut off at the end of the line.
+    pub(crate) rest: String,
+}
+
+impl From<String> for Text {
+    fn from(rest: String) -> Self {
+        Self { forms: Vec::new(), rest }
+    }
+}
+
+impl Text {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.forms.iter().all(String::is_empty)
+    }
+
+    fn width(&self) -> usize {
+        self.forms.first().map_or(0, |form| width(form)) + width(&self.rest)
+    }
+
+    /// The width for which numbers are left out.
+    fn least(&self) -> usize {
+        let widths = || self.forms.iter().map(|form| width(form));
+        widths().find(|width| *width <= WORD).or(widths().next_back()).unwrap_or(0)
+    }
+
+    /// The longest form that fits.
+    pub(crate) fn fitted(&self, columns: usize) -> String {
+        match self.forms.iter().position(|form| width(form) <= columns) {
+            Some(form @ 1..) => self.forms[form].clone(),
+            None if !self.forms.is_empty() => truncate(&self.forms[self.forms.len() - 1], columns),
+            _ => {
+                let form = self.forms.first().map_or("", String::as_str);
+                let is_cut_short = columns < width(form) + MIN_TEXT.min(width(&self.rest));
+                if is_cut_short {
+                    form.to_owned()
+                } else {
+                    truncate(&format!("{form}{}", self.rest), columns)
+                }
+            }
+        }
+    }
 }
 
 pub(crate) struct Table<const N: usize> {
@@ -39,30 +93,36 @@ impl<const N: usize> Table<N> {
             let cells = self.rows.iter().map(|row| width(&row.cells[column]));
             cells.max().unwrap_or(0).max(self.head[column].len())
         });
+        let least = self.rows.iter().map(|row| row.text.least()).max().unwrap_or(0);
+        let most = columns.saturating_sub(MIN_NAME_WITH_FORMS).max(columns / 2);
+        let for_forms = if least == 0 { 0 } else { (2 + least).min(most) };
         let mut kept = 1;
-        let mut left = columns;
+        let mut left = columns - for_forms;
         let least = widths[0].min(MIN_NAME);
         for number in &widths[1..] {
             let Some(less) = left.checked_sub(2 + number).filter(|less| *less >= least) else { break };
             (kept, left) = (kept + 1, less);
         }
-        let text = self.rows.iter().map(|row| width(&row.text)).max().unwrap_or(0).min(WANTED_TEXT);
-        let for_text = if kept == N && text > 0 && left >= least + 2 + MIN_TEXT { 2 + text } else { 0 };
+        let text = self.rows.iter().map(|row| row.text.width()).max().unwrap_or(0).min(WANTED_TEXT);
+        let has_room = kept == N && text > 0 && (for_forms > 0 || left >= least + 2 + MIN_TEXT);
+        let for_text = if has_room { (2 + text).saturating_sub(for_forms) } else { 0 };
         let name = widths[0].min(left.saturating_sub(for_text).max(least).min(left));
-        left -= name;
-        let line = |cells: [&str; N], text: &str| {
+        left = left - name + for_forms;
+        let with_text = for_forms > 2 || (kept == N && left >= 2 + MIN_TEXT);
+        let line = |cells: [&str; N], text: &Text| {
             let first = truncate(cells[0], name);
             let mut line = format!("{first}{:padding$}", "", padding = name - width(&first));
             for (cell, width) in cells.iter().zip(widths).take(kept).skip(1) {
                 line += &format!("  {cell:>width$}");
             }
-            if kept == N && left >= 2 + MIN_TEXT && !text.is_empty() {
-                line += &format!("  {}", truncate(text, left - 2));
+            if with_text && !text.is_empty() {
+                line += &format!("  {}", text.fitted(left - 2));
             }
             line
         };
         let rows = self.rows.iter().map(|row| line(row.cells.each_ref().map(String::as_str), &row.text));
-        std::iter::once(line(self.head, self.text)).chain(rows).collect()
+        let title = Text { forms: vec![self.text.to_owned()], rest: String::new() };
+        std::iter::once(line(self.head, &title)).chain(rows).collect()
     }
 
     /// The heading and the rows as lines of any width.
@@ -78,10 +138,10 @@ mod tests {
     fn table() -> Table<3> {
         let row = |name: &str, numbers: [&str; 2]| Row {
             cells: [name, numbers[0], numbers[1]].map(str::to_owned),
-            text: "as it should be".into(),
+            text: "as it should be".to_owned().into(),
         };
         let mut rows = vec![row("日本の輸出の許可証", ["1", "4294967295"]), row("b", ["12", "3"])];
-        rows[1].text.clear();
+        rows[1].text = Text::default();
         Table { head: ["NAME", "HELD", "LIMIT"], text: "STATE", rows }
     }
 
@@ -112,9 +172,25 @@ b                     12           3
     }
 
     #[test]
+    fn a_text_with_forms_is_shortened_and_never_left_out() {
+        let mut table = table();
+        let forms = ["PAUSED, limit pinned", "PAUSED pinned", "PL"].map(str::to_owned).into();
+        table.rows[0].text = Text { forms, rest: " (by hand)".into() };
+        let line = |columns| table.lines(columns)[1].trim_end().to_owned();
+        assert_eq!(line(80), "日本の輸出の許可証     1  4294967295  PAUSED, limit pinned (by hand)");
+        assert_eq!(line(64), "日本の輸出の許可証     1  4294967295  PAUSED, limit pinned (by …");
+        assert_eq!(line(60), "日本の輸出の許…      1  4294967295  PAUSED, limit pinned");
+        assert_eq!(line(40), "日本の輸出…      1  4294967295  PL");
+        assert_eq!(line(20), "日本の輸出の許…   PL");
+        assert_eq!(line(12), "日本の…   PL");
+    }
+
+    #[test]
     fn no_width_is_too_small() {
+        let mut with_forms = table();
+        with_forms.rows[0].text = Text { forms: vec!["PAUSED".into(), "P".into()], rest: " (why)".into() };
         for columns in 0..60 {
-            for line in lines(columns) {
+            for line in lines(columns).into_iter().chain(with_forms.lines(columns)) {
                 assert!(width(&line) <= columns, "{line:?} in {columns}");
             }
         }

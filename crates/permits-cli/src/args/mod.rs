@@ -14,6 +14,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::help;
 use crate::report::LogFormat;
+use crate::top::Order;
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use value::{Also, Handle, LimitChange};
@@ -194,6 +195,14 @@ pub(crate) struct Top {
     /// Open this semaphore first
     #[arg(value_parser = value::name)]
     pub(crate) name: Option<String>,
+
+    /// The order: name, held, waiting or waited, the highest number first
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "name", hide_possible_values = true)]
+    pub(crate) sort: Order,
+
+    /// Show only semaphores with holders or waiters
+    #[arg(long)]
+    pub(crate) busy: bool,
 }
 
 #[derive(Debug, clap::Args)]

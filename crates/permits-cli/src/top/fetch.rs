@@ -3,30 +3,44 @@
 //! The screen never waits, because each fetch is a task, and [`Fetcher::next`] returns the answers. At most
 //! one fetch of a kind is in flight. The visible rows are fetched every second, and at once when the screen
 //! changes; then the earlier fetch is aborted. A list of names scans all keys of a Redis server, so it may
-//! take at most about a tenth of the time: after a list that took two seconds there is none for twenty.
+//! take at most about a tenth of the time: after a list that took two seconds there is none for twenty. If rows are sorted
+//! by their counts, or hidden, a list inspects all semaphores, in the same share of the time.
+//!
+//! The settings of the store are diagnosed once a minute, by a connection and a thread of the library's own, while the store
+//! answers.
 
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Client, Inspection, Limit};
+use permits::{AdminError, Client, ClientBuilder, ConnectError, Diagnosis, Inspection, Limit};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::action::Action;
-use super::snapshot::{Query, Snapshot};
+use super::snapshot::{Listing, Query, Snapshot};
 use crate::detail::{Counts, Detail};
+use crate::list;
 
 /// The time without a list after a list, as a multiple of the list's duration.
 const LIST_SHARE: u32 = 10;
 
+/// The most semaphores that a list inspects, the first by name.
+const MAX_COUNTED: usize = 10_000;
+
+/// The interval of diagnoses.
+const DIAGNOSIS_INTERVAL: Duration = Duration::from_secs(60);
+
 /// An answer of the store.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Listed(Result<Vec<String>, AdminError>),
+    Listed(Result<Listing, AdminError>),
     Fetched(Snapshot),
+    Diagnosed(Result<Diagnosis, ConnectError>),
     Acted(Action, Result<bool, AdminError>),
 }
 
 pub(super) struct Fetcher {
     client: Client,
+    /// Of diagnoses.
+    builder: ClientBuilder,
     tasks: JoinSet<Answer>,
     /// The last query, and its task.
     query: Option<Query>,
@@ -34,12 +48,39 @@ pub(super) struct Fetcher {
     list_due: Instant,
     /// The start of the list in flight.
     listing_since: Option<Instant>,
+    /// Lists need the counts of all semaphores.
+    counting: bool,
+    /// `None` while a diagnosis is in flight.
+    diagnosis_due: Option<Instant>,
+    /// The last fetch was answered.
+    is_answered: bool,
 }
 
 impl Fetcher {
-    pub(super) fn new(client: Client, now: Instant) -> Self {
-        let tasks = JoinSet::new();
-        Self { client, tasks, query: None, fetching: None, list_due: now, listing_since: None }
+    pub(super) fn new(client: Client, builder: ClientBuilder, now: Instant) -> Self {
+        Self {
+            client,
+            builder,
+            tasks: JoinSet::new(),
+            query: None,
+            fetching: None,
+            list_due: now,
+            listing_since: None,
+            counting: false,
+            diagnosis_due: Some(now),
+            is_answered: false,
+        }
+    }
+
+    /// Counts all semaphores with each list from now on, or no longer.
+    pub(super) fn count(&mut self, counting: bool, now: Instant) {
+        if counting && !self.counting {
+            self.list_due = now;
+        }
+        if counting != self.counting {
+            self.counting = counting;
+            self.query.clone().into_iter().for_each(|query| self.list_if_due(&query, now));
+        }
     }
 
     /// Fetches `query`, unless it is the last query.
@@ -54,6 +95,7 @@ impl Fetcher {
     pub(super) fn refresh(&mut self, now: Instant) {
         let Some(query) = self.query.clone() else { return };
         self.list_if_due(&query, now);
+        self.diagnose_if_due(now);
         if self.fetching.as_ref().is_none_or(AbortHandle::is_finished) {
             self.fetch(query);
         }
@@ -79,11 +121,7 @@ impl Fetcher {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(answer)) => {
-                    if let Answer::Listed(_) = answer
-                        && let Some(began) = self.listing_since.take()
-                    {
-                        self.list_due = Instant::now() + began.elapsed() * LIST_SHARE;
-                    }
+                    self.on_answer(&answer, Instant::now());
                     return answer;
                 }
                 // The task was aborted for a newer query.
@@ -92,6 +130,35 @@ impl Fetcher {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    fn on_answer(&mut self, answer: &Answer, now: Instant) {
+        match answer {
+            Answer::Listed(listed) => {
+                let duration = self.listing_since.take().map_or(Duration::ZERO, |began| now - began);
+                let is_late = self.counting && listed.as_ref().is_ok_and(|listing| listing.counts.is_none());
+                self.list_due = if is_late { now } else { now + duration * LIST_SHARE };
+            }
+            Answer::Fetched(snapshot) => {
+                let was_answered = self.is_answered;
+                self.is_answered = !matches!(snapshot, Snapshot::Failed(_));
+                // A store that answers again may have other problems than before.
+                if self.is_answered && !was_answered && self.diagnosis_due.is_some() {
+                    self.diagnosis_due = Some(now);
+                }
+            }
+            Answer::Diagnosed(_) => self.diagnosis_due = Some(now + DIAGNOSIS_INTERVAL),
+            Answer::Acted(..) => {}
+        }
+    }
+
+    fn diagnose_if_due(&mut self, now: Instant) {
+        if !self.is_answered || self.diagnosis_due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.diagnosis_due = None;
+        let builder = self.builder.clone();
+        self.tasks.spawn(async move { Answer::Diagnosed(builder.diagnose_settings().await) });
     }
 
     /// Waits for the action in flight, at most `timeout`. Returns the action if it was not done by then.
@@ -106,8 +173,8 @@ impl Fetcher {
             return;
         }
         self.listing_since = Some(now);
-        let client = self.client.clone();
-        self.tasks.spawn(async move { Answer::Listed(client.list().await) });
+        let (client, counting) = (self.client.clone(), self.counting);
+        self.tasks.spawn(async move { Answer::Listed(listing(&client, counting).await) });
     }
 
     fn fetch(&mut self, query: Query) {
@@ -130,6 +197,23 @@ impl Fetcher {
     }
 }
 
+/// The names, and their counts if they are wanted.
+async fn listing(client: &Client, counting: bool) -> Result<Listing, AdminError> {
+    let names = client.list().await?;
+    if !counting {
+        return Ok(Listing { names, counts: None });
+    }
+    let counted = names.iter().take(MAX_COUNTED).cloned().collect();
+    let counts = list::inspect_each(
+        counted,
+        async |name| inspect(client, &name, 1).await,
+        |inspection| (inspection.name.clone(), Counts::from(&inspection)),
+        |_| (),
+    );
+    let counts = Some(counts.await?.into_iter().collect());
+    Ok(Listing { names, counts })
+}
+
 /// A semaphore with at most `max` of its holders and waiters.
 async fn inspect(client: &Client, name: &str, max: u32) -> Result<Inspection, AdminError> {
     client.semaphore(name, Limit::Stored)?.inspect_up_to(max).await
@@ -142,7 +226,8 @@ async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
     for name in names {
         let client = client.clone();
         inspections.spawn(async move {
-            let inspected = inspect(&client, &name, 0).await;
+            // The head of the line shows the longest wait.
+            let inspected = inspect(&client, &name, 1).await;
             (name, inspected)
         });
     }

@@ -75,6 +75,10 @@ impl Model {
             KeyCode::Esc if self.opened.is_some() => self.go_back(now),
             KeyCode::Esc => self.refilter(String::clear),
             KeyCode::Char('/') if self.opened.is_none() => self.prompt = Some(Prompt::Filter),
+            KeyCode::Char('s') if self.opened.is_none() => {
+                self.rearrange(|model| model.order = model.order.next());
+            }
+            KeyCode::Char('b') if self.opened.is_none() => self.rearrange(|model| model.busy = !model.busy),
             KeyCode::Char(key @ ('p' | 'l' | 'u' | 'r')) => return self.on_action_key(key),
             _ => {}
         }

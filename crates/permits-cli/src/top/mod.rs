@@ -9,9 +9,11 @@ mod cursor;
 mod fetch;
 mod keys;
 mod model;
+mod order;
 mod render;
 mod screen;
 mod snapshot;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +21,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
-use permits::{AdminError, Client};
+use permits::AdminError;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -32,6 +34,7 @@ use crate::run::signals::Signals;
 use fetch::{Answer, Fetcher};
 use keys::Effect;
 use model::Model;
+pub(crate) use order::Order;
 use screen::Screen;
 use snapshot::Snapshot;
 
@@ -67,12 +70,14 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
         ));
     }
     let target = Target::of(common)?;
-    let store = target.store.clone();
+    let mut model = Model::new(target.store.clone(), options.name, Instant::now());
+    (model.order, model.busy) = (options.sort, options.busy);
+    let builder = target.builder.clone();
     let client = target.connect(common.store_timeout.unwrap_or(STORE_TIMEOUT)).await?;
     let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
     // Any other output would damage the screen.
     report::start_buffering();
-    let end = show(client, store, options.name, &mut signals).await;
+    let end = show(model, Fetcher::new(client, builder, Instant::now()), &mut signals).await;
     report::stop_buffering();
     match end? {
         End::Quit => Ok(exit::SUCCESS),
@@ -84,14 +89,7 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
     }
 }
 
-async fn show(
-    client: Client,
-    store: String,
-    name: Option<String>,
-    signals: &mut Signals,
-) -> Result<End, Failure> {
-    let mut model = Model::new(store, name, Instant::now());
-    let mut fetcher = Fetcher::new(client, Instant::now());
+async fn show(mut model: Model, mut fetcher: Fetcher, signals: &mut Signals) -> Result<End, Failure> {
     let mut screen = Screen::open().map_err(Failure::system)?;
     let end = event_loop(&mut model, &mut fetcher, &mut screen, signals).await;
     drop(screen);
@@ -120,6 +118,7 @@ async fn event_loop(
         }
         let drawn = screen.draw(|frame| render::render(frame, model, colour, Instant::now()));
         drawn.map_err(Failure::system)?;
+        fetcher.count(model.needs_counts(), Instant::now());
         fetcher.fetch_if_changed(model.query(), Instant::now());
         tokio::select! {
             biased;
@@ -154,6 +153,8 @@ fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result
         | Answer::Fetched(Snapshot::Failed(AdminError::Closed))
         | Answer::Acted(_, Err(AdminError::Closed)) => return Err(AdminError::Closed.into()),
         Answer::Listed(listed) => model.on_listed(listed, Instant::now()),
+        // The settings were valid for the session.
+        Answer::Diagnosed(diagnosed) => model.on_diagnosed(diagnosed.ok().as_ref()),
         Answer::Fetched(snapshot) => model.on_snapshot(snapshot, Instant::now()),
         Answer::Acted(action, result) => {
             model.on_acted(&action, result);

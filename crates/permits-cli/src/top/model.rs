@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::AdminError;
+use permits::{AdminError, Diagnosis, Severity};
 
 use super::action::Action;
 use super::cursor::Cursor;
-use super::snapshot::{Query, Snapshot};
+use super::order::Order;
+use super::snapshot::{Listing, Query, Snapshot};
 use crate::detail::{Counts, Detail};
 use crate::report::with_causes;
 use crate::text;
@@ -45,6 +46,8 @@ pub(super) enum Prompt {
 /// A note below the rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Note {
+    /// The problems of the store.
+    Problems(String),
     /// The rows may differ from the store's present state.
     Stale(String),
     /// A warning of the library.
@@ -60,11 +63,18 @@ pub(super) enum Note {
 pub(super) struct Model {
     /// The URL of the store, without passwords.
     pub(super) store: String,
-    /// `None` until the first list.
+    /// `None` until the first list. In the present order.
     pub(super) names: Option<Vec<String>>,
+    /// The counts of the last list, by which names are sorted and hidden.
+    counts: Option<HashMap<String, Counts>>,
+    pub(super) order: Order,
+    /// Semaphores without holders and waiters are hidden.
+    pub(super) busy: bool,
     pub(super) rows: HashMap<String, Result<Counts, AdminError>>,
     pub(super) overview: Cursor,
     pub(super) filter: String,
+    /// The problems of the store, in a line.
+    pub(super) problems: Option<String>,
     pub(super) opened: Option<Opened>,
     pub(super) prompt: Option<Prompt>,
     pub(super) help: bool,
@@ -86,9 +96,13 @@ impl Model {
         let mut model = Self {
             store,
             names: None,
+            counts: None,
+            order: Order::Name,
+            busy: false,
             rows: HashMap::new(),
             overview: Cursor::default(),
             filter: String::new(),
+            problems: None,
             opened: None,
             prompt: None,
             help: false,
@@ -120,10 +134,42 @@ impl Model {
         self.overview.follow(row);
     }
 
-    /// The names that match the filter.
+    /// The names that match the filter, without those that are hidden.
     pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+        self.matching().filter(|name| !self.is_hidden(name))
+    }
+
+    /// The number of names that match the filter and are hidden, if it is known.
+    pub(super) fn hidden(&self) -> Option<usize> {
+        let counts = self.counts.as_ref().filter(|_| self.busy);
+        counts.map(|_| self.matching().filter(|name| self.is_hidden(name)).count())
+    }
+
+    fn matching(&self) -> impl Iterator<Item = &str> {
         let names = self.names.iter().flatten().map(String::as_str);
         names.filter(|name| name.contains(&self.filter))
+    }
+
+    /// A semaphore whose counts are missing may be in use. Before the first counts, all are hidden.
+    fn is_hidden(&self, name: &str) -> bool {
+        let is_idle = |counts: &HashMap<String, Counts>| counts.get(name).is_some_and(Counts::is_idle);
+        self.busy && self.counts.as_ref().is_none_or(is_idle)
+    }
+
+    /// True if the order or the choice of the rows needs the counts of all semaphores.
+    pub(super) fn needs_counts(&self) -> bool {
+        self.opened.is_none() && (self.busy || self.order != Order::Name)
+    }
+
+    fn sort(&mut self) {
+        let number =
+            |name: &String| self.order.number(self.counts.as_ref().and_then(|counts| counts.get(name)));
+        let names = self.names.iter_mut().flatten();
+        let mut numbered: Vec<_> = names.map(|name| (number(name), std::mem::take(name))).collect();
+        numbered
+            .sort_by(|(one, name), (other, other_name)| other.cmp(one).then_with(|| name.cmp(other_name)));
+        let names = numbered.into_iter().map(|(_, name)| name).collect();
+        self.names = self.names.is_some().then_some(names);
     }
 
     /// The semaphore to which actions apply.
@@ -144,8 +190,14 @@ impl Model {
 
     /// Changes the filter. The selection stays on the same name if it still matches.
     pub(super) fn refilter(&mut self, change: impl FnOnce(&mut String)) {
+        self.rearrange(|model| change(&mut model.filter));
+    }
+
+    /// Changes the order or the choice of the rows. The selection stays on the same name if it is still shown.
+    pub(super) fn rearrange(&mut self, change: impl FnOnce(&mut Self)) {
         let selected = self.selected().map(str::to_owned);
-        change(&mut self.filter);
+        change(self);
+        self.sort();
         let row = self.shown().position(|name| Some(name) == selected.as_deref());
         self.overview.follow(row.or(Some(0)));
     }
@@ -162,20 +214,25 @@ impl Model {
         }
     }
 
-    pub(super) fn on_listed(&mut self, listed: Result<Vec<String>, AdminError>, now: Instant) {
-        let names = match listed {
-            Ok(names) => names,
+    pub(super) fn on_listed(&mut self, listed: Result<Listing, AdminError>, now: Instant) {
+        let Listing { names, counts } = match listed {
+            Ok(listing) => listing,
             Err(error) => return self.list_error = Some(error),
         };
         self.list_error = None;
-        if names.is_empty() && self.opened.is_none() {
-            // An empty list is all there is to show.
-            (self.fetched_at, self.fetch_error) = (Some(now), None);
-        }
         let selected = self.shown().nth(self.overview.selected()).map(str::to_owned);
         self.names = Some(names);
+        // A list that was begun before they were needed has none.
+        if counts.is_some() || !self.needs_counts() {
+            self.counts = counts;
+        }
+        self.sort();
         let row = self.shown().position(|name| Some(name) == selected.as_deref());
         self.overview.follow(row);
+        if self.opened.is_none() && self.shown().next().is_none() {
+            // Without rows, the list is all there is to show.
+            (self.fetched_at, self.fetch_error) = (Some(now), None);
+        }
     }
 
     /// Stores a snapshot, unless it belongs to another view.
@@ -208,6 +265,16 @@ impl Model {
         });
     }
 
+    /// Stores the problems of the store; an earlier diagnosis counts no longer.
+    pub(super) fn on_diagnosed(&mut self, diagnosis: Option<&Diagnosis>) {
+        let findings = diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
+        let problems: Vec<_> = findings.filter(|finding| finding.severity == Severity::Problem).collect();
+        self.problems = problems.first().map(|first| {
+            let of = if problems.len() > 1 { format!(" (1 of {})", problems.len()) } else { String::new() };
+            format!("permits doctor{of}: {}: {}", first.subject, first.observed)
+        });
+    }
+
     pub(super) fn on_warning(&mut self, line: String) {
         self.warning = Some(line);
     }
@@ -232,7 +299,10 @@ impl Model {
             Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),
             None => pending().or_else(|| self.message.clone()).map(Note::Message),
         };
-        [self.staleness(now).map(Note::Stale), warning, last].into_iter().flatten().collect()
+        let stale = self.staleness(now).map(Note::Stale);
+        // A store that does not answer has no other problem that matters.
+        let problems = self.problems.clone().filter(|_| stale.is_none()).map(Note::Problems);
+        [problems, stale, warning, last].into_iter().flatten().collect()
     }
 
     /// The reason why the rows may differ from the store's present state.

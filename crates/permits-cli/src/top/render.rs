@@ -1,29 +1,30 @@
 //! Renders the model on a screen of any size.
 //!
 //! From top to bottom: the title, the rows, the notes, and the keys. Without room for all, the keys go first,
-//! then the columns from the last, and every text that is cut ends in an ellipsis. Colour carries no
-//! information of its own.
+//! then the columns from the last, and every text that is cut ends in an ellipsis. The [state](super::state) of a semaphore
+//! is shortened and never left out. Colour carries no information of its own.
 
 use std::time::Instant;
 
+use permits::AdminError;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
 use super::model::{Model, Note, Opened};
+use super::state::state;
 use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::report::with_causes;
-use crate::status::closed;
-use crate::table::{Row, Table};
+use crate::table::{Row, Table, Text};
 use crate::text::{self, duration};
 
 /// The least height of a screen with a title of two lines.
 const ROOMY: usize = 10;
 
 const KEYS_OF_OVERVIEW: &str =
-    "q quit  ? help  ↑↓ select  Enter open  p pause/resume  l limit  u unpin  / filter";
+    "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin";
 const KEYS_OF_DETAIL: &str =
     "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  r revoke";
 
@@ -46,9 +47,9 @@ pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let palette = Palette { colour };
-    let title = text::wrap(&title(model), width, if height < ROOMY { 1 } else { 2 });
+    let title = title(model, width, if height < ROOMY { 1 } else { 2 });
     let mut lines: Vec<Line<'_>> = title.into_iter().map(|line| Line::styled(line, BOLD)).collect();
-    let notes = notes(model, palette, now, width, height.saturating_sub(lines.len() + 1));
+    let notes = notes(model, palette, now, (width, height), height.saturating_sub(lines.len() + 1));
     let rest = height.saturating_sub(lines.len() + notes.len());
     // A heading and two rows matter more than the keys.
     let with_keys = rest > 3;
@@ -74,62 +75,70 @@ pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now
     }
 }
 
-/// The title. The store comes last, because the end is cut off first.
-fn title(model: &Model) -> String {
-    format!("{} ({})", subject(model), model.store)
+/// The title in at most `lines` lines. The store comes last, because the end is cut off first.
+fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
+    let subject = match &model.opened {
+        None => overview_title(model),
+        Some(Opened { name, detail: None, .. }) => format!("{name}: …"),
+        Some(Opened { name, detail: Some(detail), .. }) => {
+            let state = state(&detail.counts);
+            let subject = format!("{name}: {}", usage(&detail.counts));
+            let whole =
+                [subject.clone(), state.fitted(usize::MAX)].join(if state.is_empty() { "" } else { ", " });
+            if !state.is_empty() && text::wrap(&whole, width, lines + 1).len() > lines {
+                // The state comes first, so that it is not cut off.
+                let short = state.fitted(width / 2);
+                return text::wrap(&format!("{short} {subject}"), width, lines);
+            }
+            whole + &totals(detail.counts.totals)
+        }
+    };
+    text::wrap(&format!("{subject} ({})", model.store), width, lines)
 }
 
-fn subject(model: &Model) -> String {
-    let Some(Opened { name, detail, .. }) = &model.opened else {
-        let title = match model.names.as_ref().map(Vec::len) {
-            None => "permits top".to_owned(),
-            Some(1) => "permits top: 1 semaphore".to_owned(),
-            Some(count) => format!("permits top: {count} semaphores"),
-        };
-        if model.filter.is_empty() {
-            return title;
-        }
-        return format!("{title}, {} with {:?}", model.shown().count(), model.filter);
+fn overview_title(model: &Model) -> String {
+    let mut title = match model.names.as_ref().map(Vec::len) {
+        None => return "permits top".to_owned(),
+        Some(1) => "permits top: 1 semaphore".to_owned(),
+        Some(count) => format!("permits top: {count} semaphores"),
     };
-    let Some(Detail { counts, .. }) = detail else { return format!("{name}: …") };
-    let Counts { limit, held, waiting, .. } = counts;
-    let mut title = match limit {
-        Some(limit) => format!("{name}: {held} of {limit} held, {waiting} waiting"),
-        None => format!("{name}: {held} held, {waiting} waiting"),
-    };
-    let state = state(counts);
-    if !state.is_empty() {
-        title += &format!(", {state}");
+    title += &format!(" {}", model.order.describe());
+    if let Some(hidden) = model.hidden() {
+        title += &format!(", {hidden} idle hidden");
     }
-    let Totals { grants, refused, expired, revoked } = counts.totals;
-    let totals = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
-    for (total, what) in totals.iter().filter(|(total, _)| *total > 0) {
-        title += &format!(", {total} {what}");
+    if !model.filter.is_empty() {
+        title += &format!(", {} with {:?}", model.shown().count(), model.filter);
     }
     title
 }
 
-/// The state of a semaphore, the most important part first.
-fn state(counts: &Counts) -> String {
-    let is_unused = counts.held == 0 && counts.waiting == 0;
-    let recovering = (!counts.recovering.is_zero() && counts.limit.is_some())
-        .then(|| format!("recovering for {}", duration(counts.recovering)));
-    let no_limit = if is_unused { "not in use, no limit" } else { "no limit" };
-    let parts = [
-        counts.paused.then(|| "PAUSED".to_owned()),
-        counts.closed.as_deref().map(closed),
-        recovering,
-        counts.pinned.then(|| "limit pinned".to_owned()),
-        counts.limit.is_none().then(|| no_limit.to_owned()),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+fn usage(counts: &Counts) -> String {
+    let Counts { limit, held, waiting, .. } = counts;
+    match limit {
+        Some(limit) => format!("{held} of {limit} held, {waiting} waiting"),
+        None => format!("{held} held, {waiting} waiting"),
+    }
+}
+
+fn totals(Totals { grants, refused, expired, revoked }: Totals) -> String {
+    let totals = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
+    totals.iter().filter(|(total, _)| *total > 0).map(|(total, what)| format!(", {total} {what}")).collect()
 }
 
 /// The notes below the rows. If there are too many lines, the last ones are kept, which may be a question.
-fn notes(model: &Model, palette: Palette, now: Instant, width: usize, room: usize) -> Vec<Line<'static>> {
+fn notes(
+    model: &Model,
+    palette: Palette,
+    now: Instant,
+    (width, height): (usize, usize),
+    room: usize,
+) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for note in model.notes(now) {
         let (text, style) = match note {
+            // A line, and on a small screen none.
+            Note::Problems(_) if height < ROOMY => continue,
+            Note::Problems(text) => (text::truncate(&text, width), palette.of(Color::Red)),
             Note::Stale(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
             Note::Warning(text) => (text, palette.of(Color::Yellow)),
             Note::Message(text) => (text, Style::new()),
@@ -158,6 +167,8 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
         let text = match &model.names {
             None => "asking the store …",
             Some(names) if names.is_empty() => "no semaphores",
+            Some(_) if model.busy && model.hidden().is_none() => "asking the store …",
+            Some(_) if model.filter.is_empty() => "no semaphore is in use (b shows all)",
             Some(_) => "no name matches the filter",
         };
         return vec![Line::raw(text::truncate(text, width))];
@@ -173,23 +184,29 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
         .take(visible.len())
         .map(|name| {
             let (numbers, text, style) = match model.rows.get(name) {
-                None => (["…", "", ""].map(str::to_owned), String::new(), Style::new()),
-                Some(Err(error)) => (["", "", ""].map(str::to_owned), with_causes(error), Style::new()),
+                None => (["…", "", "", ""].map(str::to_owned), Text::default(), Style::new()),
+                Some(Err(error)) => (Default::default(), failure(error), Style::new()),
                 Some(Ok(counts)) => {
                     let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
-                    let numbers = [counts.held.to_string(), limit, counts.waiting.to_string()];
+                    let waited = counts.oldest_waiter.map(duration).unwrap_or_default();
+                    let numbers = [counts.held.to_string(), limit, counts.waiting.to_string(), waited];
                     let is_stopped = counts.paused || counts.closed.is_some();
                     let style = if is_stopped { palette.of(Color::Yellow) } else { Style::new() };
                     (numbers, state(counts), style)
                 }
             };
-            let [held, limit, waiting] = numbers;
-            (Row { cells: [name.to_owned(), held, limit, waiting], text }, style)
+            let [held, limit, waiting, waited] = numbers;
+            (Row { cells: [name.to_owned(), held, limit, waiting, waited], text }, style)
         })
         .unzip();
-    let table = Table { head: ["SEMAPHORE", "HELD", "LIMIT", "WAITING"], text: "STATE", rows };
+    let table = Table { head: ["SEMAPHORE", "HELD", "LIMIT", "WAITING", "WAITED"], text: "STATE", rows };
     let selected = model.overview.selected().checked_sub(first);
     styled_lines(&table, width, selected, |row| styles[row]).split_off(1 - heading)
+}
+
+/// The text of a semaphore that cannot be inspected.
+fn failure(error: &AdminError) -> Text {
+    Text { forms: vec!["error".to_owned()], rest: format!(": {}", with_causes(error)) }
 }
 
 /// A heading and rows, with a marker before the row at `selected`.
@@ -228,13 +245,12 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     if held == 0 {
         lines.clear();
     }
-    let listed: u64 = detail.holders.iter().map(|holder| u64::from(holder.weight)).sum();
-    lines.extend(more(detail.counts.held.saturating_sub(listed), "units held by others"));
+    lines.extend(more(detail.unlisted_units(), "units held by others"));
     let before_waiters = lines.len();
     if waiting > 0 {
         lines.extend(styled_lines(&waiters(detail), width, selected.checked_sub(held), plain));
     }
-    lines.extend(more(detail.counts.waiting.saturating_sub(waiting as u64), "waiting"));
+    lines.extend(more(detail.unlisted_waiters(), "waiting"));
     // The line of a row, below its heading.
     let line = |row: usize| row + 1 + if row < held { 0 } else { before_waiters - held };
     opened.cursor.fit(height, detail.len(), lines.len(), line);
@@ -250,7 +266,7 @@ fn holders(detail: &Detail) -> Table<6> {
         let lease = duration(holder.lease);
         let lease = if holder.cooling { format!("cooling {lease}") } else { lease };
         let cells = [holder.name.clone(), duration(holder.age), lease, slot, weight, token];
-        Row { cells, text: holder.label.clone() }
+        Row { cells, text: holder.label.clone().into() }
     };
     let rows: Vec<_> = detail.holders.iter().map(row).collect();
     let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
@@ -262,7 +278,7 @@ fn waiters(detail: &Detail) -> Table<4> {
         let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
         let [position, weight] = numbers;
         let cells = [waiter.name.clone(), position, duration(waiter.age), weight];
-        Row { cells, text: waiter.label.clone() }
+        Row { cells, text: waiter.label.clone().into() }
     };
     let rows: Vec<_> = detail.waiters.iter().map(row).collect();
     Table { head: ["WAITER", "POSITION", "AGE", "WEIGHT"], text: Table::label_title(&rows), rows }

@@ -1,8 +1,20 @@
 //! The queries of the screen, and the snapshots that answer them.
 
+use std::collections::HashMap;
+
 use permits::AdminError;
 
 use crate::detail::{Counts, Detail};
+
+/// The names of a store.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// In order.
+    pub(super) names: Vec<String>,
+    /// The counts by name, if the order or the choice of the rows needs them. Those of a semaphore that has ended since, or
+    /// that belongs to another program, are missing.
+    pub(super) counts: Option<HashMap<String, Counts>>,
+}
 
 /// A query for the visible rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

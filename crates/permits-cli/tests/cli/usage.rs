@@ -92,6 +92,8 @@ fn wrong_usage_is_64_and_says_why() {
         (&["serve", "--max-semaphores", "many"], "invalid value 'many'"),
         (&["serve", "--textfile", "x", "--listen", "127.0.0.1:0"], "cannot be used with"),
         (&["serve", "--textfile", "x", "--allow-write"], "cannot be used with"),
+        (&["top", "--sort", "age"], "invalid value 'age'"),
+        (&["top", ""], "the semaphore's name is empty"),
         (&["watch"], "<NAME>"),
         (&["watch", ""], "the semaphore's name is empty"),
         (&["watch", "x", "y"], "unexpected argument 'y'"),

@@ -13,11 +13,16 @@ use ratatui::buffer::Buffer;
 
 use super::keys::Effect;
 use super::model::Model;
-use super::snapshot::Snapshot;
+use super::snapshot::{Listing, Snapshot};
 use crate::detail::{Counts, Detail, HolderRow, WaiterRow};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A list without counts.
+fn listing(of: &[&str]) -> Listing {
+    Listing { names: names(of), counts: None }
 }
 
 fn holder(name: &str, weight: u32, slot: u32) -> HolderRow {
@@ -41,7 +46,7 @@ fn detail() -> Detail {
 /// An overview of the semaphores `of`, each with one of four units held.
 fn overview(of: &[&str], now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), None, now);
-    model.on_listed(Ok(names(of)), now);
+    model.on_listed(Ok(listing(of)), now);
     let counts = Counts { limit: Some(4), held: 1, ..Counts::default() };
     let rows = of.iter().map(|name| ((*name).to_owned(), Ok(counts.clone())));
     model.on_snapshot(Snapshot::Rows(rows.collect()), now);

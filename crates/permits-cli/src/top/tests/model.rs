@@ -7,8 +7,9 @@ use permits::{AdminError, StoreError};
 
 use super::super::action::{Action, ActionKind};
 use super::super::model::{Model, Note};
-use super::super::snapshot::{Query, Snapshot};
-use super::{detail, drawn, names, opened, overview, press, types, waiter};
+use super::super::snapshot::{Listing, Query, Snapshot};
+use super::{detail, drawn, listing, opened, overview, press, types, waiter};
+use crate::detail::Counts;
 
 fn unreachable() -> AdminError {
     AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() })
@@ -19,7 +20,7 @@ fn only_visible_rows_are_fetched() {
     let all: Vec<String> = (0..5000).map(|number| format!("semaphore {number:04}")).collect();
     let mut model = Model::new("memory:".into(), None, Instant::now());
     assert_eq!(model.query(), Query::Rows(Vec::new()));
-    model.on_listed(Ok(all.clone()), Instant::now());
+    model.on_listed(Ok(Listing { names: all.clone(), counts: None }), Instant::now());
     let rows_of = |model: &mut Model, height| {
         drawn(model, 80, height, Instant::now());
         let Query::Rows(rows) = model.query() else { panic!("it is the overview") };
@@ -43,7 +44,7 @@ fn the_marker_stays_with_the_name() {
     for (list, expected) in
         [(&["a", "b", "c", "d"][..], "d"), (&["a", "d"], "d"), (&["a"], "a"), (&["a", "b"], "a")]
     {
-        model.on_listed(Ok(names(list)), now);
+        model.on_listed(Ok(listing(list)), now);
         drawn(&mut model, 80, 24, now);
         assert_eq!(model.selected(), Some(expected), "{list:?}");
     }
@@ -116,7 +117,7 @@ fn a_failed_list_is_shown_in_the_overview_only() {
     assert_eq!(model.notes(now), []);
     press(&mut model, KeyCode::Esc);
     assert_eq!(model.notes(now), [Note::Stale(unreachable().to_string())]);
-    model.on_listed(Ok(Vec::new()), now);
+    model.on_listed(Ok(listing(&[])), now);
     assert_eq!(model.notes(now), []);
 }
 
@@ -143,4 +144,67 @@ fn the_outcome_of_an_action_is_shown_until_the_next_key() {
         types(&mut model, "j");
         assert_eq!(model.notes(now), []);
     }
+}
+
+/// A list with counts: the held units, the waiters, and the seconds of the longest wait.
+fn counted(rows: &[(&str, u64, u64, u64)]) -> Listing {
+    let counts = rows.iter().map(|&(name, held, waiting, waited)| {
+        let oldest_waiter = (waiting > 0).then(|| Duration::from_secs(waited));
+        (name.to_owned(), Counts { held, waiting, oldest_waiter, ..Counts::default() })
+    });
+    let mut names: Vec<String> = rows.iter().map(|row| row.0.to_owned()).collect();
+    names.sort();
+    Listing { names, counts: Some(counts.collect()) }
+}
+
+const ROWS: &[(&str, u64, u64, u64)] = &[("a", 1, 0, 0), ("b", 0, 0, 0), ("c", 1, 5, 2), ("d", 7, 1, 9)];
+
+#[test]
+fn rows_are_sorted_and_the_marker_stays_with_the_name() {
+    let now = Instant::now();
+    let mut model = overview(&["a", "b", "c", "d"], now);
+    types(&mut model, "j");
+    assert!(!model.needs_counts());
+    types(&mut model, "s");
+    assert!(model.needs_counts() && model.shown().eq(["a", "b", "c", "d"]), "until there are counts");
+    for expected in [["d", "a", "c", "b"], ["c", "d", "a", "b"], ["d", "c", "a", "b"], ["a", "b", "c", "d"]] {
+        model.on_listed(Ok(counted(ROWS)), now);
+        drawn(&mut model, 80, 24, now);
+        assert_eq!((model.shown().collect::<Vec<_>>(), model.selected()), (expected.into(), Some("b")));
+        types(&mut model, "s");
+    }
+    // The numbers change, and the marker moves along.
+    model.on_listed(Ok(counted(&[("a", 1, 0, 0), ("b", 9, 0, 0)])), now);
+    assert_eq!((model.shown().collect::<Vec<_>>(), model.selected()), (vec!["b", "a"], Some("b")));
+    // A list from before they were needed leaves the order.
+    model.on_listed(Ok(listing(&["a", "b"])), now);
+    assert!(model.shown().eq(["b", "a"]));
+}
+
+#[test]
+fn idle_semaphores_are_hidden_and_counted() {
+    let now = Instant::now();
+    let mut model = overview(&["a", "b", "c", "d"], now);
+    types(&mut model, "jb");
+    assert_eq!((model.shown().count(), model.hidden()), (0, None), "until there are counts");
+    assert!(drawn(&mut model, 80, 24, now)[1].starts_with("asking the store"));
+    model.on_listed(Ok(counted(ROWS)), now);
+    assert_eq!((model.shown().collect::<Vec<_>>(), model.hidden()), (vec!["a", "c", "d"], Some(1)));
+    assert!(
+        drawn(&mut model, 80, 24, now)[0].starts_with("permits top: 4 semaphores by name, 1 idle hidden")
+    );
+    let Query::Rows(asked) = model.query() else { panic!("it is the overview") };
+    assert_eq!(asked, ["a", "c", "d"]);
+    // A semaphore without counts may be in use.
+    let mut unknown = counted(ROWS);
+    unknown.names.push("foreign".into());
+    model.on_listed(Ok(unknown), now);
+    assert!(model.shown().any(|name| name == "foreign"));
+    model.on_listed(Ok(counted(&[("b", 0, 0, 0)])), now);
+    assert!(drawn(&mut model, 80, 24, now)[1].starts_with("no semaphore is in use (b shows all)"));
+    // There is nothing to fetch: the list shows that the store answers.
+    model.on_listed(Ok(counted(&[("b", 0, 0, 0)])), now + Duration::from_secs(60));
+    assert_eq!(model.notes(now + Duration::from_secs(61)), []);
+    types(&mut model, "b");
+    assert_eq!((model.shown().collect::<Vec<_>>(), model.hidden()), (vec!["b"], None));
 }

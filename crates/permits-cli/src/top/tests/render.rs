@@ -17,24 +17,27 @@ fn the_overview_has_a_row_for_each_semaphore() {
     let mut model = overview(&["exports", "imports", "migrations", "stray", "日本"], now);
     let foreign = StoreError::Rejected { reason: "no".into() };
     let counts = |limit, held, waiting| Counts { limit, held, waiting, ..Counts::default() };
+    let waited = |ms| Some(Duration::from_millis(ms));
+    let exports = Counts { pinned: true, closed: Some("moved".into()), ..counts(Some(4), 4, 12) };
+    let imports = Counts { paused: true, recovering: Duration::from_secs(3), ..counts(Some(1), 0, 3) };
     let rows = [
-        ("exports", Ok(Counts { pinned: true, closed: Some("moved".into()), ..counts(Some(4), 4, 12) })),
-        ("imports", Ok(Counts { paused: true, recovering: Duration::from_secs(3), ..counts(Some(1), 0, 3) })),
+        ("exports", Ok(Counts { oldest_waiter: waited(65_000), ..exports })),
+        ("imports", Ok(Counts { oldest_waiter: waited(950), ..imports })),
         ("migrations", Ok(counts(None, 0, 0))),
         ("stray", Err(AdminError::Store(foreign))),
     ];
     let rows = rows.into_iter().map(|(name, row)| (name.to_owned(), row));
     model.on_snapshot(Snapshot::Rows(rows.collect()), now);
     let expected = [
-        "permits top: 5 semaphores (memory:)",
-        "  SEMAPHORE   HELD  LIMIT  WAITING  STATE",
-        "> exports        4      4       12  CLOSED (moved), limit pinned",
-        "  imports        0      1        3  PAUSED, recovering for 3.0 s",
-        "  migrations     0      -        0  not in use, no limit",
-        "  stray                             the store rejected the command: no",
+        "permits top: 5 semaphores by name (memory:)",
+        "  SEMAPHORE   HELD  LIMIT  WAITING   WAITED  STATE",
+        "> exports        4      4       12  1 m 5 s  limit pinned, CLOSED (moved)",
+        "  imports        0      1        3    0.9 s  PAUSED, recovering for 3.0 s",
+        "  migrations     0      -        0           not in use, no limit",
+        "  stray                                      error: the store rejected the co…",
         "  日本           …",
         "",
-        "q quit  ? help  ↑↓ select  Enter open  p pause/resume  l limit  u unpin  / fi…",
+        "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unp…",
     ];
     assert_eq!(drawn(&mut model, 78, 9, now), expected);
 }
@@ -162,4 +165,93 @@ fn the_help_is_that_of_the_command_line() {
     for line in crate::help::TOP_KEYS.lines() {
         assert!(rows.iter().any(|row| row == line), "{line:?}");
     }
+}
+
+/// The states that an operator has to see, each in its forms.
+fn states() -> [(Counts, [&'static str; 3]); 5] {
+    let plain = Counts { limit: Some(4), held: 3, waiting: 2, ..Counts::default() };
+    let paused = Counts { paused: true, ..plain.clone() };
+    let closed = Counts { closed: Some("moved to another machine".into()), ..plain.clone() };
+    let recovering = Counts { recovering: Duration::from_secs(3), ..plain.clone() };
+    let pinned = Counts { pinned: true, ..plain };
+    let all = Counts { paused: true, recovering: Duration::from_secs(3), pinned: true, ..closed.clone() };
+    let phrase = "PAUSED, recovering for 3.0 s, limit pinned, CLOSED";
+    [
+        (paused, ["PAUSED", "PAUSED", "P"]),
+        (closed, ["CLOSED", "CLOSED", "C"]),
+        (recovering, ["recovering for 3.0 s", "recovering", "R"]),
+        (pinned, ["limit pinned", "pinned", "L"]),
+        (all, [phrase, "PAUSED recovering pinned CLOSED", "PRLC"]),
+    ]
+}
+
+#[test]
+fn the_state_is_visible_at_every_width() {
+    let now = Instant::now();
+    let name = "a-name-that-is-wide";
+    for (counts, forms) in states() {
+        for (width, shortest) in [(20, 2), (40, 2), (60, 2), (80, 2), (200, 0)] {
+            let is_shown = |row: &str, forms: [&str; 3], shortest: usize| {
+                forms[..=shortest].iter().any(|form| row.contains(form))
+            };
+            let mut model = overview(&[name, "other"], now);
+            let rows = [(name, counts.clone()), ("other", Counts::default())];
+            let rows = rows.map(|(name, counts)| (name.to_owned(), Ok(counts)));
+            model.on_snapshot(Snapshot::Rows(rows.into()), now);
+            let rows = drawn(&mut model, width, 24, now);
+            let row = rows.iter().find(|row| row.starts_with("> a-name")).expect("it is selected");
+            let rest = row.trim_start_matches(|first: char| first != ' ').trim_start_matches(' ');
+            let rest = rest.split_once(' ').map_or("", |(_, rest)| rest);
+            assert!(is_shown(rest, forms, shortest), "{width}: {rows:#?}");
+            // A single word is shown in place of numbers.
+            assert!(
+                forms[1].contains(' ') || rest.contains(forms[1]) || width < 40 || width == 200,
+                "{width}: {rows:#?}"
+            );
+            for height in [5, 24] {
+                let mut model = opened(Detail { counts: counts.clone(), ..detail() }, now);
+                let rows = drawn(&mut model, width, height, now);
+                let title = rows[..2].join(" ");
+                assert!(is_shown(&title, forms, 2), "{width} {height}: {rows:#?}");
+                assert!(title.contains("exports"), "{width} {height}: {rows:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_go_before_the_state() {
+    let now = Instant::now();
+    let rows_at = |width| {
+        let mut model = overview(&["exports"], now);
+        let (counts, _) = states()[0].clone();
+        model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(counts))]), now);
+        drawn(&mut model, width, 24, now)
+            .into_iter()
+            .find(|row| row.starts_with("> "))
+            .expect("it is selected")
+    };
+    assert_eq!(rows_at(60), "> exports       3      4        2          PAUSED");
+    assert_eq!(rows_at(40), "> exports       3      4  PAUSED");
+    assert_eq!(rows_at(30), "> exports       3  PAUSED");
+    assert_eq!(rows_at(20), "> exports    PAUSED");
+    assert_eq!(rows_at(12), "> expo…  P");
+}
+
+#[test]
+fn the_problems_of_the_store_are_a_line() {
+    let now = Instant::now();
+    let mut model = overview(&["exports"], now);
+    let line = "permits doctor (1 of 2): eviction: maxmemory-policy is allkeys-lru";
+    model.problems = Some(line.into());
+    let has = |rows: &[String], text: &str| rows.iter().any(|row| row == text);
+    assert!(has(&drawn(&mut model, 80, 24, now), line));
+    assert!(has(&drawn(&mut model, 30, 24, now), "permits doctor (1 of 2): evic…"));
+    assert!(!drawn(&mut model, 80, 9, now).iter().any(|row| row.contains("doctor")));
+    model.on_snapshot(Snapshot::Failed(AdminError::Closed), now);
+    assert!(!has(&drawn(&mut model, 80, 24, now), line), "a store that does not answer has no other problem");
+    let mut model = overview(&["exports"], now);
+    model.problems = Some(line.into());
+    model.on_diagnosed(None);
+    assert!(!has(&drawn(&mut model, 80, 24, now), line));
 }

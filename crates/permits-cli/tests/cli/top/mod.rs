@@ -35,11 +35,12 @@ fn the_overview_shows_what_the_store_has() {
     let _waiter = waiter(&server, &name, "--weight 2", (1, 0));
     let mut view = View::top(&server, &[]);
     view.shows("permits top: 2 semaphores");
-    view.shows_row(&["SEMAPHORE", "HELD", "LIMIT", "WAITING", "STATE"]);
+    view.shows_row(&["SEMAPHORE", "HELD", "LIMIT", "WAITING", "WAITED", "STATE"]);
     view.shows_row(&[">", "other", "one", "0", "1", "0"]);
-    view.shows_row(&[&name, "2", "3", "1"]);
+    let unmarked = format!("  {name}     2      3        1  ");
+    view.shows(&unmarked);
     view.types(DOWN);
-    view.shows_row(&[">", &name, "2", "3", "1"]);
+    view.shows(&unmarked.replacen(' ', ">", 1));
     view.types("k");
     view.shows_row(&[">", "other", "one", "0", "1", "0"]);
     view.quits();
@@ -195,7 +196,7 @@ fn a_revoked_holder_is_named_and_loses_the_permit() {
         ["--limit 2 --holder web-1", "--holder web-2"].map(|options| holder(&server, &name, options));
     let waiter = waiter(&server, &name, "--holder web-3", (2, 0));
     let mut view = View::top(&server, &[]);
-    view.shows_row(&[">", &name, "2", "2", "1"]);
+    view.shows(&format!("> {name}     2      2        1  "));
     view.types("r");
     view.shows("open it with Enter, and select a holder or waiter to revoke");
     view.types(ENTER);
@@ -230,7 +231,7 @@ fn names_can_be_filtered() {
     let mut view = View::top(&server, &[]);
     view.shows("4 semaphores");
     view.types("/portq");
-    view.shows(r#"4 semaphores, 0 with "portq""#);
+    view.shows(r#"4 semaphores by name, 0 with "portq""#);
     view.types("\x7f");
     view.shows(r#"2 with "port""#);
     view.does_not_show("migrations");
@@ -240,6 +241,68 @@ fn names_can_be_filtered() {
     view.shows("migrations");
     view.shows("> imports");
     view.quits();
+}
+
+/// The names of the overview, in its order.
+fn listed(rows: &[String]) -> Vec<String> {
+    let rows = rows.iter().filter(|row| row.starts_with("> ") || row.starts_with("  "));
+    rows.filter_map(|row| row[2..].split_whitespace().next().map(str::to_owned)).skip(1).collect()
+}
+
+#[test]
+fn semaphores_are_sorted_by_their_counts() {
+    let (server, _) = fresh();
+    for name in ["exports", "imports"] {
+        prepare(&server, name);
+    }
+    let _two = holder(&server, "imports", "--limit 3 --weight 2");
+    let mut view = View::top(&server, &["--sort", "held"]);
+    view.shows("3 semaphores by held");
+    view.until("imports first", |rows| listed(rows) == ["imports", "exports", "semaphore"]);
+    view.types("k");
+    view.shows("> imports");
+    let _three = ["--limit 3", "", ""].map(|options| holder(&server, "semaphore", options));
+    view.until("semaphore first", |rows| listed(rows) == ["semaphore", "imports", "exports"]);
+    // The marker has moved along.
+    view.shows("> imports");
+    let _waiter = waiter(&server, "imports", "--weight 2", (1, 0));
+    view.types("s");
+    view.shows("by waiting");
+    view.until("imports first", |rows| listed(rows)[0] == "imports");
+    view.types("ss");
+    view.until("by name", |rows| listed(rows) == ["exports", "imports", "semaphore"]);
+    view.quits();
+}
+
+#[test]
+fn idle_semaphores_can_be_hidden() {
+    let (server, name) = fresh();
+    for idle in ["exports", "imports"] {
+        prepare(&server, idle);
+    }
+    let _holder = holder(&server, &name, "--limit 1");
+    let mut view = View::top(&server, &["--busy"]);
+    view.shows("3 semaphores by name, 2 idle hidden");
+    view.shows_row(&[">", &name, "1", "1", "0"]);
+    view.does_not_show("imports");
+    let _other = holder(&server, "exports", "--limit 1");
+    view.shows("1 idle hidden");
+    view.until("two rows", |rows| listed(rows) == ["exports", &name]);
+    view.types("b");
+    view.does_not_show("hidden");
+    view.until("all rows", |rows| listed(rows) == ["exports", "imports", &name]);
+    view.quits();
+}
+
+#[test]
+fn the_first_problem_of_the_store_is_shown_and_nothing_is_written() {
+    let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
+    let mut view = View::top(&server, &[]);
+    view.shows("permits doctor: eviction: ");
+    view.shows("no semaphores");
+    view.types("q");
+    assert_eq!(view.finish().0, 0);
+    assert_eq!(server.info("rdb_changes_since_last_save").as_deref(), Some("0"));
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn it_fits_whatever_size_the_terminal_is_given() {
     prepare(&server, &long);
     let _holder = holder(&server, &name, "--limit 1 --holder web-1");
     let mut view = View::top(&server, &[]);
-    view.shows("-wide-a-name-th…");
+    view.shows("-is-wide-a…");
     view.resize(5, 20);
     view.shows("> a-name-that…     0");
     view.types("jp");

@@ -1,0 +1,50 @@
+//! The order of the overview.
+
+use clap::ValueEnum;
+
+use crate::detail::Counts;
+
+/// An order. Semaphores that are equal in it are in the order of their names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    #[default]
+    Name,
+    /// The most held units first.
+    Held,
+    /// The most waiters first.
+    Waiting,
+    /// The longest wait of a head of the line first.
+    Waited,
+}
+
+impl Order {
+    /// The order after this one.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Name => Self::Held,
+            Self::Held => Self::Waiting,
+            Self::Waiting => Self::Waited,
+            Self::Waited => Self::Name,
+        }
+    }
+
+    /// The order as a part of the title.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Name => "by name",
+            Self::Held => "by held",
+            Self::Waiting => "by waiting",
+            Self::Waited => "by waited",
+        }
+    }
+
+    /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come last.
+    pub(super) fn number(self, counts: Option<&Counts>) -> Option<u128> {
+        match self {
+            Self::Name => None,
+            Self::Held => counts.map(|counts| u128::from(counts.held)),
+            Self::Waiting => counts.map(|counts| u128::from(counts.waiting)),
+            Self::Waited => counts?.oldest_waiter.map(|age| age.as_micros()),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The state of a semaphore in a line of any width: paused, closed, recovering and pinned are visible in each.
+
+use crate::detail::Counts;
+use crate::status::closed;
+use crate::table::Text;
+use crate::text::duration;
+
+/// The state, the most important part first: as a phrase, as words, and as letters, which `?` explains. The rest is the
+/// reason of a closed line.
+pub(super) fn state(counts: &Counts) -> Text {
+    let is_recovering = counts.is_recovering();
+    let recovering = format!("recovering for {}", duration(counts.recovering));
+    let no_limit = if counts.is_idle() { "not in use, no limit" } else { "no limit" };
+    let parts = [
+        (counts.paused, "PAUSED", "PAUSED", "P"),
+        (is_recovering, recovering.as_str(), "recovering", "R"),
+        (counts.pinned, "limit pinned", "pinned", "L"),
+        (counts.limit.is_none(), no_limit, "", ""),
+        // Last, because its reason follows.
+        (counts.closed.is_some(), "CLOSED", "CLOSED", "C"),
+    ];
+    let present = || parts.iter().filter(|(is_set, ..)| *is_set);
+    let words: Vec<&str> = present().map(|part| part.2).filter(|word| !word.is_empty()).collect();
+    let phrase = present().map(|part| part.1).collect::<Vec<_>>().join(", ");
+    let letters = present().map(|part| part.3).collect();
+    let rest = counts.closed.as_deref().map(|reason| closed(reason).replacen("CLOSED", "", 1));
+    Text { forms: vec![phrase, words.join(" "), letters], rest: rest.unwrap_or_default() }
+}
