@@ -1,5 +1,10 @@
 //! `/api/v1/events`.
 
+use std::iter::repeat_with;
+
+use permits_testkit::Server;
+use serde_json::json;
+
 use super::Serve;
 use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run};
 
@@ -27,7 +32,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         rows.into_iter().find(|row| row["name"] == name)
     };
     for events in &mut clients {
-        let granted = std::iter::repeat_with(|| events.event("change"))
+        let granted = repeat_with(|| events.event("change"))
             .find_map(|change| row(&change).filter(|row| row["held"] == 2))
             .expect("an event");
         assert_eq!((&granted["limit"], &granted["waiting"]), (&3.into(), &0.into()));
@@ -43,6 +48,28 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
 }
 
 #[test]
+fn an_outage_of_the_store_and_its_end_are_events() {
+    let server = Server::start();
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "3"])).code, 0);
+    let serve = Serve::start(&server, &["--store-timeout", "1s"]);
+    let mut events = serve.get("/api/v1/events").open();
+    events.event("all");
+    server.kill();
+    let outage = events.event("change");
+    assert!(outage["error"].as_str().is_some_and(|error| error.contains("cannot be reached")), "{outage}");
+    assert_eq!((&outage["changed"], &outage["removed"]), (&json!([]), &json!([])), "the last values stay");
+    let all = serve.get("/api/v1/events").open().event("all");
+    assert_eq!((&all["error"], &all["semaphores"][0]["name"]), (&outage["error"], &json!("exports")));
+    server.restart();
+    // The server keeps nothing on disk.
+    let end =
+        repeat_with(|| events.event("change")).find(|change| change["error"].is_null()).expect("endless");
+    assert_eq!((&end["changed"], &end["removed"]), (&json!([]), &json!(["exports"])));
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "4"])).code, 0);
+    assert_eq!(events.event("change")["changed"][0]["limit"], 4);
+}
+
+#[test]
 fn a_deleted_semaphore_is_an_event() {
     let store = Local::new();
     assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
@@ -51,10 +78,7 @@ fn a_deleted_semaphore_is_an_event() {
     assert_eq!(events.event("all")["semaphores"][0]["name"], "other");
     assert_eq!(output(&mut permits(&store.url(), ["delete", "other"])).code, 0);
     let change = events.event("change");
-    assert_eq!(
-        (&change["removed"], &change["changed"]),
-        (&serde_json::json!(["other"]), &serde_json::json!([]))
-    );
+    assert_eq!((&change["removed"], &change["changed"]), (&json!(["other"]), &json!([])));
 }
 
 #[test]

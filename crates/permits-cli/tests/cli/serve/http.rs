@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -151,17 +152,36 @@ impl Reply {
 }
 
 impl Stream {
-    /// The next event with this name, and its data. Reads over the sizes of chunks.
+    /// The data of the next event with this name.
     #[track_caller]
-    pub(crate) fn event(&mut self, name: &str) -> Value {
-        let wanted = format!("event: {name}\n");
+    pub(crate) fn event(&mut self, wanted: &str) -> Value {
         loop {
-            if self.line() == wanted {
-                let data = self.line();
-                let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("{data:?}"));
-                return serde_json::from_str(data).expect("JSON");
+            let (name, data) = self.next();
+            if name == wanted {
+                return data;
             }
         }
+    }
+
+    /// The name and the data of the next event. Reads over the sizes of chunks and, for a bounded time, over heartbeats.
+    #[track_caller]
+    pub(crate) fn next(&mut self) -> (String, Value) {
+        let began = Instant::now();
+        loop {
+            assert!(began.elapsed() < TIMEOUT, "no event");
+            if let Some(name) = self.line().strip_prefix("event: ") {
+                let data = self.line();
+                let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("{data:?}"));
+                return (name.trim_end().to_owned(), serde_json::from_str(data).expect("JSON"));
+            }
+        }
+    }
+
+    /// The ports of the client and of the server.
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        let stream = self.reader.get_ref();
+        let port = |address: std::io::Result<SocketAddr>| address.expect("it is connected").port();
+        (port(stream.local_addr()), port(stream.peer_addr()))
     }
 
     /// Reads to the end of the connection.

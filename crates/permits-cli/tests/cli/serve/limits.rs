@@ -2,9 +2,12 @@
 
 use std::io::Write as _;
 
+use futures_util::future::try_join_all;
+use permits_testkit::Server;
+
 use super::Serve;
 use super::http::{Request, connect, reply};
-use crate::support::{Local, TIMEOUT};
+use crate::support::{Local, TIMEOUT, status};
 
 #[test]
 fn a_large_head_is_refused() {
@@ -34,6 +37,16 @@ fn a_large_body_is_refused() {
 }
 
 #[test]
+fn a_body_that_does_not_arrive_is_refused() {
+    let store = Local::new();
+    let serve = Serve::writable(&store);
+    // A valid body without its last byte.
+    let announced = serve.post("/api/v1/semaphores/x/limit", r#"{"limit":3"#).header("Content-Length", "11");
+    assert_eq!(announced.send().refusal(), (408, "the body is incomplete after 10 s".to_owned()));
+    assert!(status(&store, "x")["limit"].is_null(), "nothing has changed");
+}
+
+#[test]
 fn connections_too_many_are_refused_and_the_others_go_on() {
     let store = Local::new();
     let serve = Serve::start(&store, &[]);
@@ -60,4 +73,28 @@ fn a_client_that_sends_nothing_is_disconnected() {
     std::io::Read::read_to_end(&mut slow, &mut rest).expect("the server closes");
     let text = String::from_utf8_lossy(&rest);
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 408 "), "{text}");
+}
+
+#[test]
+fn the_number_of_semaphores_that_are_read_is_bounded() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let client = runtime.block_on(permits::Client::connect(&server.url())).expect("the server is up");
+    let names = (0..10_002).map(|number| format!("s{number:05}"));
+    let semaphores = names.map(|name| client.semaphore(name, permits::Limit::Stored).expect("valid"));
+    let semaphores: Vec<_> = semaphores.collect();
+    runtime.block_on(try_join_all(semaphores.iter().map(|one| one.set_limit(3)))).expect("they can be set");
+    let serve = Serve::start(&server, &["--max-semaphores", "1"]);
+    let mut events = serve.get("/api/v1/events").open();
+    let mut read = events.event("all");
+    if !read["error"].is_null() {
+        // The first read may take longer than the server lets a client wait.
+        read = events.event("change");
+    }
+    let rows = read["semaphores"].as_array().or(read["changed"].as_array()).expect("an array");
+    assert_eq!((rows.len(), &read["omitted"]), (10_000, &2.into()));
+    assert_eq!(rows.last().expect("there are many")["name"], "s09999", "the first by name");
+    let metrics = serve.read("/metrics").body;
+    assert!(metrics.contains("\npermits_store_semaphores 10002\n"), "{metrics}");
+    assert!(metrics.contains("\npermits_store_semaphores_omitted 10001\n"), "{metrics}");
 }

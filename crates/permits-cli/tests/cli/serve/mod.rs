@@ -7,6 +7,7 @@ mod limits;
 pub(crate) mod metrics;
 mod page;
 mod read;
+mod slow;
 mod textfile;
 mod webdriver;
 mod write;
@@ -76,6 +77,10 @@ impl Serve {
     #[track_caller]
     pub(crate) fn read(&self, path: &str) -> Reply {
         self.get(path).send()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.running.guard.pid()
     }
 
     pub(crate) fn stderr(&self) -> String {

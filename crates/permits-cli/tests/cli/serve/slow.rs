@@ -1,0 +1,134 @@
+//! Clients that read events slowly, or not at all.
+
+use std::fs;
+
+use futures_util::future::try_join_all;
+use permits::{Client, Limit, Semaphore};
+use permits_testkit::{Server, wait};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+use super::Serve;
+use super::http::Stream;
+use crate::support::TIMEOUT;
+
+/// The semaphores that change. A change of all of them is an event of more than 100 kB.
+const SEMAPHORES: usize = 100;
+
+/// More changes than the server keeps for a client.
+const MISSED: usize = 20;
+
+/// Semaphores of a store that change at the same time.
+struct Changing {
+    runtime: Runtime,
+    semaphores: Vec<Semaphore>,
+    limit: u32,
+}
+
+impl Changing {
+    #[track_caller]
+    fn start(server: &Server) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let client = runtime.block_on(Client::connect(&server.url())).expect("the server is up");
+        let names = (0..SEMAPHORES).map(|number| format!("s{number:03}"));
+        let semaphores: Vec<_> =
+            names.map(|name| client.semaphore(name, Limit::Stored).expect("valid")).collect();
+        let reason = "x".repeat(1_000);
+        let closed = semaphores.iter().map(|semaphore| semaphore.close_line(&reason));
+        runtime.block_on(try_join_all(closed)).expect("they can be closed");
+        Self { runtime, semaphores, limit: 0 }
+    }
+
+    /// Changes all, and waits until `events` has all changes.
+    #[track_caller]
+    fn change(&mut self, events: &mut Stream) {
+        self.limit += 1;
+        let changed = self.semaphores.iter().map(|semaphore| semaphore.set_limit(self.limit));
+        self.runtime.block_on(try_join_all(changed)).expect("they can be changed");
+        let mut pending = SEMAPHORES;
+        while pending > 0 {
+            let change = events.event("change");
+            let rows = change["changed"].as_array().expect("an array");
+            let latest = rows.iter().filter(|row| row["limit"] == self.limit).count();
+            pending = pending.saturating_sub(latest);
+        }
+    }
+}
+
+/// The number of open files of the server, connections included.
+fn open_files(serve: &Serve) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", serve.pid())).expect("it runs").count()
+}
+
+/// The memory of the server in MiB.
+fn memory(serve: &Serve) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", serve.pid())).expect("it runs");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a field");
+    resident.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+}
+
+/// The bytes that the system has taken from the server for a client that does not read.
+fn unsent(client: &Stream) -> u64 {
+    let (own, server) = client.ports();
+    let ends = [format!(":{server:04X}"), format!(":{own:04X}")];
+    let connections = fs::read_to_string("/proc/net/tcp").expect("Linux has it");
+    let queue = connections.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (fields[1].ends_with(&ends[0]) && fields[2].ends_with(&ends[1])).then(|| fields[4].to_owned())
+    });
+    let queue = queue.expect("it is connected");
+    let (unsent, _) = queue.split_once(':').expect("two numbers");
+    u64::from_str_radix(unsent, 16).expect("a number")
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_disconnected_and_costs_little() {
+    let server = Server::start();
+    let mut changing = Changing::start(&server);
+    let serve = Serve::start(&server, &[]);
+    let mut healthy = serve.get("/api/v1/events").open();
+    healthy.event("all");
+    changing.change(&mut healthy);
+    let (files, used) = (open_files(&serve), memory(&serve));
+    let stalled = serve.get("/api/v1/events").open();
+    assert_eq!(open_files(&serve), files + 1);
+    let is_closed = wait::until(TIMEOUT, || {
+        changing.change(&mut healthy);
+        open_files(&serve) == files
+    });
+    assert!(is_closed, "its connection is open");
+    // Some 7 MiB. The events that the client has not read are 20 MiB more.
+    let grown = memory(&serve).saturating_sub(used);
+    assert!(grown < 16, "{grown} MiB after {} events", changing.limit);
+    assert!(!stalled.rest().ends_with("\r\n0\r\n\r\n"), "it was cut off");
+}
+
+#[test]
+fn a_client_that_falls_behind_gets_all_again() {
+    let server = Server::start();
+    let mut changing = Changing::start(&server);
+    let serve = Serve::start(&server, &[]);
+    let mut healthy = serve.get("/api/v1/events").open();
+    healthy.event("all");
+    let mut slow = serve.get("/api/v1/events").open();
+    slow.event("all");
+    let (mut taken, mut missed) = (0, 0);
+    while missed < MISSED {
+        changing.change(&mut healthy);
+        let now = unsent(&slow);
+        missed = if now == taken { missed + 1 } else { 0 };
+        taken = now;
+    }
+    let latest = changing.limit;
+    let rows = |data: &Value, field: &str| data[field].as_array().cloned().unwrap_or_default();
+    let has_latest = |data: &Value| {
+        let rows = [rows(data, "changed"), rows(data, "semaphores")].concat();
+        rows.iter().any(|row| row["limit"] == latest)
+    };
+    let (name, all) =
+        std::iter::repeat_with(|| slow.next()).find(|(_, data)| has_latest(data)).expect("endless");
+    assert_eq!(name, "all", "the changes that it has missed are not sent");
+    let rows = rows(&all, "semaphores");
+    assert!(rows.len() == SEMAPHORES && rows.iter().all(|row| row["limit"] == latest), "{all}");
+    changing.change(&mut slow);
+}
