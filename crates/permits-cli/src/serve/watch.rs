@@ -17,7 +17,7 @@ use super::history::{History, Point};
 use crate::exit::Failure;
 use crate::list::{self, ListJson};
 use crate::report;
-use crate::status::MAX_LISTED;
+use crate::status::{CountsJson, MAX_LISTED};
 
 /// The pause after a read, as a multiple of its duration.
 const READ_SHARE: u32 = 10;
@@ -253,6 +253,8 @@ impl From<&Inspection> for WatchedRow {
         let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, closed, .. } =
             &json;
         (limit, held, waiting, paused, pinned, limit_version, *recovering_ms > 0, closed).hash(&mut hasher);
+        let CountsJson { grants, refused, expired, revoked } = json.counts;
+        (grants, refused, expired, revoked).hash(&mut hasher);
         // The store orders holders by the end of their leases, which changes with every renewal.
         let mut holders: Vec<_> = inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
         holders.sort_unstable();

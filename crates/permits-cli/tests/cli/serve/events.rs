@@ -10,6 +10,7 @@ use crate::support::{Local, Running, Store, gate, on_both_stores, output, permit
 
 on_both_stores! {
     a_grant_and_a_release_are_events,
+    a_refusal_is_an_event,
 }
 
 fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
@@ -45,6 +46,19 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert_eq!(change["changed"].as_array().map(Vec::len), Some(1), "only what changed: {change}");
         assert_eq!(row(&change).expect("it has changed")["held"], 0);
     }
+}
+
+fn a_refusal_is_an_event(store: &dyn Store, name: &str) {
+    let mut holder = run(store, name, "--limit 1", "echo ready; read x");
+    let _gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let serve = Serve::start(store, &[]);
+    let mut events = serve.get("/api/v1/events").open();
+    let row = &events.event("all")["semaphores"][0];
+    assert_eq!((&row["held"], &row["refused"]), (&1.into(), &0.into()));
+    assert_eq!(output(&mut run(store, name, "--limit 1 --no-wait", "true")).code, 75);
+    let row = &events.event("change")["changed"][0];
+    assert_eq!((&row["held"], &row["refused"]), (&1.into(), &1.into()), "the counter alone has changed");
 }
 
 #[test]
