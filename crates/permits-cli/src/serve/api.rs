@@ -81,6 +81,8 @@ pub(super) struct Problem(StatusCode, String);
 struct HistoryJson {
     name: String,
     window_ms: u64,
+    /// The time of the last read: the newest numbers are valid until then.
+    at_ms: u64,
     points: Vec<Point>,
 }
 
@@ -239,8 +241,8 @@ async fn history(
     let Path(name) = name?;
     permits::check::name(&name).map_err(Failure::from)?;
     app.watch.fresh().await;
-    let points = app.watch.points(&name);
-    Ok(json(&HistoryJson { name, window_ms: milliseconds(WINDOW), points }))
+    let (at_ms, points) = app.watch.points(&name);
+    Ok(json(&HistoryJson { name, window_ms: milliseconds(WINDOW), at_ms, points }))
 }
 
 /// A reply in JSON.

@@ -194,7 +194,8 @@ impl Watch {
             Err(reason) => (earlier.rows.clone(), earlier.omitted, Some(reason)),
         };
         if error.is_none() {
-            lock(&self.history).record(at_ms, rows.values().map(|row| &row.json));
+            let rows = rows.values().map(|row| (&row.json, earlier.grants_until(&row.json)));
+            lock(&self.history).record(at_ms, rows);
         }
         let finished = Instant::now();
         // A failed read costs a store that cannot be reached nothing: its duration is the timeout.
@@ -233,8 +234,8 @@ impl Watch {
         self.due.notify_one();
     }
 
-    /// The last minutes of a semaphore.
-    pub(super) fn points(&self, name: &str) -> Vec<Point> {
+    /// The time of the last read, and the last minutes of a semaphore.
+    pub(super) fn points(&self, name: &str) -> (u64, Vec<Point>) {
         lock(&self.history).points(name)
     }
 }
@@ -243,6 +244,19 @@ impl StoreSnapshot {
     /// The time since the read.
     pub(super) fn age(&self) -> Duration {
         self.finished.elapsed()
+    }
+
+    /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown: this snapshot may
+    /// lack the semaphore although the store had it, and a counter falls when the store has lost its last changes or all.
+    fn grants_until(&self, later: &ListJson) -> u64 {
+        let is_complete = self.error.is_none() && self.omitted == 0;
+        let before = match self.rows.get(&later.name) {
+            Some(row) => row.json.counts.grants,
+            // The semaphore is new, so its counter began at 0.
+            None if is_complete => 0,
+            None => return 0,
+        };
+        later.counts.grants.saturating_sub(before)
     }
 }
 
@@ -302,4 +316,55 @@ fn now_ms() -> u64 {
 /// The value, also if a task panicked while it had the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::history::tests::row;
+
+    /// A snapshot with one semaphore, if it has grants.
+    fn snapshot(grants: Option<u64>, omitted: usize, error: Option<&str>) -> StoreSnapshot {
+        let now = Instant::now();
+        let rows = grants.map(|grants| {
+            let json = with_grants(grants);
+            (json.name.clone(), WatchedRow { json, fingerprint: 0 })
+        });
+        StoreSnapshot {
+            number: 1,
+            at_ms: 0,
+            duration: Duration::ZERO,
+            error: error.map(str::to_owned),
+            rows: rows.into_iter().collect(),
+            omitted,
+            finished: now,
+            next: now,
+        }
+    }
+
+    fn with_grants(grants: u64) -> ListJson {
+        let mut row = row("a", 1);
+        row.counts.grants = grants;
+        row
+    }
+
+    #[test]
+    fn grants_are_the_increase_of_a_counter_that_may_begin_again() {
+        for (earlier, later, grants) in [
+            (snapshot(Some(5), 0, None), 7, 2),
+            (snapshot(Some(5), 0, None), 5, 0),
+            // The store has lost its state, or a replica without the last changes has taken over.
+            (snapshot(Some(1_000), 0, None), 3, 0),
+            (snapshot(Some(1_000), 0, None), 990, 0),
+            // The semaphore is new.
+            (snapshot(None, 0, None), 3, 3),
+            // The semaphore may have been there.
+            (snapshot(None, 1, None), 3_000, 0),
+            (snapshot(None, 0, Some("not read yet")), 3_000, 0),
+            // The numbers are those of the last read that succeeded.
+            (snapshot(Some(5), 0, Some("cannot be reached")), 7, 2),
+        ] {
+            assert_eq!(earlier.grants_until(&with_grants(later)), grants, "{earlier:?}, {later}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { Table, setText, setLong, duration } from "./table.js";
-import { draw } from "./graph.js";
+import { drawSteps, drawBars, grantsBetween } from "./graph.js";
 
 const REFRESH_MS = 2000;
 const MINUTE_MS = 60000;
@@ -100,13 +100,18 @@ export class Detail {
   }
 
   draw(history) {
-    const { points, window_ms: most } = history;
-    // The server's clock dates the points; between two reads the last numbers are valid.
-    const now = Math.max(Date.now(), points.at(-1)?.at_ms ?? 0);
-    const known = Math.ceil((now - (points[0]?.at_ms ?? now)) / MINUTE_MS) * MINUTE_MS;
-    const window = Math.min(Math.max(known, MINUTE_MS), most);
-    draw(this.elements.heldGraph, points, { field: "held", limit: true, window, now, label: "Held units" });
-    draw(this.elements.waitingGraph, points, { field: "waiting", window, now, label: "Waiters" });
+    const { elements } = this;
+    // The server's clock dates the points, so its last read is now.
+    const { points, window_ms: most, at_ms: now } = history;
+    const known = Math.max(0, now - (points[0]?.at_ms ?? now));
+    const minutes = Math.max(1, Math.ceil(known / MINUTE_MS));
+    const time = { now, window: Math.min(minutes * MINUTE_MS, most) };
+    drawSteps(elements.heldGraph, points, time, { field: "held", limit: true, label: "Held units" });
+    drawSteps(elements.waitingGraph, points, time, { field: "waiting", label: "Waiters" });
+    drawBars(elements.grantsGraph, points, time, { label: "Grants" });
+    const grants = Math.round(grantsBetween(points, now - MINUTE_MS, now));
+    const span = known < MINUTE_MS ? duration(known) : "minute";
+    setText(elements.grantsNow, known > 0 ? `${grants} in the last ${span}` : "");
   }
 
   // Renders the ages again.

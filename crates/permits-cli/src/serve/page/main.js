@@ -12,7 +12,8 @@ const elements = {
   table: byId("semaphores"), search: byId("search"), busy: byId("busy"), count: byId("count"),
   name: byId("name"), facts: byId("facts"), actions: byId("actions"), pause: byId("pause"), limit: byId("limit"),
   unpin: byId("unpin"), holders: byId("holders"), waiters: byId("waiters"), heldGraph: byId("held-graph"),
-  waitingGraph: byId("waiting-graph"), heldNow: byId("held-now"), waitingNow: byId("waiting-now"),
+  waitingGraph: byId("waiting-graph"), grantsGraph: byId("grants-graph"), heldNow: byId("held-now"),
+  waitingNow: byId("waiting-now"), grantsNow: byId("grants-now"),
 };
 
 let clearing;

@@ -61,6 +61,13 @@ fn an_operator_works_with_the_page() {
     browser.until("document.querySelector('#held-graph path.curve')");
     let described = browser.script("return document.querySelector('#held-graph').getAttribute('aria-label')");
     assert_eq!(described, "Held units over the last 1 min: now 1, at most 1");
+    assert!(browser.text("#grants-now").starts_with("1 in the last "), "{}", browser.text("#grants-now"));
+    browser.until("document.querySelector('#grants-graph rect.grants')");
+    let described =
+        browser.script("return document.querySelector('#grants-graph').getAttribute('aria-label')");
+    assert!(
+        described.as_str().is_some_and(|text| text.starts_with("Grants over the last 1 min: 1, at most "))
+    );
 
     browser.click("#pause");
     browser.until("document.querySelector('#facts').innerText.includes('PAUSED')");
@@ -251,13 +258,13 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
 /// Semaphores as in a small company.
 fn scene(server: &Server) -> Vec<Running> {
     let mut running = Vec::new();
-    if std::env::var_os(PICTURES).is_some() {
-        a_busy_minute(server);
-    }
     for (name, limit, holders, waiters) in
         [("exports", 4, 4, 3), ("api/tenant-7", 20, 9, 0), ("nightly", 1, 1, 0), ("licence/cad", 8, 3, 0)]
     {
         prepare(server, name);
+        if waiters > 0 && std::env::var_os(PICTURES).is_some() {
+            a_busy_minute(server, name);
+        }
         for number in 1..=holders + waiters {
             let options = format!("--limit {limit} --holder {name}-web-{number} --label release-12");
             running.push(Running::start(&mut run(server, name, &options, "exec sleep 1000")));
@@ -276,12 +283,11 @@ fn scene(server: &Server) -> Vec<Running> {
 }
 
 /// Jobs that come and go, so that the graphs of the pictures show something.
-fn a_busy_minute(server: &Server) {
-    prepare(server, "exports");
+fn a_busy_minute(server: &Server, name: &str) {
     let mut jobs = Vec::new();
-    for number in 0..24 {
+    for number in 0..32 {
         let script = format!("sleep {}", 2 + number * 5 % 7);
-        jobs.push(Running::start(&mut run(server, "exports", "--limit 4", &script)));
+        jobs.push(Running::start(&mut run(server, name, "--limit 4", &script)));
         std::thread::sleep(std::time::Duration::from_millis(300 + 500 * (number % 5)));
     }
     jobs.into_iter().for_each(|job| drop(job.finish()));

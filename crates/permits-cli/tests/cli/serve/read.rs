@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Serve;
 use super::http::Request;
 use crate::support::{
-    CLOSED_PORT, Local, Running, Store, assert_matches_schema, gate, on_both_stores, output, permits, run,
-    status, until_counts,
+    CLOSED_PORT, Local, Running, Store, assert_matches_schema, gate, on_both_stores, output, permits,
+    prepare, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -122,8 +122,41 @@ fn the_last_minutes_are_kept(store: &dyn Store, name: &str) {
     let points = history["points"].as_array().expect("an array");
     let held: Vec<u64> = points.iter().filter_map(|point| point["held"].as_u64()).collect();
     assert!(held.ends_with(&[2, 0]), "{history}");
+    assert_eq!(grants(&history), 1, "those before the first read do not count: {history}");
     let times: Vec<u64> = points.iter().filter_map(|point| point["at_ms"].as_u64()).collect();
     assert!(times.is_sorted() && times[0] > 1_700_000_000_000, "{times:?}");
+    assert!(history["at_ms"].as_u64() >= times.last().copied(), "{history}");
+}
+
+/// All grants of a history.
+fn grants(history: &Value) -> u64 {
+    let points = history["points"].as_array().expect("an array");
+    points.iter().map(|point| point["grants"].as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn a_counter_that_falls_or_begins_again_shows_no_grants() {
+    let server = Server::start();
+    prepare(&server, "exports");
+    let run_one = || assert_eq!(output(&mut run(&server, "exports", "--limit 3", "true")).code, 0);
+    let [state, copy] = ["permits:{exports}:state", "{exports}:copy"];
+    assert_eq!(server.command(&["COPY", state, copy]).int(), 1);
+    (0..5).for_each(|_| run_one());
+    let serve = Serve::start(&server, &[]);
+    let mut events = serve.get("/api/v1/events").open();
+    assert_eq!(events.event("all")["semaphores"][0]["grants"], 6);
+    run_one();
+    while events.event("change")["changed"][0]["grants"] != 7 {}
+    // As if a replica without the last changes took over.
+    assert_eq!(server.command(&["COPY", copy, state, "REPLACE"]).int(), 1);
+    while events.event("change")["changed"][0]["grants"] != 1 {}
+    server.command(&["FLUSHALL"]);
+    while events.event("change")["removed"] != json!(["exports"]) {}
+    prepare(&server, "exports");
+    run_one();
+    while events.event("change")["changed"][0]["grants"] != 2 {}
+    let history = serve.read(&of("exports", "/history")).json();
+    assert_eq!(grants(&history), 3, "one before the first loss, and two after the second: {history}");
 }
 
 #[test]
