@@ -116,6 +116,24 @@ fn without_the_right_to_write_there_are_no_buttons() {
 }
 
 #[test]
+fn holders_have_names_on_a_narrow_screen() {
+    if without_browser() {
+        return;
+    }
+    let store = Local::new();
+    let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
+    let _gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let serve = Serve::start(&store, &[]);
+    let browser = Browser::start();
+    browser.emulate(480, 800, "light");
+    browser.open(&format!("http://{}/#exports", serve.address));
+    browser.until("document.querySelector('#holders td.mono')");
+    let width = browser.script("return document.querySelector('#holders td.mono').offsetWidth");
+    assert!(width.as_u64() > Some(100), "{width}");
+}
+
+#[test]
 fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
     if without_browser() {
         return;
