@@ -1,6 +1,6 @@
 //! Arguments from Python, and results for it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use permits::{Diagnosis, Inspection};
 use pyo3::prelude::*;
@@ -45,6 +45,7 @@ pub(crate) struct InspectionFields {
 struct ChangeFields {
     change: &'static str,
     by: String,
+    at: f64,
     age: f64,
     limit: Option<u32>,
     holder: Option<String>,
@@ -93,6 +94,7 @@ impl From<Inspection> for InspectionFields {
         });
         let changes = found.changes.into_iter().map(|info| ChangeFields {
             change: info.change.keyword(),
+            at: info.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             age: info.age.as_secs_f64(),
             limit: info.change.limit(),
             holder: info.change.holder().map(str::to_owned),

@@ -55,6 +55,12 @@ impl Target {
         Ok(Self { builder, store })
     }
 
+    /// The same with the author of the changes that the client makes.
+    pub(crate) fn with_author(mut self, by: String) -> Self {
+        self.builder = self.builder.label(by);
+        self
+    }
+
     /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a warning.
     pub(crate) async fn connect(self, store_timeout: Duration) -> Result<Client, Failure> {
         Ok(self.builder.store_timeout(store_timeout).connect().await?)
@@ -73,9 +79,8 @@ pub(crate) async fn viewer(common: &Common, json: bool) -> Result<Client, Failur
 
 /// The same for a verb that makes changes in the name of `author`.
 pub(crate) async fn author(common: &Common, author: &Author) -> Result<Client, Failure> {
-    let mut target = Target::of(common)?;
-    target.builder = target.builder.label(author.by.clone().unwrap_or_else(user_and_host));
-    operate(target, common, false).await
+    let by = author.by.clone().unwrap_or_else(user_and_host);
+    operate(Target::of(common)?.with_author(by), common, false).await
 }
 
 /// The default author of changes: `USER@HOST`.

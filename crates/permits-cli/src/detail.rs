@@ -1,8 +1,8 @@
 //! The state of a semaphore at one time, as `top` shows it and `watch` compares it: plain data that a test can make.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use permits::Inspection;
+use permits::{ChangeInfo, Inspection, OperatorChange};
 
 /// The counts of one semaphore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,12 +55,24 @@ pub(crate) struct WaiterRow {
     pub(crate) label: String,
 }
 
-/// One semaphore with its holders, oldest first, and its waiters in order.
+/// A change by an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChangeRow {
+    pub(crate) change: OperatorChange,
+    pub(crate) by: String,
+    pub(crate) at: SystemTime,
+    pub(crate) age: Duration,
+}
+
+/// One semaphore with its holders, oldest first, its waiters in order, and the changes by operators, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Detail {
     pub(crate) counts: Counts,
     pub(crate) holders: Vec<HolderRow>,
     pub(crate) waiters: Vec<WaiterRow>,
+    pub(crate) changes: Vec<ChangeRow>,
+    /// The last one of each kind.
+    pub(crate) last_changes: Vec<ChangeRow>,
 }
 
 impl Detail {
@@ -123,9 +135,18 @@ impl From<&Inspection> for Counts {
     }
 }
 
+impl From<&ChangeInfo> for ChangeRow {
+    fn from(info: &ChangeInfo) -> Self {
+        let ChangeInfo { change, by, at, age, .. } = info;
+        Self { change: change.clone(), by: by.clone(), at: *at, age: *age }
+    }
+}
+
 impl From<Inspection> for Detail {
     fn from(inspection: Inspection) -> Self {
         let counts = Counts::from(&inspection);
+        let changes = inspection.changes.iter().map(ChangeRow::from).collect();
+        let last_changes = inspection.last_changes().map(ChangeRow::from).collect();
         let holders = inspection.holders.into_iter().map(|info| HolderRow {
             name: info.holder,
             weight: info.weight,
@@ -147,6 +168,6 @@ impl From<Inspection> for Detail {
         let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
         // The store orders them by the end of their leases, which changes with every renewal: rows would jump about.
         holders.sort_by_key(|holder| holder.token);
-        Self { counts, holders, waiters }
+        Self { counts, holders, waiters, changes, last_changes }
     }
 }

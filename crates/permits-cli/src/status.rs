@@ -1,7 +1,7 @@
 //! `permits status`: the holders and waiters of a semaphore, as tables or as JSON.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use permits::{ChangeInfo, HolderInfo, Inspection, Limit, WaiterInfo};
 use serde::Serialize;
@@ -14,9 +14,6 @@ use crate::text::duration;
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
-
-/// The most changes by operators that are printed for people.
-const CHANGES_SHOWN: usize = 5;
 
 /// Prints one semaphore. An unused semaphore is no failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
@@ -93,6 +90,8 @@ struct WaiterJson<'a> {
 struct ChangeJson<'a> {
     change: &'static str,
     by: &'a str,
+    text: String,
+    at_ms: u64,
     age_ms: u64,
     limit: Option<u32>,
     holder: Option<&'a str>,
@@ -101,10 +100,12 @@ struct ChangeJson<'a> {
 
 impl<'a> From<&'a ChangeInfo> for ChangeJson<'a> {
     fn from(info: &'a ChangeInfo) -> Self {
-        let ChangeInfo { change, by, age, .. } = info;
+        let ChangeInfo { change, by, at, age, .. } = info;
         Self {
             change: change.keyword(),
             by,
+            text: change.to_string(),
+            at_ms: milliseconds(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
             age_ms: milliseconds(*age),
             limit: change.limit(),
             holder: change.holder(),
@@ -243,10 +244,9 @@ fn human(inspection: &Inspection) -> String {
             let cells = [info.by.clone(), duration(info.age)];
             Row { cells, text: info.change.to_string().into() }
         };
-        let rows = inspection.changes.iter().take(CHANGES_SHOWN).map(row).collect();
-        let table = Table { head: ["OPERATOR", "AGE"], text: "CHANGE", rows };
+        let rows = inspection.last_changes().map(row).collect();
+        let table = Table { head: ["OPERATOR", "AGE"], text: "LAST CHANGES", rows };
         let _ = write!(text, "\n{}", table.print());
-        more(&mut text, inspection.changes.len().saturating_sub(CHANGES_SHOWN) as u64, "changes");
     }
     text
 }

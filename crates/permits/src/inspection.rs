@@ -1,7 +1,7 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::protocol::{Answers, Change, ChangeEffect, Label, Name, Reply};
 
@@ -93,6 +93,8 @@ pub struct ChangeInfo {
     pub change: OperatorChange,
     /// The label of the client that made it: see [`ClientBuilder::label`](crate::ClientBuilder::label).
     pub by: String,
+    /// The time of the change, by the store's clock.
+    pub at: SystemTime,
     /// The time since then, by the store's clock.
     pub age: Duration,
 }
@@ -153,6 +155,16 @@ impl OperatorChange {
         }
     }
 
+    /// A number for the part of the semaphore that it changes.
+    fn kind(&self) -> u8 {
+        match self {
+            Self::LimitSet(_) | Self::Unpinned => 0,
+            Self::Paused | Self::Resumed => 1,
+            Self::LineClosed(_) | Self::LineOpened => 2,
+            Self::Revoked { .. } => 3,
+        }
+    }
+
     /// The limit that was set.
     pub fn limit(&self) -> Option<u32> {
         if let Self::LimitSet(limit) = self { Some(*limit) } else { None }
@@ -208,6 +220,15 @@ impl Inspection {
             .filter(|_| self.closed.is_some())
     }
 
+    /// Of each kind (the limit, a pause, a closed line, a revocation) the last change, the newest first.
+    pub fn last_changes(&self) -> impl Iterator<Item = &ChangeInfo> {
+        let is_last = |at: &usize| {
+            let kind = self.changes[*at].change.kind();
+            self.changes[..*at].iter().all(|newer| newer.change.kind() != kind)
+        };
+        (0..self.changes.len()).filter(is_last).map(|at| &self.changes[at])
+    }
+
     fn last_change(&self, is_wanted: impl Fn(&OperatorChange) -> bool) -> Option<&ChangeInfo> {
         self.changes.iter().find(|info| is_wanted(&info.change))
     }
@@ -235,6 +256,7 @@ impl Inspection {
         let changes = listed.changes.into_iter().map(|Change { origin, at_us, effect }| ChangeInfo {
             change: OperatorChange::new(effect),
             by: origin.by.as_str().to_owned(),
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(at_us),
             age: Duration::from_micros(reply.now_us.saturating_sub(at_us)),
         });
         Some(Self {

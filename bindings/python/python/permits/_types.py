@@ -77,6 +77,8 @@ class ChangeInfo:
     change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
     by: str
     """The label of the client that made it."""
+    at: float
+    """The time of the change, in seconds since 1970, by the store's clock."""
     age: float
     """The seconds since then, by the store's clock."""
     limit: int | None

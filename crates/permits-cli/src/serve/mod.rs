@@ -27,7 +27,7 @@ use rustix::process::Signal;
 use tokio::net::TcpListener;
 
 use crate::args::{Common, Serve};
-use crate::connect::Target;
+use crate::connect::{Target, user_and_host};
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
@@ -63,6 +63,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         report::say(format_args!("store {}", target.store));
     }
     let store = target.store.clone();
+    let target = target.with_author(format!("serve by {}", user_and_host()));
     let client = target.connect(store_timeout).await?;
     let watch = Arc::new(Watch::new(client, store, options.interval));
     let access = Access::new(address.ip(), options.hosts, token, options.allow_write);

@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::args::{Common, Top};
-use crate::connect::Target;
+use crate::connect::{Target, user_and_host};
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
@@ -69,7 +69,7 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
             format!("top needs a terminal that it can draw on: {instead}"),
         ));
     }
-    let target = Target::of(common)?;
+    let target = Target::of(common)?.with_author(user_and_host());
     let mut model = Model::new(target.store.clone(), options.name, Instant::now());
     (model.order, model.busy) = (options.sort, options.busy);
     let builder = target.builder.clone();

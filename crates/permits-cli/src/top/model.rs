@@ -14,7 +14,7 @@ use super::action::Action;
 use super::cursor::Cursor;
 use super::order::Order;
 use super::snapshot::{Listing, Query, Snapshot};
-use crate::detail::{Counts, Detail};
+use crate::detail::{ChangeRow, Counts, Detail};
 use crate::report::with_causes;
 use crate::text;
 
@@ -46,6 +46,8 @@ pub(super) enum Prompt {
 /// A note below the rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Note {
+    /// The last changes by operators, of the opened semaphore.
+    Changes(String),
     /// The problems of the store.
     Problems(String),
     /// The rows may differ from the store's present state.
@@ -302,7 +304,19 @@ impl Model {
         let stale = self.staleness(now).map(Note::Stale);
         // A store that does not answer has no other problem that matters.
         let problems = self.problems.clone().filter(|_| stale.is_none()).map(Note::Problems);
-        [problems, stale, warning, last].into_iter().flatten().collect()
+        [self.last_changes().map(Note::Changes), problems, stale, warning, last]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// The last changes of the opened semaphore by operators.
+    fn last_changes(&self) -> Option<String> {
+        let detail = self.opened.as_ref()?.detail.as_ref()?;
+        let change =
+            |info: &ChangeRow| format!("{} {} {} ago", info.by, info.change, text::duration(info.age));
+        let changes: Vec<String> = detail.last_changes.iter().map(change).collect();
+        (!changes.is_empty()).then(|| changes.join("; "))
     }
 
     /// The reason why the rows may differ from the store's present state.

@@ -136,8 +136,9 @@ fn notes(
     let mut lines = Vec::new();
     for note in model.notes(now) {
         let (text, style) = match note {
-            // A line, and on a small screen none.
-            Note::Problems(_) if height < ROOMY => continue,
+            // A line each, and on a small screen none.
+            Note::Changes(_) | Note::Problems(_) if height < ROOMY => continue,
+            Note::Changes(text) => (text::truncate(&text, width), Style::new()),
             Note::Problems(text) => (text::truncate(&text, width), palette.of(Color::Red)),
             Note::Stale(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
             Note::Warning(text) => (text, palette.of(Color::Yellow)),

@@ -1,15 +1,15 @@
 //! The difference of two inspections of a semaphore, as events.
 //!
 //! Inspections are taken at intervals, so that a permit that was granted and ended between two of them is in neither. The
-//! counters of the store count it: [`WatchEvent::Counts`] has their increases. The cause of an end is inferred from them too,
-//! and is [`Cause::Unknown`] if several are possible. A list that is not whole yields no events of its entries, because an
+//! counters of the store count it: [`WatchEvent::Counts`] has their increases. The cause of an end is inferred from them and
+//! from the changes by operators, and is [`Cause::Unknown`] if several are possible. A list that is not whole yields no events of its entries, because an
 //! entry that is missing there may still exist.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::event::{Cause, WatchEvent};
-use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
+use crate::detail::{ChangeRow, Counts, Detail, HolderRow, Totals, WaiterRow};
 use crate::status::milliseconds;
 
 /// The events of the first inspection.
@@ -21,7 +21,9 @@ pub(super) fn first(now: &Detail) -> Vec<WatchEvent> {
 
 /// The events that lead from `before` to `now`. `elapsed` is the time from the request of the one to the reply of the other.
 pub(super) fn differences(before: &Detail, now: &Detail, elapsed: Duration) -> Vec<WatchEvent> {
-    let mut events = of_settings(&before.counts, &now.counts);
+    let changes: Vec<&ChangeRow> = new_changes(before, now).collect();
+    let mut events: Vec<WatchEvent> = changes.iter().rev().map(|change| changed(change)).collect();
+    events.extend(of_settings(&before.counts, &now.counts));
     let (was_partial, is_partial) = (partial(before), partial(now));
     if was_partial != is_partial {
         let (holders, waiters) = is_partial;
@@ -37,6 +39,7 @@ pub(super) fn differences(before: &Detail, now: &Detail, elapsed: Duration) -> V
         now,
         elapsed,
         rise: now.counts.totals.since(before.counts.totals),
+        revoked: changes.iter().filter_map(|change| change.change.holder()).collect(),
         has_holders: !was_partial.0 && !is_partial.0,
         has_waiters: !was_partial.1 && !is_partial.1,
     };
@@ -55,6 +58,26 @@ pub(super) fn differences(before: &Detail, now: &Detail, elapsed: Duration) -> V
 /// True for holders, or for waiters, of which not all are listed.
 fn partial(detail: &Detail) -> (bool, bool) {
     (detail.unlisted_units() > 0, detail.unlisted_waiters() > 0)
+}
+
+/// The changes by operators that `before` does not have, newest first. The store forgets old ones.
+fn new_changes<'a>(before: &'a Detail, now: &'a Detail) -> impl Iterator<Item = &'a ChangeRow> {
+    let is_known = |change: &ChangeRow| {
+        before.changes.iter().any(|known| (known.at, &known.change) == (change.at, &change.change))
+    };
+    now.changes.iter().filter(move |change| !is_known(change))
+}
+
+fn changed(info: &ChangeRow) -> WatchEvent {
+    let ChangeRow { change, by, .. } = info;
+    WatchEvent::Changed {
+        change: change.keyword(),
+        by: by.clone(),
+        text: change.to_string(),
+        limit: change.limit(),
+        holder: change.holder().map(str::to_owned),
+        reason: change.reason().map(str::to_owned),
+    }
 }
 
 fn of_settings(before: &Counts, now: &Counts) -> Vec<WatchEvent> {
@@ -110,6 +133,8 @@ struct Difference<'a> {
     elapsed: Duration,
     /// The increases of the counters.
     rise: Totals,
+    /// The names that operators have revoked.
+    revoked: HashSet<&'a str>,
     /// All holders of both inspections are listed.
     has_holders: bool,
     has_waiters: bool,
@@ -159,26 +184,31 @@ impl Difference<'_> {
         let expirable = (could_end + waiters.len()) as u64;
         let revocable = (holders.len() + waiters.len()) as u64;
         let Totals { expired, revoked, refused, .. } = self.rise;
-        let by_store = |could_expire: bool| {
+        let by_store = |name: &str, could_expire: bool| {
+            let is_named = self.revoked.contains(name);
+            // The store remembers the last revocations only.
+            let may_be_revoked = revoked > self.revoked.len() as u64;
             [
-                (could_expire && expired > 0, expirable <= expired, Cause::Expired),
-                (revoked > 0, revocable <= revoked, Cause::Revoked),
+                (!is_named && could_expire && expired > 0, expirable <= expired, Cause::Expired),
+                (is_named || may_be_revoked, is_named || revocable <= revoked, Cause::Revoked),
             ]
         };
         // A grant that is in no inspection may have been that of any waiter.
-        let was_granted = (self.unseen() != Some(0), false, Cause::Unknown);
+        let has_unseen = self.unseen() != Some(0);
         let mut events = self.cooled();
         events.extend(holders.iter().map(|holder| WatchEvent::Left {
             holder: holder.name.clone(),
             weight: holder.weight,
             token: holder.token,
-            cause: cause(&by_store(self.could_expire(holder)), Cause::Released),
+            cause: cause(&by_store(&holder.name, self.could_expire(holder)), Cause::Released),
         }));
         events.extend(waiters.iter().map(|waiter| {
             let Counts { closed, limit, .. } = &self.now.counts;
             let is_refused =
                 refused > 0 && (closed.is_some() || limit.is_some_and(|limit| limit < waiter.weight));
-            let [expired, revoked] = by_store(true);
+            let [expired, revoked] = by_store(&waiter.name, true);
+            let was_granted =
+                (has_unseen && !self.revoked.contains(waiter.name.as_str()), false, Cause::Unknown);
             let refused = (is_refused, waiters.len() as u64 <= refused, Cause::Refused);
             let cause = cause(&[expired, revoked, refused, was_granted], Cause::Cancelled);
             WatchEvent::LeftQueue { holder: waiter.name.clone(), weight: waiter.weight, cause }

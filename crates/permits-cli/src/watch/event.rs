@@ -64,6 +64,15 @@ pub(super) enum WatchEvent {
         reason: String,
     },
     Opened,
+    /// A change by an operator.
+    Changed {
+        change: &'static str,
+        by: String,
+        text: String,
+        limit: Option<u32>,
+        holder: Option<String>,
+        reason: Option<String>,
+    },
     Recovering {
         recovering_ms: u64,
     },

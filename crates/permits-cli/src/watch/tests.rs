@@ -2,10 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use permits::OperatorChange;
+
 use super::difference::{differences, first};
 use super::event::{Cause, WatchEvent};
 use super::text;
-use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
+use crate::detail::{ChangeRow, Counts, Detail, HolderRow, Totals, WaiterRow};
 
 /// The time between two inspections.
 const ELAPSED: Duration = Duration::from_secs(1);
@@ -41,7 +43,7 @@ fn waiter(name: &str, position: u64) -> WaiterRow {
 fn detail(holders: Vec<HolderRow>, waiters: Vec<WaiterRow>, totals: Totals) -> Detail {
     let held = holders.iter().map(|holder| u64::from(holder.weight)).sum();
     let counts = Counts { limit: Some(4), held, waiting: waiters.len() as u64, totals, ..Counts::default() };
-    Detail { counts, holders, waiters }
+    Detail { counts, holders, waiters, ..Detail::default() }
 }
 
 fn grants(grants: u64) -> Totals {
@@ -126,6 +128,40 @@ fn the_cause_of_an_end_is_known_or_unknown() {
     let before = detail(vec![ended.clone(), HolderRow { token: 2, ..ended }], vec![], Totals::default());
     let events = differences(&before, &detail(vec![], vec![], expired), ELAPSED);
     assert_eq!(events[..2], [left("a", 1, Cause::Unknown), left("a", 2, Cause::Unknown)]);
+}
+
+/// A change that `admin` has made so long after 1970.
+fn change(after: Duration, change: OperatorChange) -> ChangeRow {
+    ChangeRow { change, by: "admin".into(), at: SystemTime::UNIX_EPOCH + after, age: Duration::ZERO }
+}
+
+#[test]
+fn a_change_by_an_operator_has_its_author() {
+    let of = |changes: &[ChangeRow]| Detail { changes: changes.to_vec(), ..Detail::default() };
+    let (first, second) =
+        (change(ELAPSED, OperatorChange::Paused), change(ELAPSED * 2, OperatorChange::LimitSet(3)));
+    let again = change(ELAPSED * 3, OperatorChange::Paused);
+    let now = of(&[again, second, first.clone()]);
+    let events = differences(&of(&[first]), &now, ELAPSED);
+    let line = |event| text::line(event, SystemTime::UNIX_EPOCH, String::new);
+    let lines: Vec<String> = events.iter().map(line).collect();
+    let at = "1970-01-01T00:00:00Z";
+    assert_eq!(lines, [format!("{at}  admin set the limit to 3"), format!("{at}  admin paused")]);
+    assert_eq!(differences(&now, &now, ELAPSED), []);
+}
+
+#[test]
+fn a_revocation_names_its_holder() {
+    let revoked = Totals { revoked: 2, expired: 9, ..Totals::default() };
+    let ended = |name, token| HolderRow { lease: ELAPSED / 2, ..old(name, token) };
+    let before = detail(vec![ended("a", 1), ended("b", 2)], vec![waiter("c", 0)], Totals::default());
+    let of = |name: &str| OperatorChange::Revoked { holder: name.into(), waited: false, reason: "".into() };
+    let changes = vec![change(ELAPSED * 2, of("c")), change(ELAPSED, of("a"))];
+    let now = Detail { changes, ..detail(vec![], vec![], revoked) };
+    let events = differences(&before, &now, ELAPSED);
+    let expected =
+        [left("a", 1, Cause::Revoked), left("b", 2, Cause::Expired), left_queue("c", Cause::Revoked)];
+    assert_eq!(events[2..5], expected);
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn sentence(event: &WatchEvent) -> String {
         WatchEvent::Resumed => "resumed".to_owned(),
         WatchEvent::Closed { reason } => closed(reason),
         WatchEvent::Opened => "opened".to_owned(),
+        WatchEvent::Changed { by, text, .. } => format!("{by} {text}"),
         WatchEvent::Recovering { recovering_ms } => format!("recovering for {}", from_ms(*recovering_ms)),
         WatchEvent::Recovered => "recovered".to_owned(),
         WatchEvent::Counts { grants, refused, expired, revoked, unseen } => {

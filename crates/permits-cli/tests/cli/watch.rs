@@ -80,6 +80,8 @@ fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
     let waiter = Running::start(&mut run(store, name, "--holder web-2 --weight 3", "true"));
     until(&watch, "queued", &[("holder", json!("web-2")), ("position", json!(0)), ("waiting", json!(1))]);
     revoke(store, name, "web-2", "");
+    let revoked = until(&watch, "changed", &[("change", json!("revoked")), ("holder", json!("web-2"))]);
+    assert_eq!((&revoked["text"], &revoked["limit"]), (&json!("revoked the waiter web-2"), &json!(null)));
     until(&watch, "left_queue", &[("holder", json!("web-2")), ("cause", json!("revoked"))]);
     assert_eq!(waiter.finish().code, 75);
     drop(release);
@@ -98,6 +100,13 @@ fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
         until(&watch, event, &[]);
     }
     assert_eq!(until(&watch, "closed", &[])["reason"], json!("moved"));
+    let changed = events(&watch.stdout()).into_iter().filter(|event| event["event"] == "changed");
+    let changes: Vec<Value> = changed.map(|event| event["change"].clone()).collect();
+    assert_eq!(
+        changes,
+        ["revoked", "paused", "resumed", "line_closed", "line_opened", "limit_set", "unpinned"],
+        "once each, in order"
+    );
     // Every grant is counted, whether an inspection saw its permit or not.
     for _ in 0..3 {
         assert_eq!(output(&mut run(store, name, "", "true")).code, 0);
@@ -227,6 +236,7 @@ fn people_get_sentences() {
     let watch = Running::until(&mut command(&server, &name, &[]), "0 of 1 held, 0 waiting\n");
     let client = permits::blocking::Client::connect(&server.url()).expect("the store is up");
     client.semaphore(&name, Limit::Stored).expect("valid").close_line("moved").expect("it is ours");
+    watch.prints(" closed the line: moved\n");
     watch.prints("Z  CLOSED (moved)\n");
     let refused = output(&mut run(&server, &name, "--no-wait", "true"));
     assert_eq!(refused.code, 75);

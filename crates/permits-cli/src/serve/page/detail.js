@@ -36,6 +36,11 @@ export class Detail {
     this.waiters = new Table(elements.waiters, [{ ...NAME, title: "Waiter" }, WEIGHT, place, AGE, LABEL, revoke], {
       caption: "Waiters", id: "waiter", keyOf, empty: () => "No request waits.",
     });
+    const by = { title: "Operator", width: "14rem", fill: (cell, item) => setLong(cell, item.by) };
+    const change = { title: "Change", fill: (cell, item) => setLong(cell, item.text) };
+    this.changes = new Table(elements.changes, [by, change, AGE], {
+      caption: "Changes by operators", id: "change", keyOf: (item) => JSON.stringify([item.at_ms, item.text]), empty: () => "",
+    });
     elements.pause.addEventListener("click", () => this.pause());
     elements.limit.addEventListener("click", () => this.limit());
     elements.unpin.addEventListener("click", () => this.change("limit", { unpin: true }, "limit unpinned"));
@@ -48,8 +53,10 @@ export class Detail {
     setLong(this.elements.name, name);
     this.holders.clearSelection();
     this.waiters.clearSelection();
+    this.changes.clearSelection();
     this.holders.setItems([]);
     this.waiters.setItems([]);
+    this.changes.setItems([]);
     setText(this.elements.facts, "");
     this.refresh(true);
   }
@@ -86,6 +93,8 @@ export class Detail {
     this.waiters.setCaption(this.counted("Waiters", status.waiters.length, "waiting", status.waiting));
     this.holders.setItems(holders);
     this.waiters.setItems(status.waiters.map(stamp));
+    this.changes.setItems(status.changes.map(stamp));
+    elements.changes.hidden = status.changes.length === 0;
     setText(elements.facts, facts(status));
     setText(elements.pause, status.paused ? "Resume" : "Pause");
     elements.unpin.hidden = !status.pinned;
@@ -119,6 +128,7 @@ export class Detail {
     if (this.name === null) return;
     this.holders.render();
     this.waiters.render();
+    this.changes.render();
   }
 
   fillRevoke(cell, item) {

@@ -40,7 +40,7 @@ fn waiter(name: &str, position: u64) -> WaiterRow {
 fn detail() -> Detail {
     let counts = Counts { limit: Some(3), held: 3, waiting: 1, ..Counts::default() };
     let holders = vec![holder("web-1", 2, 0), holder("web-2", 1, 2)];
-    Detail { counts, holders, waiters: vec![waiter("web-3", 0)] }
+    Detail { counts, holders, waiters: vec![waiter("web-3", 0)], ..Detail::default() }
 }
 
 /// An overview of the semaphores `of`, each with one of four units held.

@@ -1,15 +1,15 @@
 //! The look of the screen.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::KeyCode;
-use permits::{AdminError, StoreError};
+use permits::{AdminError, OperatorChange, StoreError};
 use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
 use super::super::snapshot::Snapshot;
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
-use crate::detail::{Counts, Detail, Totals};
+use crate::detail::{ChangeRow, Counts, Detail, Totals};
 
 #[test]
 fn the_overview_has_a_row_for_each_semaphore() {
@@ -254,4 +254,20 @@ fn the_problems_of_the_store_are_a_line() {
     model.problems = Some(line.into());
     model.on_diagnosed(None);
     assert!(!has(&drawn(&mut model, 80, 24, now), line));
+}
+
+#[test]
+fn the_last_changes_by_operators_are_a_line() {
+    let now = Instant::now();
+    let change = |seconds, change| {
+        let age = Duration::from_secs(seconds);
+        ChangeRow { change, by: "alice@web".into(), at: SystemTime::UNIX_EPOCH, age }
+    };
+    let last_changes = vec![change(5, OperatorChange::Paused), change(7200, OperatorChange::LimitSet(3))];
+    let mut model = opened(Detail { last_changes, ..detail() }, now);
+    let line = "alice@web paused 5.0 s ago; alice@web set the limit to 3 2 h 0 m ago";
+    let has = |rows: &[String], text: &str| rows.iter().any(|row| row == text);
+    assert!(has(&drawn(&mut model, 80, 24, now), line));
+    assert!(has(&drawn(&mut model, 30, 24, now), "alice@web paused 5.0 s ago; a…"));
+    assert!(!drawn(&mut model, 80, 9, now).iter().any(|row| row.contains("alice")));
 }

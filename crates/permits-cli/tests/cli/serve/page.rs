@@ -72,6 +72,8 @@ fn an_operator_works_with_the_page() {
     browser.click("#pause");
     browser.until("document.querySelector('#facts').innerText.includes('PAUSED')");
     assert_eq!(status(&server, "exports")["paused"], true);
+    browser.until("document.querySelector('#changes tr.row')?.innerText.includes('paused')");
+    assert!(browser.text("#changes tr.row").contains("serve by "), "{}", browser.text("#changes"));
     assert_eq!(browser.text("#pause"), "Resume");
 
     for (list, holder, reason) in [("waiters", "web/2", "too late"), ("holders", "web/1", "it hangs")] {
@@ -293,6 +295,7 @@ fn scene(server: &Server) -> Vec<Running> {
         &["limit", "migrate", "2"][..],
         &["pause", "migrate"],
         &["limit", "thumbnails", "12", "--declare"],
+        &["limit", "exports", "4", "--by", "admin@ops-1"],
         &["close", "imports", "--reason", "moved to imports-2"],
     ] {
         assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
