@@ -90,14 +90,15 @@ impl Watcher<'_> {
         let at = SystemTime::now();
         if std::mem::take(&mut self.is_unreachable) {
             report::say("the store can be reached again");
-            self.print(&WatchEvent::Back, at, Some(&inspection));
+            self.print(&WatchEvent::Back, at, Some(&inspection), false);
         }
         let detail = Detail::from(inspection.clone());
         let events = match &self.last {
             None => first(&detail),
             Some((before, since)) => differences(before, &detail, since.elapsed()),
         };
-        events.iter().for_each(|event| self.print(event, at, Some(&inspection)));
+        let authored = events.iter().any(|event| matches!(event, WatchEvent::Changed { .. }));
+        events.iter().for_each(|event| self.print(event, at, Some(&inspection), authored));
         self.last = Some((detail, requested));
         Ok(())
     }
@@ -108,13 +109,14 @@ impl Watcher<'_> {
             return;
         }
         report::say(reason);
-        self.print(&WatchEvent::Unreachable { reason: reason.to_owned() }, SystemTime::now(), None);
+        self.print(&WatchEvent::Unreachable { reason: reason.to_owned() }, SystemTime::now(), None, false);
     }
 
-    fn print(&self, event: &WatchEvent, at: SystemTime, inspection: Option<&Inspection>) {
+    /// Prints an event. `authored`: a change by an operator is among the events of the inspection.
+    fn print(&self, event: &WatchEvent, at: SystemTime, inspection: Option<&Inspection>, authored: bool) {
         let Watched { name, json, .. } = self.options;
         if !json {
-            if text::is_worth_a_line(event) {
+            if text::is_worth_a_line(event, authored) {
                 self.output.write_text(text::line(event, at, || inspection.map(summary).unwrap_or_default()));
             }
             return;

@@ -266,6 +266,8 @@ fn a_line_begins_with_the_time() {
     let refused = Totals { refused: 2, grants: 3, ..Totals::default() };
     let expected = "2026-11-22T17:14:15Z  counted: 3 granted, 2 refused, of which 3 ended between two reads";
     assert_eq!(line(&counts(refused, Some(3))), expected);
-    assert!(!text::is_worth_a_line(&counts(grants(1), Some(0))));
-    assert!(text::is_worth_a_line(&counts(grants(1), None)));
+    assert!(!text::is_worth_a_line(&counts(grants(1), Some(0)), false));
+    assert!(text::is_worth_a_line(&counts(grants(1), None), true));
+    let closed = WatchEvent::Closed { reason: "moved".into() };
+    assert!(text::is_worth_a_line(&closed, false) && !text::is_worth_a_line(&closed, true));
 }

@@ -10,9 +10,16 @@ use super::event::{Cause, WatchEvent};
 use crate::status::closed;
 use crate::text::duration;
 
-/// False for counts that repeat the other lines. In JSON they are exact.
-pub(super) fn is_worth_a_line(event: &WatchEvent) -> bool {
+/// False for an event that repeats other lines: counts, and the effect of a change by an operator, which is among the events
+/// of the same inspection if they are `authored`. In JSON they are exact.
+pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
     match event {
+        WatchEvent::Pinned
+        | WatchEvent::Unpinned
+        | WatchEvent::Paused
+        | WatchEvent::Resumed
+        | WatchEvent::Closed { .. }
+        | WatchEvent::Opened => !authored,
         WatchEvent::Counts { refused, expired, revoked, unseen, .. } => {
             (*refused, *expired, *revoked, *unseen) != (0, 0, 0, Some(0))
         }

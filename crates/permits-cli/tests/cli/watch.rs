@@ -237,7 +237,6 @@ fn people_get_sentences() {
     let client = permits::blocking::Client::connect(&server.url()).expect("the store is up");
     client.semaphore(&name, Limit::Stored).expect("valid").close_line("moved").expect("it is ours");
     watch.prints(" closed the line: moved\n");
-    watch.prints("Z  CLOSED (moved)\n");
     let refused = output(&mut run(&server, &name, "--no-wait", "true"));
     assert_eq!(refused.code, 75);
     watch.prints("Z  counted: 1 refused\n");
