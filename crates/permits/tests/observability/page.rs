@@ -1,6 +1,6 @@
 //! The events and spans that `docs/observability.md` lists.
 
-use permits_testkit::documents::{quoted, table};
+use permits_testkit::documents::{quoted, read, table};
 
 const PAGE: &str = "observability.md";
 
@@ -17,4 +17,21 @@ pub(crate) fn span_fields() -> Vec<String> {
     let mut fields: Vec<String> = rows.iter().flat_map(|cells| quoted(&cells[0])).collect();
     fields.sort();
     fields
+}
+
+/// The paragraphs about the keywords of outcomes and of losses.
+#[test]
+fn the_page_lists_the_keywords_of_the_code_and_no_others() {
+    let page = read(PAGE);
+    let section = page.split("\n### Outcomes and reasons\n\n").nth(1).expect("the section is there");
+    let mut paragraphs = section.split("\n\n").map(quoted);
+
+    let source = include_str!("../../src/session/keywords.rs");
+    let (outcomes, losses) = source.split_once("fn of_loss(").expect("outcomes come first");
+    for part in [outcomes, losses] {
+        let mut keywords: Vec<&str> = part.split('"').skip(1).step_by(2).collect();
+        keywords.sort_unstable();
+        assert!(keywords.contains(&"forked"), "no keywords: {keywords:?}");
+        assert_eq!(paragraphs.next().expect("a paragraph for each part"), keywords);
+    }
 }
