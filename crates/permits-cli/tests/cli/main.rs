@@ -16,6 +16,7 @@ mod monitoring;
 mod names;
 mod output;
 mod packaging;
+mod runbook;
 mod serve;
 mod several;
 mod signals;
