@@ -3,8 +3,8 @@
 
 use crate::history::Record;
 use permits::protocol::{
-    AcquireOutcome, Answers, Counts, DeleteOutcome, Event, EventKind, Grant, Holder, Inspection, Label,
-    LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    AcquireOutcome, Answers, ChangeEffect, Counts, DeleteOutcome, Event, EventKind, Grant, Holder,
+    Inspection, Label, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 
 /// The record with each field of its reply and of its events changed, one at a time; with the name of the change.
@@ -191,6 +191,16 @@ fn inspections(seen: &Inspection) -> Vec<Inspection> {
         all[3].label = other_label(&waiter.label);
         all
     });
+    let changes = each(&seen.changes, |change| {
+        let mut all = vec![change.clone(); 4];
+        all[0].at_us += 1;
+        all[1].origin.by = other_label(&change.origin.by);
+        all[2].origin.request = unknown();
+        all[3].effect =
+            if change.effect == ChangeEffect::Pause { ChangeEffect::Resume } else { ChangeEffect::Pause };
+        all
+    });
+    all.extend(changes.into_iter().map(|changes| Inspection { changes, ..seen.clone() }));
     all.extend(holders.into_iter().map(|holders| Inspection { holders, ..seen.clone() }));
     all.extend(waiters.into_iter().map(|waiters| Inspection { waiters, ..seen.clone() }));
     all

@@ -99,22 +99,28 @@ fn an_operator_works_with_the_page() {
     assert_eq!(browser.complaints().iter().filter(|line| !line.contains("401")).count(), 0);
 }
 
-#[test]
-fn without_the_right_to_write_there_are_no_buttons() {
-    if without_browser() {
-        return;
-    }
+/// Calls `check` with the address of the page of a semaphore that is held, of a server that changes nothing.
+fn with_a_holder(check: impl FnOnce(&Browser, &str)) {
     let store = Local::new();
     let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
     let _gate = gate(&mut holder);
     let _holder = Running::until(&mut holder, "ready");
     let serve = Serve::start(&store, &[]);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/#exports", serve.address));
-    browser.until("document.querySelector('#holders tr.row')");
-    let visible = "return [...document.querySelectorAll('#actions button, #holders button')].filter((button) => button.offsetParent).length";
-    assert_eq!(browser.script(visible), 0);
-    assert_eq!(browser.complaints(), [""; 0], "no violation of the policy, and no request that failed");
+    check(&Browser::start(), &format!("http://{}/#exports", serve.address));
+}
+
+#[test]
+fn without_the_right_to_write_there_are_no_buttons() {
+    if without_browser() {
+        return;
+    }
+    with_a_holder(|browser, page| {
+        browser.open(page);
+        browser.until("document.querySelector('#holders tr.row')");
+        let visible = "return [...document.querySelectorAll('#actions button, #holders button')].filter((button) => button.offsetParent).length";
+        assert_eq!(browser.script(visible), 0);
+        assert_eq!(browser.complaints(), [""; 0], "no violation of the policy, and no request that failed");
+    });
 }
 
 #[test]
@@ -122,17 +128,13 @@ fn holders_have_names_on_a_narrow_screen() {
     if without_browser() {
         return;
     }
-    let store = Local::new();
-    let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
-    let serve = Serve::start(&store, &[]);
-    let browser = Browser::start();
-    browser.emulate(480, 800, "light");
-    browser.open(&format!("http://{}/#exports", serve.address));
-    browser.until("document.querySelector('#holders td.mono')");
-    let width = browser.script("return document.querySelector('#holders td.mono').offsetWidth");
-    assert!(width.as_u64() > Some(100), "{width}");
+    with_a_holder(|browser, page| {
+        browser.emulate(480, 800, "light");
+        browser.open(page);
+        browser.until("document.querySelector('#holders td.mono')");
+        let width = browser.script("return document.querySelector('#holders td.mono').offsetWidth");
+        assert!(width.as_u64() > Some(100), "{width}");
+    });
 }
 
 #[test]
