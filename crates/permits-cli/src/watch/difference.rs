@@ -2,8 +2,8 @@
 //!
 //! Inspections are taken at intervals, so that a permit that was granted and ended between two of them is in neither. The
 //! counters of the store count it: [`WatchEvent::Counts`] has their increases. The cause of an end is inferred from them and
-//! from the changes by operators, and is [`Cause::Unknown`] if several are possible. A list that is not whole yields no events of its entries, because an
-//! entry that is missing there may still exist.
+//! from the changes by operators, and is [`Cause::Unknown`] if several are possible. A list that is not whole yields no
+//! events of its entries, because an entry that is missing there may still exist.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
