@@ -135,8 +135,10 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     Ok(print(&(text + "\n")))
 }
 
-/// Prints on standard output. A closed pipe is no failure.
+/// Prints on standard output, after what was reported before, so that a terminal shows both in order. A closed pipe is no
+/// failure.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> u8 {
+    report::flush();
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
