@@ -207,13 +207,13 @@ fn an_unreachable_store_is_waited_for_and_reported() {
     let server = Server::start();
     let (url, address) = (server.url(), server.address());
     server.kill();
-    let waiter = |options: &[&str]| {
+    let waiter = |name: &str, options: &[&str]| {
         let options =
-            [&["run", "x", "--limit", "1", "--recovery", "off"], options, &["echo", "ran"]].concat();
+            [&["run", name, "--limit", "1", "--recovery", "off"], options, &["echo", "ran"]].concat();
         Running::start(&mut permits(&url, options))
     };
-    let in_time = [waiter(&["--wait", "45s"]), waiter(&["--store-timeout", "45s", "--no-wait"])];
-    let too_late = waiter(&["--wait", "1200ms"]).finish();
+    let in_time = [waiter("x", &["--wait", "45s"]), waiter("y", &["--store-timeout", "45s", "--no-wait"])];
+    let too_late = waiter("x", &["--wait", "1200ms"]).finish();
     assert_eq!((too_late.code, too_late.stdout.as_str()), (69, ""), "{}", too_late.stderr);
     assert!(too_late.stderr.contains(&format!("cannot be reached: {address}")), "{}", too_late.stderr);
     for waiter in &in_time {
