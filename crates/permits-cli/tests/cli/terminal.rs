@@ -351,7 +351,16 @@ fn a_command_whose_input_is_redirected_gets_the_terminal_when_it_asks() {
     terminal.shows("prompt> ");
     terminal.types("fg\n");
     terminal.shows("sleep 1000");
-    terminal.types(CTRL_C);
+    let from = terminal.seen;
+    let is_back = |terminal: &Terminal| {
+        terminal.screen.lock().expect("not poisoned")[from..].windows(8).any(|window| window == b"prompt> ")
+    };
+    // The shell prints the command before it continues it. Until then Ctrl-C is for the shell.
+    let interrupted = wait::until(TIMEOUT, || {
+        terminal.types(CTRL_C);
+        wait::until(std::time::Duration::from_secs(1), || is_back(&terminal))
+    });
+    assert!(interrupted);
     terminal.shows("prompt> ");
     terminal.types("echo code $?.\n");
     terminal.shows("code 130.");
