@@ -252,6 +252,11 @@ fn crowd(count: usize) -> Step {
     Step::plain(Action::Crowd { count, weight: 1, wait: true })
 }
 
+/// A crowd of a session.
+fn crowd_of(session: usize, count: usize) -> Step {
+    Step { session, ..crowd(count) }
+}
+
 fn tick() -> Step {
     Step::plain(Action::Renew(Vec::new()))
 }
@@ -269,8 +274,9 @@ fn waiters_that_expire_together_are_reaped_in_parts() {
 
 #[test]
 fn a_limit_that_rises_by_a_thousand_grants_in_parts() {
-    let met = ["promotion cut", "hundreds granted at once"];
-    written(vec![limit(1), crowd(500), crowd(201), limit(1000), tick(), tick()], &met);
+    let met = ["promotion cut", "hundreds granted at once", "event: turns of several sessions"];
+    let crowds = [crowd(500), crowd_of(1, 100), crowd_of(2, 100), crowd_of(1, 1)];
+    written([vec![limit(1)], crowds.into(), vec![limit(1000), tick(), tick()]].concat(), &met);
 }
 
 #[test]

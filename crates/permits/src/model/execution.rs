@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Damage, EntryState, ServerClock, State, signed};
+use super::state::{Damage, EntryState, ServerClock, State, TURN_MS, signed};
 use crate::protocol::{
-    Answers, Change, ChangeEffect, ChangeOrigin, Command, Event, EventKind, Holder, ReleaseOutcome, Reply,
+    Answers, Change, ChangeEffect, ChangeOrigin, Command, Event, EventKind, Holder, MAX_BATCH,
+    ReleaseOutcome, Reply,
 };
 
 /// The most expired entries that one command reaps.
 pub const REAP_MAX: usize = 128;
+
+/// The most sessions that one command asks to continue the work that a bound has cut off.
+const TURNS_MAX: usize = 4;
 
 /// One command in execution.
 pub(super) struct Execution<'a> {
@@ -131,14 +135,24 @@ impl<'a> Execution<'a> {
         });
     }
 
-    /// Sends the head of the queue the time of the next change, for which no session is responsible. Not after a hand-over
-    /// among holders whose grants do not count for some time: there a release changes something before a lease ends.
-    fn announce_turn(&mut self) {
-        let head = self.state.queue.values().next().cloned();
-        let is_cut = self.reap_truncated || self.promote_truncated;
-        if let Some(head) = head
+    /// Tells sessions of waiters when to ask, because no other session is responsible. Work that a bound has cut off is
+    /// asked for at once, by the session of the head; and by some others one after the other, since that one may be dead.
+    /// A change that time makes is asked for by the head. Not after a hand-over among holders whose grants do not count for
+    /// some time: there a release changes something before a lease ends.
+    fn announce_turns(&mut self) {
+        if self.is_cut() {
+            let (mut heads, mut sessions) = (Vec::new(), BTreeSet::new());
+            for holder in self.state.queue.values().take(MAX_BATCH) {
+                let session = &self.state.entries[holder].session;
+                if heads.len() < TURNS_MAX && sessions.insert(session.as_str()) {
+                    heads.push(holder.clone());
+                }
+            }
+            for (position, head) in (0..).zip(&heads) {
+                self.emit(head, EventKind::Turn((1000 * TURN_MS * position).max(1)));
+            }
+        } else if let Some(head) = self.state.queue.values().next().cloned()
             && self.turn_is_new
-            && !is_cut
             && !self.state.paused
         {
             let at_us = 1000 * self.state.next_change_ms(self.now_ms);
@@ -146,9 +160,15 @@ impl<'a> Execution<'a> {
         }
     }
 
+    /// Returns true if a bound has cut off work of this command.
+    fn is_cut(&self) -> bool {
+        self.reap_truncated || self.promote_truncated
+    }
+
     /// Ends the command: sequence number, expiry, and the reply.
     pub(super) fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
-        self.announce_turn();
+        self.announce_turns();
+        let is_cut = self.is_cut();
         let state = &mut self.state;
         if state.held == 0 {
             state.slots_made = 0;
@@ -162,7 +182,7 @@ impl<'a> Execution<'a> {
         let reply = Reply {
             now_us: self.now_us,
             sequence: state.sequence,
-            recheck_ms: if self.reap_truncated || self.promote_truncated {
+            recheck_ms: if is_cut {
                 Some(0)
             } else {
                 let turn = answers.foremost().map(|position| state.turn_ms(self.now_ms, position));

@@ -15,7 +15,7 @@ use crate::protocol::{
 pub const CHANGES_MAX: usize = 32;
 
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
-const TURN_MS: u64 = 200;
+pub(super) const TURN_MS: u64 = 200;
 
 /// The clock and the identity of the server at the moment of a command.
 #[derive(Debug, Clone, Copy)]

@@ -29,7 +29,8 @@ pub enum EventKind {
     Granted(Grant),
     /// An operator revoked the permit or removed the waiter, for this reason.
     Revoked(Arc<str>),
-    /// The waiter is the head of the queue, and time may free units in so many microseconds: a recheck then is in time.
+    /// The session of this waiter is to recheck in so many microseconds: time may free units then, or this command has
+    /// left work to do.
     Turn(u64),
     /// The waiter was removed: its weight exceeds the lowered limit.
     Refused,

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,8 +26,8 @@ use crate::protocol::{Command, Event, Name, Reply, SessionId};
 /// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
 
-/// The most events of a session that wait to be reported. If there are more, they are lost, and a renewal gets the same
-/// answer.
+/// The most events of a session that wait to be reported. If there are more, they are lost, and the session renews all that it
+/// has, which gets the same answers.
 const EVENTS: usize = 1024;
 
 /// The most events reported at once.
@@ -85,10 +86,17 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     states: HashMap<(String, Name), Option<State>>,
-    sessions: HashMap<SessionId, mpsc::Sender<Event>>,
+    sessions: HashMap<SessionId, Outgoing>,
     executed: u64,
     /// The time of the last command. That of the next one is later.
     last_us: u64,
+}
+
+/// The way to a session.
+struct Outgoing {
+    events: mpsc::Sender<Event>,
+    /// Events were lost.
+    lost: Arc<AtomicBool>,
 }
 
 impl MemoryStore {
@@ -97,11 +105,12 @@ impl MemoryStore {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
         // Before the memories are unlocked, because the memory's last session may be closing, and would drop it.
-        let (sender, events) = mpsc::channel(EVENTS);
-        shared.lock().sessions.insert(options.session.clone(), sender);
+        let ((sender, events), lost) = (mpsc::channel(EVENTS), Arc::default());
+        let outgoing = Outgoing { events: sender, lost: Arc::clone(&lost) };
+        shared.lock().sessions.insert(options.session.clone(), outgoing);
         drop(memories);
         options.sink.report(&mut vec![Report::Up]);
-        drop(tokio::spawn(report(options.sink.clone(), events)));
+        drop(tokio::spawn(report(options.sink.clone(), events, lost)));
         Self {
             name: name.to_owned(),
             shared,
@@ -164,7 +173,9 @@ impl Shared {
         for event in events {
             if let Some(session) = inner.sessions.get(&event.session) {
                 // Not reported here: the caller holds the lock of its own session.
-                let _ = session.try_send(event);
+                if session.events.try_send(event).is_err() {
+                    session.lost.store(true, Ordering::Relaxed);
+                }
             }
         }
         reply
@@ -172,10 +183,13 @@ impl Shared {
 }
 
 /// Reports a session's events, until its store is dropped.
-async fn report(sink: Arc<dyn Sink>, mut events: mpsc::Receiver<Event>) {
+async fn report(sink: Arc<dyn Sink>, mut events: mpsc::Receiver<Event>, lost: Arc<AtomicBool>) {
     let (mut received, mut reports) = (Vec::new(), Vec::new());
     while events.recv_many(&mut received, EVENTS_AT_ONCE).await > 0 {
         reports.extend(received.drain(..).map(Report::Event));
+        if lost.swap(false, Ordering::Relaxed) {
+            reports.push(Report::Up);
+        }
         sink.report(&mut reports);
     }
 }

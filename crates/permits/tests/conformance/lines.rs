@@ -172,24 +172,6 @@ pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixtur
     waiter.permit().await.release().await.expect("it is held");
 }
 
-pub(crate) async fn a_crowd_is_refused_in_parts(fixture: &Fixture) {
-    const CROWD: usize = 600;
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
-    let permit = semaphore.acquire().await.expect("it is free");
-    let short = || AcquireOptions::new().lease(Duration::from_secs(2));
-    let waiters: Vec<Waiter> = (0..CROWD).map(|_| Waiter::start(&semaphore, short())).collect();
-    fixture.settles(&semaphore, 1, CROWD as u64).await;
-    administered.close_line("moved").await.expect("the store is up");
-    for waiter in waiters {
-        let refused = waiter.outcome().await.expect_err("the line is closed");
-        assert_eq!(refused, AcquireError::LineClosed { reason: "moved".into() });
-    }
-    permit.release().await.expect("it is held");
-    administered.open_line().await.expect("the store is up");
-}
-
 pub(crate) async fn a_reason_of_a_closed_line_is_checked(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);

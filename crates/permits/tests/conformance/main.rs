@@ -13,6 +13,7 @@ mod acquiring;
 mod administering;
 mod api;
 mod closing;
+mod crowds;
 mod fixture;
 mod handing_over;
 mod limits;
@@ -50,7 +51,7 @@ macro_rules! listed {
 }
 
 /// The list of the cases, by subject, each with its needs: any provider and API (`anything`), several `units`, or a method that
-/// only the `asynchronous` API has. Passes the list to the macro `$to`, behind `$with`.
+/// only the `asynchronous` API has, or hundreds of units and waiters (`crowds`), each of which would be a thread in the other API. Passes the list to the macro `$to`, behind `$with`.
 macro_rules! every_case {
     ($to:ident $with:tt) => {
         $to! { $with
@@ -116,8 +117,15 @@ macro_rules! every_case {
                 a_closed_line_refuses_waiters_and_newcomers_with_the_reason: anything,
                 a_line_can_be_closed_before_it_is_used: anything,
                 a_closed_line_that_is_paused_refuses_and_stays_paused: anything,
-                a_crowd_is_refused_in_parts: anything,
                 a_reason_of_a_closed_line_is_checked: anything,
+            }
+            crowds {
+                a_release_grants_a_crowd: crowds,
+                a_client_that_closes_grants_a_crowd: crowds,
+                a_revocation_grants_a_crowd: crowds,
+                a_raised_limit_grants_a_crowd: crowds,
+                a_resumed_semaphore_grants_a_crowd: crowds,
+                a_closed_line_refuses_a_crowd: crowds,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,
@@ -196,6 +204,7 @@ enum Needs {
     anything,
     units,
     asynchronous,
+    crowds,
 }
 
 impl Needs {
@@ -204,7 +213,10 @@ impl Needs {
         match self {
             Self::units if !provider.has_several_units() => Some("needs several units"),
             Self::asynchronous if matches!(api, Api::Blocking) => Some("the blocking API has no such method"),
-            Self::anything | Self::units | Self::asynchronous => None,
+            Self::crowds if !provider.has_several_units() || matches!(api, Api::Blocking) => {
+                Some("needs several units, and tasks")
+            }
+            Self::anything | Self::units | Self::asynchronous | Self::crowds => None,
         }
     }
 }
@@ -242,6 +254,16 @@ macro_rules! test {
         #[ignore = "needs several units"]
         fn $case() {}
     };
+    ($subject:ident $case:ident crowds SingleUnit $provider:ident $api:ident) => {
+        #[test]
+        #[ignore = "needs several units, and tasks"]
+        fn $case() {}
+    };
+    ($subject:ident $case:ident crowds $units_kind:ident $provider:ident Blocking) => {
+        #[test]
+        #[ignore = "needs several units, and tasks"]
+        fn $case() {}
+    };
     ($subject:ident $case:ident asynchronous $units_kind:ident $provider:ident Blocking) => {
         #[test]
         #[ignore = "the blocking API has no such method"]
@@ -261,6 +283,12 @@ macro_rules! runs {
         false
     };
     (asynchronous $units_kind:ident Blocking) => {
+        false
+    };
+    (crowds SingleUnit $api:ident) => {
+        false
+    };
+    (crowds $units_kind:ident Blocking) => {
         false
     };
     ($needs:ident $units_kind:ident $api:ident) => {
@@ -344,6 +372,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("acquiring", include_str!("acquiring.rs")),
         ("administering", include_str!("administering.rs")),
         ("closing", include_str!("closing.rs")),
+        ("crowds", include_str!("crowds.rs")),
         ("handing_over", include_str!("handing_over.rs")),
         ("limits", include_str!("limits.rs")),
         ("lines", include_str!("lines.rs")),

@@ -1,7 +1,7 @@
 //! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its property.
 
 use permits::model::{EntryState, State};
-use permits::protocol::{AcquireOutcome, Answers, Counts, Grant, Operation};
+use permits::protocol::{AcquireOutcome, Answers, Counts, EventKind, Grant, LimitChange, Operation};
 use permits_testkit::history::checks::{CHECKS, check, conserved};
 use permits_testkit::history::step::Step;
 
@@ -98,6 +98,24 @@ fn the_checks_see_a_head_left_waiting() {
     let mut story = Story::full();
     let step = story.send(Operation::Renew(Vec::new()));
     assert!(sees("P7", &step, |step| after(step).limit = 3));
+}
+
+#[test]
+fn the_checks_see_cut_work_that_is_not_asked_for() {
+    let mut story = Story::new();
+    for first in [0, 400] {
+        let requests = (first..first + 400).map(|number| request(&number.to_string(), 3_000)).collect();
+        story.send(Operation::Acquire { queue_max: 1_000, requests });
+    }
+    let (origin, change) = (Simulation::session_id(9).request(1).into(), LimitChange::Set(1_000));
+    let step = story.send(Operation::SetLimit { origin, change, expected_version: None });
+    let turn = step.events.last().expect("work is left").clone();
+    assert!(sees("P7, asked for", &step, |step| drop(step.events.pop())), "nobody asks");
+    assert!(sees("P7, asked for", &step, |step| step.events.push(turn.clone())), "a session asks twice");
+    let late = |step: &mut Step| step.events.last_mut().expect("work is left").kind = EventKind::Turn(2);
+    assert!(sees("P7, asked for", &step, late));
+    let of_another = |step: &mut Step| step.events.last_mut().expect("work is left").holder = holder("799");
+    assert!(sees("P7, asked for", &step, of_another), "not the head");
 }
 
 #[test]

@@ -114,6 +114,8 @@ impl Coverage {
                 EventKind::LineClosed(_) => "event: line_closed",
             });
         }
+        let turns = events.iter().filter(|event| matches!(event.kind, EventKind::Turn(_)));
+        self.add(turns.count() > 1, "event: turns of several sessions");
         self.add(events.len() > 300, "hundreds granted at once");
         let expired = before.map_or(0, |state| expired(state, now_ms));
         self.add(expired >= REAP_MAX, "reap cut");

@@ -100,7 +100,7 @@ impl SemaphoreSession {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.unreturned() == 0 && !self.has_call_in_flight()
+        self.unreturned() == 0 && !self.has_call_in_flight() && !self.schedule.recheck_due
     }
 
     pub(super) fn has_call_in_flight(&self) -> bool {

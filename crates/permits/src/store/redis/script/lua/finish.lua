@@ -31,15 +31,23 @@ if stays then
 end
 
 -- The next moment at which time alone changes something. The head of the queue asks then, since no session hands on what
--- time frees.
+-- time frees. What a bound has cut off is asked for at once, by the session of the head; and by some others one after the
+-- other, since that one may be dead.
 local cut, at = s.reap_truncated or s.promote_truncated, math.huge
 local new_turn = s.new_turn and not cut and s.paused == 0 and s.waiting > 0
 if new_turn or s.foremost then at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge) end
-if new_turn then
-  local head = redis.call('ZRANGE', queue_key, 0, 0)[1]
-  find({ head })
-  local _, _, _, _, request, from = parts(head, known[head])
-  emit(from, string.format('turn %s %.0f %s', request, math.max(1, 1000 * at - now_us), head))
+if new_turn or cut and s.waiting > 0 then
+  local TURNS_MAX, TURN_US, turns = 4, 200000, {}
+  local heads = redis.call('ZRANGE', queue_key, 0, cut and 499 or 0)
+  find(heads)
+  for _, head in ipairs(heads) do
+    local _, _, _, _, request, from = parts(head, known[head])
+    if #turns < TURNS_MAX and not turns[from] then
+      local delay = cut and #turns * TURN_US or 1000 * at - now_us
+      turns[#turns + 1], turns[from] = from, true
+      emit(from, string.format('turn %s %.0f %s', request, math.max(1, delay), head))
+    end
+  end
 end
 
 for _, to in ipairs(recipients) do

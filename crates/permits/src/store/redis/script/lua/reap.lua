@@ -4,14 +4,18 @@ if s.existed and s.earliest <= now_ms then
   local REAP_MAX = 128
   local holders = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, REAP_MAX)
   find(holders)
-  local expired = {}
+  local expired, strays = {}, {}
   for _, holder in ipairs(holders) do
     if known[holder] then
       expired[#expired + 1] = holder
       if not string.find(holder, '\t', 1, true) then s.expired = s.expired + 1 end
+    else
+      strays[#strays + 1] = holder
     end
   end
   forget(expired)
+  -- Of entries that were deleted by hand: otherwise the work that is left would never end.
+  if #strays > 0 then redis.call('ZREM', leases_key, unpack(strays)) end
   s.reap_truncated, s.earliest = #holders == REAP_MAX, next_deadline()
 end
 -- While recovering, reaped units are not handed on: the store may remember a holder that has released since, and
