@@ -12,8 +12,11 @@
 //!    └──────────────────┘   └──────▶ Waiting ──────────┴───────────────────────────┘
 //! ```
 //!
-//! - **One stage.** An acquisition is in one [`Stage`]. While a call about it is in flight and its outcome is not known,
-//!   it is not released; cancelled then, it is released as soon as the outcome is known.
+//! - **One stage.** An acquisition is in one [`Stage`].
+//! - **Withdrawn in order.** If the caller gives up while the call is in flight, a release is sent at once, behind the call on
+//!   the same connection. The store executes both in this order, so a later request of the session never meets the
+//!   withdrawn one. The release is repeated if the call fails, because the store may then execute the call later; and if it
+//!   has found nothing although the call was granted or queued, because it was then executed before the call.
 //! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that last
 //!   extended it, plus the lease, minus a margin. Never from a reply or a push.
 //! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on, the store
@@ -47,9 +50,11 @@ pub enum Stage {
     /// To be sent, for the first time or again.
     Unsent,
     /// Sent, in a call that has not returned.
-    InFlight {
-        /// The caller no longer waits.
-        cancelled: bool,
+    InFlight,
+    /// The caller has given up while the call was in flight. A release is behind the call, and has not returned.
+    Withdrawn {
+        /// The call has returned: the store had granted or queued it.
+        stored: bool,
     },
     /// In the queue.
     Waiting,
@@ -106,6 +111,11 @@ pub enum Input {
     Adopted(Grant),
     /// The caller no longer waits: it has given up, or was answered with an error.
     Withdrawn,
+    /// A release has returned, or is no longer sent because the lease has ended.
+    ReleaseReturned {
+        /// The store has nothing of it any more. If false, the store had nothing of it then, and may have it since.
+        ended: bool,
+    },
     /// The caller has released or dropped the permit.
     Released,
     /// Another process takes the permit over.
@@ -160,6 +170,8 @@ pub enum Effect {
         /// The reason of an operator who revoked it; `None` if the store no longer has it.
         revoked: Option<Arc<str>>,
     },
+    /// Release it behind the call in flight, whose outcome is awaited.
+    ReleaseBehind,
     /// Answer the caller, if it still waits, and forget the acquisition.
     End {
         /// Release it first: the store may have it.
@@ -182,7 +194,7 @@ impl Acquisition {
     pub fn step(&mut self, input: Input, terms: &Terms, now: Moment) -> Effect {
         match (self.stage, input) {
             (Stage::Unsent, Input::Sent) => {
-                self.stage = Stage::InFlight { cancelled: false };
+                self.stage = Stage::InFlight;
                 if !self.may_be_stored {
                     // Otherwise an earlier call may be the one that counts.
                     self.extended_at = now;
@@ -190,26 +202,38 @@ impl Acquisition {
                 Effect::None
             }
 
-            (Stage::InFlight { .. }, Input::Acquired(AcquireOutcome::Refused(_), _)) => self.end(false),
-            (Stage::InFlight { cancelled: true }, Input::Acquired(..)) => self.end(true),
-            (Stage::InFlight { .. }, Input::Acquired(AcquireOutcome::Granted(grant), times)) => {
+            (Stage::InFlight, Input::Acquired(AcquireOutcome::Refused(_), _)) => self.end(false),
+            (Stage::InFlight, Input::Acquired(AcquireOutcome::Granted(grant), times)) => {
                 self.extended_at = times.sent_at;
                 self.granted(grant, terms, now)
             }
-            (Stage::InFlight { .. }, Input::Acquired(AcquireOutcome::Waiting { position }, times)) => {
+            (Stage::InFlight, Input::Acquired(AcquireOutcome::Waiting { position }, times)) => {
                 self.stage = Stage::Waiting;
                 self.waiting(position, times)
             }
-            (Stage::InFlight { cancelled }, Input::AcquireFailed(failure)) => {
+            (Stage::InFlight, Input::AcquireFailed(failure)) => {
                 self.may_be_stored |= failure.outcome_unknown;
-                if failure.temporary && !cancelled { self.resend() } else { self.end(self.may_be_stored) }
+                if failure.temporary { self.resend() } else { self.end(self.may_be_stored) }
             }
+            (Stage::Withdrawn { .. }, Input::Acquired(AcquireOutcome::Refused(_), _)) => self.end(false),
+            (Stage::Withdrawn { .. }, Input::Acquired(..)) => {
+                self.stage = Stage::Withdrawn { stored: true };
+                Effect::None
+            }
+            (Stage::Withdrawn { .. }, Input::AcquireFailed(failure)) => {
+                self.may_be_stored |= failure.outcome_unknown;
+                self.end(self.may_be_stored)
+            }
+            // Before the call has returned, its outcome decides: that of an acquisition that has ended.
+            (Stage::Withdrawn { stored }, Input::ReleaseReturned { ended }) => self.end(stored && !ended),
+            // Released while its call was in flight, which may be executed later.
+            (Stage::Ended, Input::AcquireFailed(Failure { outcome_unknown: true, .. })) => self.end(true),
             (_, Input::AcquireFailed(failure)) => {
                 // A push arrived before the call failed.
                 self.may_be_stored |= failure.outcome_unknown;
                 Effect::None
             }
-            (Stage::InFlight { .. }, Input::Adopted(grant)) => self.deliver(grant, terms, now),
+            (Stage::InFlight, Input::Adopted(grant)) => self.deliver(grant, terms, now),
 
             (Stage::Waiting, Input::Renewed(RenewOutcome::Granted(grant), times)) => {
                 self.extended_at = times.sent_at;
@@ -252,10 +276,11 @@ impl Acquisition {
             // The permit is released when the caller drops it, because only then has its work stopped.
             (Stage::Held(_), Input::Expired | Input::HandedOver) => self.end(false),
 
-            (
-                Stage::Unsent | Stage::InFlight { cancelled: false } | Stage::Waiting,
-                Input::Pushed(EventKind::Granted(grant)),
-            ) if grant.token > self.last_answer_us => self.granted(grant, terms, now),
+            (Stage::Unsent | Stage::InFlight | Stage::Waiting, Input::Pushed(EventKind::Granted(grant)))
+                if grant.token > self.last_answer_us =>
+            {
+                self.granted(grant, terms, now)
+            }
             // No caller waits for it. If its release is on its way, another one changes nothing.
             (
                 Stage::Ended,
@@ -271,9 +296,7 @@ impl Acquisition {
             // A call that is in flight, or was not answered, finds nothing in the store and is granted.
             (_, Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_))) => self.withdraw(),
             // The push does not say what the limit has become. The reply to another request does.
-            (Stage::Waiting | Stage::InFlight { cancelled: false }, Input::Pushed(EventKind::Refused)) => {
-                self.resend()
-            }
+            (Stage::Waiting | Stage::InFlight, Input::Pushed(EventKind::Refused)) => self.resend(),
 
             (_, Input::Withdrawn) => self.withdraw(),
             (_, Input::Released) => self.end(true),
@@ -289,6 +312,7 @@ impl Acquisition {
                 | Input::Confirmed { .. }
                 | Input::ConfirmFailed(_)
                 | Input::Adopted(_)
+                | Input::ReleaseReturned { .. }
                 | Input::HandedOver
                 | Input::Expired,
             ) => Effect::None,
@@ -300,7 +324,7 @@ impl Acquisition {
         match self.stage {
             Stage::Waiting | Stage::Unconfirmed(_) => true,
             Stage::Held(_) => renew,
-            Stage::Unsent | Stage::InFlight { .. } | Stage::Ended => false,
+            Stage::Unsent | Stage::InFlight | Stage::Withdrawn { .. } | Stage::Ended => false,
         }
     }
 
@@ -350,15 +374,14 @@ impl Acquisition {
 
     fn withdraw(&mut self) -> Effect {
         match self.stage {
-            // The outcome of the call in flight decides.
-            Stage::InFlight { .. } => {
-                self.stage = Stage::InFlight { cancelled: true };
-                Effect::None
+            Stage::InFlight => {
+                self.stage = Stage::Withdrawn { stored: false };
+                Effect::ReleaseBehind
             }
             Stage::Unsent => self.end(self.may_be_stored),
             Stage::Waiting | Stage::Unconfirmed(_) => self.end(true),
             // The permit is on its way to the caller. Dropped there, it is released.
-            Stage::Held(_) | Stage::Ended => Effect::None,
+            Stage::Held(_) | Stage::Withdrawn { .. } | Stage::Ended => Effect::None,
         }
     }
 

@@ -51,7 +51,7 @@ macro_rules! listed {
 }
 
 /// The list of the cases, by subject, each with its needs: any provider and API (`anything`), several `units`, or a method that
-/// only the `asynchronous` API has, or hundreds of units and waiters (`crowds`), each of which would be a thread in the other API. Passes the list to the macro `$to`, behind `$with`.
+/// only the `asynchronous` API has, or both (`tasks`). Passes the list to the macro `$to`, behind `$with`.
 macro_rules! every_case {
     ($to:ident $with:tt) => {
         $to! { $with
@@ -78,6 +78,8 @@ macro_rules! every_case {
                 freed_units_go_to_as_many_as_fit: units,
                 a_wait_that_times_out_leaves_the_queue: anything,
                 waiters_behind_one_that_times_out_move_up: anything,
+                a_request_that_times_out_in_flight_is_gone_for_the_next: units,
+                a_request_that_is_dropped_in_flight_is_gone_for_the_next: tasks,
                 a_waiter_keeps_its_place_beyond_its_lease: anything,
                 a_full_queue_refuses_more: anything,
             }
@@ -120,12 +122,12 @@ macro_rules! every_case {
                 a_reason_of_a_closed_line_is_checked: anything,
             }
             crowds {
-                a_release_grants_a_crowd: crowds,
-                a_client_that_closes_grants_a_crowd: crowds,
-                a_revocation_grants_a_crowd: crowds,
-                a_raised_limit_grants_a_crowd: crowds,
-                a_resumed_semaphore_grants_a_crowd: crowds,
-                a_closed_line_refuses_a_crowd: crowds,
+                a_release_grants_a_crowd: tasks,
+                a_client_that_closes_grants_a_crowd: tasks,
+                a_revocation_grants_a_crowd: tasks,
+                a_raised_limit_grants_a_crowd: tasks,
+                a_resumed_semaphore_grants_a_crowd: tasks,
+                a_closed_line_refuses_a_crowd: tasks,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,
@@ -204,7 +206,7 @@ enum Needs {
     anything,
     units,
     asynchronous,
-    crowds,
+    tasks,
 }
 
 impl Needs {
@@ -213,10 +215,10 @@ impl Needs {
         match self {
             Self::units if !provider.has_several_units() => Some("needs several units"),
             Self::asynchronous if matches!(api, Api::Blocking) => Some("the blocking API has no such method"),
-            Self::crowds if !provider.has_several_units() || matches!(api, Api::Blocking) => {
+            Self::tasks if !provider.has_several_units() || matches!(api, Api::Blocking) => {
                 Some("needs several units, and tasks")
             }
-            Self::anything | Self::units | Self::asynchronous | Self::crowds => None,
+            Self::anything | Self::units | Self::asynchronous | Self::tasks => None,
         }
     }
 }
@@ -254,12 +256,12 @@ macro_rules! test {
         #[ignore = "needs several units"]
         fn $case() {}
     };
-    ($subject:ident $case:ident crowds SingleUnit $provider:ident $api:ident) => {
+    ($subject:ident $case:ident tasks SingleUnit $provider:ident $api:ident) => {
         #[test]
         #[ignore = "needs several units, and tasks"]
         fn $case() {}
     };
-    ($subject:ident $case:ident crowds $units_kind:ident $provider:ident Blocking) => {
+    ($subject:ident $case:ident tasks $units_kind:ident $provider:ident Blocking) => {
         #[test]
         #[ignore = "needs several units, and tasks"]
         fn $case() {}
@@ -285,10 +287,10 @@ macro_rules! runs {
     (asynchronous $units_kind:ident Blocking) => {
         false
     };
-    (crowds SingleUnit $api:ident) => {
+    (tasks SingleUnit $api:ident) => {
         false
     };
-    (crowds $units_kind:ident Blocking) => {
+    (tasks $units_kind:ident Blocking) => {
         false
     };
     ($needs:ident $units_kind:ident $api:ident) => {

@@ -1,9 +1,12 @@
 //! The queue: first come, first served; no request overtakes another, and a waiter that gives up leaves it.
 
+use std::future::{Future as _, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions};
 
+use crate::api::Semaphore;
 use crate::fixture::{Fixture, LIMIT};
 
 fn named(holder: &str) -> AcquireOptions {
@@ -163,4 +166,46 @@ pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
     first.release().await.expect("it is held");
     second.permit().await.release().await.expect("it is held");
     third.permit().await.release().await.expect("it is held");
+}
+
+/// The heavy request does not fit, and is still on its way when it ends. The next try of the session fits, and would wait
+/// behind the heavy one.
+async fn nothing_of_the_heavy_request_is_met(fixture: &Fixture, semaphore: &Semaphore) {
+    let seen = fixture.inspect(semaphore).await;
+    assert_eq!((seen.held, seen.waiting), (4, 0), "{seen:?}");
+    let fits = AcquireOptions::new().weight(6).timeout(Duration::ZERO);
+    semaphore.acquire_with(fits).await.expect("6 are free").release().await.expect("it is held");
+}
+
+fn heavy() -> AcquireOptions {
+    AcquireOptions::new().weight(8)
+}
+
+pub(crate) async fn a_request_that_times_out_in_flight_is_gone_for_the_next(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 10);
+    let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).await.expect("it is free");
+    for _ in 0..50 {
+        let limit = Duration::from_nanos(1);
+        let error = semaphore.acquire_with(heavy().timeout(limit)).await.expect_err("4 are held");
+        assert_eq!(error, AcquireError::TimedOut { waited: limit });
+        nothing_of_the_heavy_request_is_met(fixture, &semaphore).await;
+    }
+    four.release().await.expect("it is held");
+}
+
+pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 10);
+    let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).await.expect("it is free");
+    for round in 0..60 {
+        let mut dropped = Box::pin(semaphore.as_async().acquire_with(heavy()));
+        for _ in 0..=round % 3 {
+            let polled = poll_fn(|context| Poll::Ready(dropped.as_mut().poll(context))).await;
+            assert!(polled.is_pending(), "4 are held");
+        }
+        drop(dropped);
+        nothing_of_the_heavy_request_is_met(fixture, &semaphore).await;
+    }
+    four.release().await.expect("it is held");
 }

@@ -263,10 +263,11 @@ impl Writer<'_> {
             self.flag(entry.replied == self.world.run);
             match entry.stage() {
                 Stage::Unsent => self.put(0),
-                Stage::InFlight { cancelled } => self.put(1 + u8::from(cancelled)),
-                Stage::Waiting => self.put(3),
+                Stage::InFlight => self.put(1),
+                Stage::Withdrawn { stored } => self.put(2 + u8::from(stored)),
+                Stage::Waiting => self.put(4),
                 Stage::Held(grant) => {
-                    self.put(4);
+                    self.put(5);
                     self.grant(grant);
                     self.tick(entry.until);
                 }
@@ -310,7 +311,7 @@ impl Writer<'_> {
             Outcome::Renewed(RenewOutcome::Lost) => self.put(4),
             Outcome::Renewed(RenewOutcome::RetryLater) => self.put(5),
             Outcome::Renewed(RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_)) => self.put(6),
-            Outcome::Released => self.put(7),
+            Outcome::Released(ended) => self.put(7 + u8::from(*ended)),
         }
     }
 }

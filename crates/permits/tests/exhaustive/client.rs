@@ -45,7 +45,8 @@ pub(crate) struct Reply {
 pub(crate) enum Outcome {
     Acquired(AcquireOutcome),
     Renewed(RenewOutcome),
-    Released,
+    /// Whether the store had it.
+    Released(bool),
 }
 
 /// An acquisition, and what the session keeps beside it.
@@ -164,6 +165,8 @@ impl Client {
                     self.queue_release(request, known);
                 }
             }
+            Effect::ReleaseBehind if known.behaviour == ClientBehaviour::WithdrawsLater => {}
+            Effect::ReleaseBehind => self.queue_release(request, known),
             Effect::Confirm => unreachable!("there are no replicas to ask"),
             // These are about when to send, and every moment is possible.
             Effect::None
@@ -239,7 +242,15 @@ impl Client {
             self.step(request, Input::Expired, known);
             self.queue_release(request, known);
         }
-        self.releases.retain(|release| known.now < release.until || release.sent);
+        self.drop_late_releases(known);
+    }
+
+    /// Releases whose lease has ended are no longer sent.
+    fn drop_late_releases(&mut self, known: Circumstances) {
+        let is_late = |release: &mut Release| known.now >= release.until && !release.sent;
+        for Release { request, .. } in self.releases.extract_if(.., is_late).collect::<Vec<_>>() {
+            self.step(request, Input::ReleaseReturned { ended: true }, known);
+        }
     }
 
     /// A push of a grant arrives.
@@ -264,7 +275,10 @@ impl Client {
         match reply.outcome {
             Outcome::Acquired(outcome) => self.step(request, Input::Acquired(outcome, times), known),
             Outcome::Renewed(outcome) => self.step(request, Input::Renewed(outcome, times), known),
-            Outcome::Released => self.releases.retain(|release| !release.sent),
+            Outcome::Released(ended) => {
+                self.releases.retain(|release| !release.sent);
+                self.step(request, Input::ReleaseReturned { ended }, known);
+            }
         }
     }
 
@@ -278,8 +292,8 @@ impl Client {
             }
             Kind::Renew => self.step(request, Input::RenewFailed, known),
             Kind::Release => {
-                self.releases.retain(|release| !release.sent || known.now < release.until);
                 self.releases.iter_mut().for_each(|release| release.sent = false);
+                self.drop_late_releases(known);
             }
         }
     }

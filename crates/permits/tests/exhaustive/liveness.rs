@@ -40,7 +40,7 @@ fn stage(client: &Client) -> Option<Stage> {
 }
 
 fn waits(client: &Client) -> bool {
-    !matches!(stage(client), None | Some(Stage::InFlight { cancelled: true } | Stage::Held(_)))
+    !matches!(stage(client), None | Some(Stage::Withdrawn { .. } | Stage::Held(_)))
 }
 
 fn is_at_rest(world: &World) -> bool {

@@ -85,6 +85,8 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<15>,
         holds::<16>,
         holds::<17>,
+        holds::<18>,
+        holds::<19>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

@@ -86,6 +86,12 @@ fn what_is_released_and_stays_is_seen() {
 }
 
 #[test]
+fn a_withdrawal_that_waits_is_seen() {
+    let scope = Scope { behaviour: ClientBehaviour::WithdrawsLater, ..mutant(permits::model::apply) };
+    breaks("P9, in order", Scope { budget: Budget { cancels: 1, ..scope.budget }, ..scope });
+}
+
+#[test]
 fn a_unit_that_is_lost_is_seen() {
     breaks("P10", mutant(model::loses_a_unit));
 }

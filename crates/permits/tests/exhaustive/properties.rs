@@ -5,17 +5,18 @@
 
 use std::fmt;
 
-use permits::model::EntryState;
+use permits::acquisition::Stage;
+use permits::model::{EntryState, State};
 use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation};
 use permits_testkit::history::checks::{CHECKS, conserved};
 use permits_testkit::history::step::{Fresh, Step};
 
-use super::client::{Call, Entry};
+use super::client::{Call, Entry, Kind};
 use super::scope::{Memory, Scope};
-use super::world::{TICK_MS, World, owner};
+use super::world::{TICK_MS, World, holder, owner};
 
 /// The properties of the clients and of histories; before them come those of [`CHECKS`].
-const OURS: [&str; 6] = ["P2", "P3", "P4", "P5, one effect", "P9, released", "slots"];
+const OURS: [&str; 7] = ["P2", "P3", "P4", "P5, one effect", "P9, released", "P9, in order", "slots"];
 
 /// Their number.
 pub(crate) const COUNT: usize = CHECKS.len() + OURS.len();
@@ -127,6 +128,8 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     let excused = excused(world, scope);
     broken.add_unless("P3", excused || (0..world.clients.len()).all(|client| stops_early(world, client)));
     broken.add_unless("P9, released", world.forgot.is_some() || nothing_is_leaked(world));
+    let in_order = (0..world.clients.len()).all(|client| withdraws_in_order(world, scope, client));
+    broken.add_unless("P9, in order", in_order);
     broken.add_unless("slots", excused || slots_are_distinct(world));
     world.broken = broken.judged(scope);
 }
@@ -182,6 +185,26 @@ fn nothing_is_leaked(world: &World) -> bool {
             || world.messages.iter().any(|message| (message.client, message.request) == (number, request))
             || world.unannounced.contains(&(number, request))
     })
+}
+
+/// P9: what a client withdraws while its call is in flight is gone when the store has executed that call and the release that
+/// is behind it, in this order, and so before all that the client sends next.
+fn withdraws_in_order(world: &World, scope: &Scope, number: usize) -> bool {
+    let client = &world.clients[number];
+    let Some(Entry { request, acquisition, .. }) = &client.entry else { return true };
+    let Stage::Withdrawn { .. } = acquisition.stage else { return true };
+    let of_request = |kind| client.call(kind).filter(|call| call.request == *request);
+    let Some(release) = of_request(Kind::Release) else {
+        return client.releases.iter().any(|release| release.request == *request);
+    };
+    let mut world = world.clone();
+    for (kind, call) in [(Kind::Acquire, of_request(Kind::Acquire)), (Kind::Release, Some(release))] {
+        if let Some(call) = call.filter(|call| call.reply.is_none() && release.reply.is_none()) {
+            world.execute(scope, number, kind, call);
+        }
+    }
+    let is_gone = |state: &State| !state.entries.contains_key(&holder(number, *request));
+    release.reply.is_some() || world.state.as_ref().as_ref().is_none_or(is_gone)
 }
 
 /// No two clients believe that they hold the same slot.

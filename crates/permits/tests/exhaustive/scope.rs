@@ -51,6 +51,8 @@ pub(crate) enum ClientBehaviour {
     DatesFromReply,
     /// Takes the reply to a call for the end of earlier calls without one.
     ForgetsLateCalls,
+    /// Leaves a request that it withdraws while its call is in flight to the lease.
+    WithdrawsLater,
 }
 
 /// An exploration.

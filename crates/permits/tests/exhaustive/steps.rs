@@ -97,7 +97,7 @@ impl World {
         {
             actions.push(Action::Renew(number));
         }
-        let gives_up = !matches!(stage, None | Some(Stage::Held(_) | Stage::InFlight { cancelled: true }));
+        let gives_up = !matches!(stage, None | Some(Stage::Held(_) | Stage::Withdrawn { .. }));
         if gives_up && self.left.cancels > 0 {
             actions.push(Action::Cancel(number));
         }

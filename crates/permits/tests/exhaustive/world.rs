@@ -10,7 +10,8 @@ use std::sync::Arc;
 use permits::model::{ServerClock, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label,
-    LimitChange, Name, Operation, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, SessionId,
+    LimitChange, Name, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId,
+    SessionId,
 };
 use permits_testkit::history::step::Step;
 
@@ -260,7 +261,13 @@ impl World {
     }
 
     /// The store executes a call.
-    fn execute(&mut self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> (Outcome, u64) {
+    pub(crate) fn execute(
+        &mut self,
+        scope: &Scope,
+        client: usize,
+        kind: Kind,
+        call: &Call,
+    ) -> (Outcome, u64) {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
         let (weight, lease_ms) = (scope.weights[client], u64::from(scope.lease) * TICK_MS);
         let at_least_ms = u64::from(scope.at_least) * TICK_MS;
@@ -303,7 +310,7 @@ impl World {
         let outcome = match answers {
             Answers::Acquire(mut answers) => Outcome::Acquired(answers.remove(0)),
             Answers::Renew(mut answers) => Outcome::Renewed(answers.remove(0)),
-            Answers::Release(_) => Outcome::Released,
+            Answers::Release(was) => Outcome::Released(was != [ReleaseOutcome::Unknown]),
             other => panic!("{other:?}"),
         };
         (outcome, now_us)
@@ -357,7 +364,7 @@ impl World {
     }
 }
 
-fn holder(client: usize, request: u8) -> Holder {
+pub(crate) fn holder(client: usize, request: u8) -> Holder {
     Holder::new(&format!("{client}.{request}")).expect("it is valid")
 }
 

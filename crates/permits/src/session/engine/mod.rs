@@ -270,6 +270,9 @@ impl Engine {
                 self.adopting += usize::from(call.is_adoption());
                 let (semaphore, operation) = (call.semaphore.clone(), call.operation.clone());
                 let timeout = call_timeout(self.context.config.lease);
+                if let Some(known) = self.semaphores.get_mut(&semaphore) {
+                    calls.extend(known.releases_first(now, &self.context));
+                }
                 calls.push(Call {
                     command: self.context.command(&semaphore, call.declaration, operation),
                     timeout,

@@ -5,7 +5,7 @@
 //! next call, with the next reply at the latest; no clock delays them to make a batch.
 //!
 //! **Order.** Acquisitions go out in the order in which they were asked for, and not before a release that was asked for
-//! earlier.
+//! earlier; neither does an operation on the semaphore itself.
 
 use std::time::Duration;
 
@@ -82,6 +82,24 @@ impl SemaphoreSession {
             }
         }
         self.set_timer(context);
+        self.to_calls(calls, now, context)
+    }
+
+    /// The releases to send before a call of a single operation, which must not find what was released before it.
+    pub(in crate::session) fn releases_first(&mut self, now: Moment, context: &Context) -> Vec<Call> {
+        let mut calls = Vec::new();
+        if self.schedule.retry_at.is_none() {
+            self.release_calls(&mut calls);
+        }
+        self.to_calls(calls, now, context)
+    }
+
+    fn to_calls(
+        &self,
+        calls: Vec<(Declaration, Operation, CallKind)>,
+        now: Moment,
+        context: &Context,
+    ) -> Vec<Call> {
         let timeout = call_timeout(self.shortest_lease.unwrap_or(context.config.lease));
         calls
             .into_iter()

@@ -43,8 +43,7 @@ impl SemaphoreSession {
             span: None,
             meters: context.config.meters.known_semaphore(self.name.as_str()),
         };
-        let acquisition =
-            Acquisition { stage: Stage::InFlight { cancelled: false }, ..Acquisition::new(sent_at) };
+        let acquisition = Acquisition { stage: Stage::InFlight, ..Acquisition::new(sent_at) };
         self.insert(spec, acquisition, None, now, context);
         let adopted = self.acquisitions.get_mut(&request).map(|entry| {
             let terms = terms(entry, context);

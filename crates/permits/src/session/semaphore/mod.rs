@@ -212,6 +212,10 @@ impl SemaphoreSession {
                 entry.permit.iter().for_each(|permit| context.outbox.lose(permit, lost.clone()));
                 self.forget(request, context);
             }
+            Effect::ReleaseBehind => {
+                let release = entry.to_release();
+                self.queue_release(release, now, context);
+            }
             Effect::End { release } => {
                 let Some(mut entry) = self.forget(request, context) else { return };
                 match error {
@@ -404,7 +408,7 @@ impl SemaphoreSession {
         let timeout = context.config.store_timeout;
         let Some(Outage { since, error }) = Outage::older(down, &self.outage).cloned() else { return };
         let timed_out = |entry: &Entry| {
-            !matches!(entry.acquisition.stage, Stage::Held(_) | Stage::InFlight { cancelled: true })
+            !matches!(entry.acquisition.stage, Stage::Held(_) | Stage::Withdrawn { .. })
                 && now >= since.max(entry.arrived_at) + timeout
         };
         let timed_out = self.acquisitions.iter().filter(|(_, entry)| timed_out(entry));
@@ -412,17 +416,17 @@ impl SemaphoreSession {
         for request in requests {
             self.fail(&request, AcquireError::Store(error.clone()), now, context);
         }
-        let (queued, outbox) = (&mut self.queued_releases, &mut context.outbox);
-        self.releases.retain_mut(|(until, release)| {
-            let stays = now < *until;
-            if !stays {
-                queued.remove(&release.request.request);
-                if let Some(answer) = release.answer.take() {
-                    outbox.reply(answer, Err(ReleaseError::Store(error.clone())));
-                }
+        let releases = std::mem::take(&mut self.releases).into_iter();
+        let (late, in_time): (Vec<_>, Vec<_>) = releases.partition(|(until, _)| now >= *until);
+        self.releases = in_time.into();
+        for (_, release) in late {
+            self.queued_releases.remove(&release.request.request);
+            let ended = Input::ReleaseReturned { ended: true };
+            self.step(&release.request.request, ended, None, now, context);
+            if let Some(answer) = release.answer {
+                context.outbox.reply(answer, Err(ReleaseError::Store(error.clone())));
             }
-            stays
-        });
+        }
     }
 
     /// The session closes: permits are lost, callers are answered, and everything is released.

@@ -71,6 +71,8 @@ impl SemaphoreSession {
             }
             (CallKind::Release(releases), Answers::Release(outcomes)) => {
                 for ((_, release), outcome) in releases.into_iter().zip(outcomes) {
+                    let input = Input::ReleaseReturned { ended: outcome != ReleaseOutcome::Unknown };
+                    self.step(&release.request.request, input, None, now, context);
                     on_released(release, outcome, &mut context.outbox);
                 }
             }
@@ -232,11 +234,16 @@ impl SemaphoreSession {
         let failed = || Some(AcquireError::Store(error.clone()));
         match kind {
             CallKind::Acquire(requests) => {
-                for ReleaseRequest { request, .. } in requests {
-                    self.step(&request, Input::AcquireFailed(failure), failed(), now, context);
+                let input = Input::AcquireFailed(failure);
+                for asked in requests {
+                    if self.acquisitions.contains_key(&asked.request) {
+                        self.step(&asked.request, input.clone(), failed(), now, context);
+                    } else {
+                        self.step_unknown(asked, input.clone(), now, context);
+                    }
                 }
             }
-            CallKind::Release(releases) => self.on_release_failed(releases, error, now, &mut context.outbox),
+            CallKind::Release(releases) => self.on_release_failed(releases, error, now, context),
             CallKind::Renew(requests) => {
                 self.schedule.renew_due = true;
                 for (request, _) in requests {
@@ -257,7 +264,7 @@ impl SemaphoreSession {
         releases: Vec<(Moment, PendingRelease)>,
         error: &StoreError,
         now: Moment,
-        outbox: &mut Outbox,
+        context: &mut Context,
     ) {
         // Back to the front, in their order.
         for (until, mut release) in releases.into_iter().rev() {
@@ -267,8 +274,10 @@ impl SemaphoreSession {
                 self.releases.push_front((until, release));
                 continue;
             }
+            let ended = Input::ReleaseReturned { ended: true };
+            self.step(&release.request.request, ended, None, now, context);
             match release.answer {
-                Some(answer) => outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
+                Some(answer) => context.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
                 None => {
                     let ReleaseRequest { holder, .. } = &release.request;
                     events::not_released(&self.name, holder, error);

@@ -2,6 +2,7 @@
 
 mod terms;
 mod turns;
+mod withdrawals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::error::{AcquireError, AdoptError, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name,
-    Operation, Recovery, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    Operation, Recovery, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 use crate::session::call::{Call, Sending};
 use crate::session::callers::{Message, PermitGuard, Session};
@@ -255,31 +256,6 @@ fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
 }
 
 #[test]
-fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
-    for answered in [true, false] {
-        let mut bench = Bench::new();
-        let mut pending = bench.acquire("a", LEASE);
-        let first = bench.call();
-        let asked = asked(&first);
-        bench.no_answer(first);
-        bench.pass(Duration::from_secs(1));
-        let second = bench.call();
-        bench.push(&asked, EventKind::Revoked("by an operator".into()));
-        let revoked = AcquireError::Revoked { reason: "by an operator".into() };
-        assert_eq!(pending.try_take().expect("it is answered at once").map(drop), Err(revoked));
-        assert!(bench.calls().is_empty(), "the call in flight counts");
-        // The second finds nothing in the store, and is granted.
-        if answered {
-            bench.answer(second, granted());
-        } else {
-            bench.no_answer(second);
-        }
-        bench.pass(Duration::from_secs(1));
-        assert_releases(&bench.call(), &asked);
-    }
-}
-
-#[test]
 fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     let mut bench = Bench::new();
     let (mut pending, asked) = bench.waiting("a");
@@ -422,20 +398,6 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
     let again = bench.call();
     bench.answer(again, Answers::Release(vec![ReleaseOutcome::Unknown]));
     assert_eq!(released.try_take().expect("it is answered"), Ok(()), "the first may have released it");
-}
-
-#[test]
-fn an_acquisition_cancelled_while_its_call_is_in_flight_is_given_back() {
-    for answers in [granted(), waiting()] {
-        let mut bench = Bench::new();
-        let pending = bench.acquire("a", LEASE);
-        let call = bench.call();
-        let asked = asked(&call);
-        drop(pending);
-        assert!(bench.calls().is_empty(), "its outcome is not known yet");
-        bench.answer(call, answers);
-        assert_releases(&bench.call(), &asked);
-    }
 }
 
 /// An adoption that the store answers when the client is closing already: the permit was once handed out all the

@@ -1,0 +1,109 @@
+//! Requests that end while their call is in flight.
+
+use super::*;
+
+/// A request whose call is in flight, and the release that is behind the call since the request was dropped.
+fn withdrawn(bench: &mut Bench) -> (Call, Call, (Name, Holder, RequestId)) {
+    let pending = bench.acquire("a", LEASE);
+    let call = bench.call();
+    let asked = asked(&call);
+    drop(pending);
+    let release = bench.call();
+    assert_releases(&release, &asked);
+    (call, release, asked)
+}
+
+fn released(outcome: ReleaseOutcome) -> Answers {
+    Answers::Release(vec![outcome])
+}
+
+#[test]
+fn a_request_is_released_once_behind_its_call() {
+    let refused = Answers::Acquire(vec![AcquireOutcome::Refused(Refusal::NoPermits)]);
+    let outcomes = [
+        (granted(), ReleaseOutcome::Held),
+        (waiting(), ReleaseOutcome::Waiting),
+        (refused, ReleaseOutcome::Unknown),
+    ];
+    for (answers, outcome) in outcomes {
+        let mut bench = Bench::new();
+        let (call, release, _) = withdrawn(&mut bench);
+        bench.answer(call, answers);
+        bench.answer(release, released(outcome));
+        assert!(bench.calls().is_empty());
+        assert!(bench.engine.is_idle());
+    }
+}
+
+#[test]
+fn a_release_that_was_executed_before_the_call_is_repeated() {
+    for call_returns_first in [true, false] {
+        let mut bench = Bench::new();
+        let (call, release, asked) = withdrawn(&mut bench);
+        let unknown = released(ReleaseOutcome::Unknown);
+        if call_returns_first {
+            bench.answer(call, granted());
+            bench.answer(release, unknown);
+        } else {
+            bench.answer(release, unknown);
+            bench.answer(call, granted());
+        }
+        assert_releases(&bench.call(), &asked);
+    }
+}
+
+#[test]
+fn a_call_without_an_answer_is_released_again() {
+    let mut bench = Bench::new();
+    let (call, release, asked) = withdrawn(&mut bench);
+    bench.answer(release, released(ReleaseOutcome::Unknown));
+    bench.no_answer(call);
+    bench.pass(Duration::from_secs(1));
+    assert_releases(&bench.call(), &asked);
+}
+
+#[test]
+fn a_release_that_is_gathered_is_sent_before_an_operation_on_the_semaphore() {
+    let mut bench = Bench::new();
+    let mut held: Vec<_> = (0..4).map(|_| bench.held("a", LEASE)).collect();
+    let last = held.pop();
+    let (_pending, _acquiring) = (bench.acquire("a", LEASE), bench.call());
+    drop(held);
+    let _releasing = bench.call();
+    drop(last);
+    assert!(bench.calls().is_empty(), "it travels with others");
+    let (answer, _inspection) = channel();
+    let (semaphore, operation) = (Name::new("a").expect("valid"), Operation::Inspect { max: 0 });
+    let declaration = Declaration::Stored;
+    bench.session.send(Message::Admin { semaphore, declaration, operation, answer });
+    let kinds: Vec<_> = bench.calls().iter().map(|call| call.command.operation.kind().name()).collect();
+    assert_eq!(kinds, ["release", "inspect"]);
+}
+
+#[test]
+fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
+    for answered in [true, false] {
+        let mut bench = Bench::new();
+        let mut pending = bench.acquire("a", LEASE);
+        let first = bench.call();
+        let asked = asked(&first);
+        bench.no_answer(first);
+        bench.pass(Duration::from_secs(1));
+        let second = bench.call();
+        bench.push(&asked, EventKind::Revoked("by an operator".into()));
+        let revoked = AcquireError::Revoked { reason: "by an operator".into() };
+        assert_eq!(pending.try_take().expect("it is answered at once").map(drop), Err(revoked));
+        let release = bench.call();
+        assert_releases(&release, &asked);
+        if answered {
+            // The second finds nothing in the store, and is granted.
+            bench.answer(second, granted());
+            bench.answer(release, released(ReleaseOutcome::Held));
+            assert!(bench.calls().is_empty());
+        } else {
+            bench.no_answer(second);
+            bench.pass(Duration::from_secs(1));
+            assert_releases(&bench.call(), &asked);
+        }
+    }
+}
