@@ -42,7 +42,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).set_limit(0), "limit"),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
-        (lambda client: client.adopt("permits1:n"), "handle"),
+        (lambda client: client.adopt("permits2:n"), "handle"),
     ],
 )
 def test_bad_input_is_refused(

@@ -327,7 +327,15 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn delete(&self) -> Result<bool, AdminError> {
-        self.inner.start_delete().wait()
+        self.inner.start_delete(false).wait()
+    }
+
+    /// As [`crate::Semaphore::delete_unreadable`].
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn delete_unreadable(&self) -> Result<bool, AdminError> {
+        self.inner.start_delete(true).wait()
     }
 
     /// As [`crate::Semaphore::inspect`].

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::percent;
 use crate::protocol::{
-    Grant, Holder, InvalidInput, Label, Name, RenewRequest, RequestId, check_at_least, check_lease,
+    Grant, Holder, InvalidInput, Label, Name, RenewRequest, RequestId, check_at_least, check_lease, layout,
 };
 
 /// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
@@ -16,7 +16,7 @@ use crate::protocol::{
 ///
 /// # Examples
 /// ```
-/// let text = "permits1:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits2:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -34,8 +34,8 @@ pub struct PermitHandle {
     pub(crate) at_least_ms: u64,
 }
 
-/// The beginning of a handle, with the version of its format.
-const MARK: &str = "permits1";
+/// The beginning of a handle. The layout follows.
+const MARK: &str = "permits";
 
 impl PermitHandle {
     /// The name of the semaphore.
@@ -70,7 +70,7 @@ impl fmt::Display for PermitHandle {
         let Self { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } = self;
         let Grant { token, slot } = grant;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
-        write!(f, "{MARK}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}")?;
+        write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
         if *at_least_ms > 0 { write!(f, ":{at_least_ms}") } else { Ok(()) }
     }
 }
@@ -81,12 +81,15 @@ impl FromStr for PermitHandle {
     fn from_str(text: &str) -> Result<Self, InvalidInput> {
         let broken = |reason| InvalidInput::Handle { reason };
         let parts: Vec<&str> = text.trim().split(':').collect();
-        let [mark, semaphore, holder, request, weight, lease, token, slot, ref rest @ ..] = parts[..] else {
+        let mark = parts.first().and_then(|mark| mark.strip_prefix(MARK)).map(str::parse::<u32>);
+        match mark {
+            Some(Ok(found)) if found == u32::from(layout()) => {}
+            Some(Ok(found)) => return Err(InvalidInput::HandleLayout { found, supported: layout().into() }),
+            _ => return Err(broken("it does not begin with permits and a number")),
+        }
+        let [_, semaphore, holder, request, weight, lease, token, slot, ref rest @ ..] = parts[..] else {
             return Err(broken("it has fewer than 8 parts"));
         };
-        if mark != MARK {
-            return Err(broken("it does not begin with permits1"));
-        }
         let unescaped = |text| percent::decode(text).ok_or_else(|| broken("a name in it is malformed"));
         fn number<T: FromStr>(text: &str) -> Result<T, InvalidInput> {
             text.parse().map_err(|_| InvalidInput::Handle { reason: "a number in it is malformed" })
@@ -148,22 +151,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits1:n:h:s.1:1:100:5:0";
+        let good = "permits2:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits1",
-            "permits2:n:h:s.1:1:100:5:0",
-            "permits1::h:s.1:1:100:5:0",
-            "permits1:n%2:h:s.1:1:100:5:0",
-            "permits1:n%zz:h:s.1:1:100:5:0",
-            "permits1:n:h:s 1:1:100:5:0",
-            "permits1:n:h:s.1:-1:100:5:0",
-            "permits1:n:h:s.1:1:99:5:0",
-            "permits1:n:h:s.1:1:100:5:4294967296",
-            "permits1:n:h:s.1:1:100:5:0:x",
-            "permits1:n:h:s.1:1:100:5:0:86400001",
-            "permits1:n:h:s.1:1:100:5:0:1:1",
+            "permits2",
+            "permits1:n:h:s.1:1:100:5:0",
+            "permits2::h:s.1:1:100:5:0",
+            "permits2:n%2:h:s.1:1:100:5:0",
+            "permits2:n%zz:h:s.1:1:100:5:0",
+            "permits2:n:h:s 1:1:100:5:0",
+            "permits2:n:h:s.1:-1:100:5:0",
+            "permits2:n:h:s.1:1:99:5:0",
+            "permits2:n:h:s.1:1:100:5:4294967296",
+            "permits2:n:h:s.1:1:100:5:0:x",
+            "permits2:n:h:s.1:1:100:5:0:86400001",
+            "permits2:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

@@ -359,11 +359,25 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub async fn delete(&self) -> Result<bool, AdminError> {
-        self.start_delete().await
+        self.start_delete(false).await
     }
 
-    pub(crate) fn start_delete(&self) -> Reply<bool> {
-        self.administer(Declaration::Stored, Operation::Delete, |name, reply| {
+    /// Deletes the semaphore also if it cannot be read: [`StoreError::Unreadable`](crate::StoreError::Unreadable), or
+    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted whatever it holds, and the store does not know
+    /// its holders any more: more than the limit may be held until their leases have ended. One that can be read is deleted as
+    /// by [`Semaphore::delete`], only if it is idle.
+    ///
+    /// # Errors
+    /// As [`Semaphore::delete`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub async fn delete_unreadable(&self) -> Result<bool, AdminError> {
+        self.start_delete(true).await
+    }
+
+    pub(crate) fn start_delete(&self, unreadable: bool) -> Reply<bool> {
+        self.administer(Declaration::Stored, Operation::Delete { unreadable }, |name, reply| {
             let semaphore = name.to_string();
             match reply.answers {
                 Answers::Delete(DeleteOutcome::Deleted) => Ok(true),

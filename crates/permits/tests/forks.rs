@@ -167,7 +167,7 @@ fn assert_forked(client: &Client, permit: &BlockingPermit) {
     assert_eq!(semaphore.revoke(permit.holder(), "by the child"), Err(AdminError::Forked));
     assert_eq!(semaphore.inspect(), Err(AdminError::Forked));
     assert_eq!(client.list(), Err(AdminError::Forked));
-    let handle = "permits1:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
+    let handle = "permits2:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
     assert_eq!(client.adopt(&handle).err(), Some(AdoptError::Forked));
     assert_eq!(client.clone().close(), Err(CloseError::Forked));
 

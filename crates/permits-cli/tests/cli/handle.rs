@@ -99,7 +99,7 @@ fn a_handle_whose_permit_has_gone_is_76(store: &dyn Store, name: &str) {
             "{}",
             output.stderr
         );
-        assert!(!output.stderr.contains("permits1:"), "a handle is a secret: {}", output.stderr);
+        assert!(!output.stderr.contains("permits2:"), "a handle is a secret: {}", output.stderr);
     }
     assert_eq!(with_handle(store, "release", &acquired(store, name, "")).code, 0);
 }
@@ -159,7 +159,7 @@ fn an_input_without_a_handle_is_64() {
         ("", "it has fewer than 8 parts"),
         ("hello\n", "it has fewer than 8 parts"),
         (&endless, "it has fewer than 8 parts"),
-        ("a:b:c:d:e:f:g:h\n", "it does not begin with permits1"),
+        ("a:b:c:d:e:f:g:h\n", "it does not begin with permits2"),
     ] {
         let output = with_handle(&store, "release", input);
         assert_eq!((output.code, output.stdout.as_str()), (64, ""));

@@ -453,7 +453,7 @@ fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     let (before, after) = (closed(&step.before), closed(&step.after));
     let wanted = match &step.command.operation {
         Operation::CloseLine { origin, reason } if !step.was_made(&origin.request) => reason.clone(),
-        Operation::Delete if step.after.is_none() => None,
+        Operation::Delete { .. } if step.after.is_none() => None,
         _ => before,
     };
     if after != wanted {

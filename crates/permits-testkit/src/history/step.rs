@@ -125,7 +125,7 @@ impl Step {
             Operation::SetLimit { .. }
             | Operation::Pause { .. }
             | Operation::CloseLine { .. }
-            | Operation::Delete
+            | Operation::Delete { .. }
             | Operation::Inspect { .. } => BTreeSet::new(),
         }
     }

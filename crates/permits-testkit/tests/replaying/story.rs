@@ -227,7 +227,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 cooling: grant.filter(|_| random.bool()).map(|grant| grant.token),
                 reason: "late".into(),
             },
-            21 => Operation::Delete,
+            21 => Operation::Delete { unreadable: false },
             22 => Operation::CloseLine {
                 origin: id(&format!("line-{}", random.u32(0..50))).into(),
                 reason: (random.u8(0..4) == 0).then(|| "moved".into()),

@@ -10,12 +10,12 @@ use std::time::Duration;
 use super::finding::Finding;
 use super::self_test::{self, scratch_name};
 use crate::clock::Moment;
-use crate::protocol::Name;
+use crate::protocol::{Name, layout};
 use crate::store::local::clock::{Boot, wall_us};
 use crate::store::local::connection::connect;
 use crate::store::local::error::sqlite_error;
 use crate::store::local::path::{self, FilePaths};
-use crate::store::local::schema::{self, FORMAT_VERSION, Format, StoredClock};
+use crate::store::local::schema::{self, Format, StoredClock};
 use crate::store::local::{LocalFile, busy};
 use crate::store::{Address, StoreError};
 
@@ -124,18 +124,18 @@ fn of_content(path: &Path, prefix: &str) -> Result<Vec<Finding>, StoreError> {
         let advice = "Name another file: local:/path/semaphores.db.";
         return Ok(vec![Finding::problem("contents", "it is a database of another program", advice)]);
     }
-    let version = format.format_version;
-    if version != FORMAT_VERSION {
-        let observed =
-            format!("it has format version {version}, this program knows version {FORMAT_VERSION}");
-        let advice = "A newer version of this library made it: use that version, or another file.";
+    let (found, supported) = (format.layout, layout());
+    if found != i64::from(supported) {
+        let observed = format!("it has layout {found}, this program reads layout {supported}");
+        let advice =
+            "Another version of this library made it: use that version, or another file (docs/upgrading.md).";
         return Ok(vec![Finding::problem("contents", observed, advice)]);
     }
     let count: i64 = connection
         .query_row("SELECT count(*) FROM semaphores WHERE prefix = ?1", [prefix], |row| row.get(0))
         .map_err(failed)?;
     let stored = schema::clock(&connection).map_err(failed)?;
-    let intact = format!("intact, format version {version}, {count} semaphores");
+    let intact = format!("intact, layout {supported}, {count} semaphores");
     Ok(vec![Finding::fine("contents", intact), of_clock(&stored)])
 }
 

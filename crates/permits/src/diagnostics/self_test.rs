@@ -155,7 +155,12 @@ impl SelfTest {
         self.expect("resuming", resume, Answers::Pause).await?;
         let open = Operation::CloseLine { origin: id("g").into(), reason: None };
         self.expect("opening the line", open, Answers::CloseLine).await?;
-        self.expect("deleting", Operation::Delete, Answers::Delete(DeleteOutcome::Deleted)).await?;
+        self.expect(
+            "deleting",
+            Operation::Delete { unreadable: false },
+            Answers::Delete(DeleteOutcome::Deleted),
+        )
+        .await?;
         Ok(woken_after)
     }
 

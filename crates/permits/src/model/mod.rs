@@ -58,7 +58,8 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         Operation::Revoke { origin, holder, cooling, reason } => {
             execution.revoke(origin, holder, *cooling, reason)
         }
-        Operation::Delete => execution.delete(),
+        // The model's state is always readable.
+        Operation::Delete { .. } => execution.delete(),
         Operation::Inspect { max } => execution.inspect(*max),
     };
     let (left, reply, events) = execution.finish(answers);

@@ -30,7 +30,7 @@ pub struct ServerClock<'a> {
 
 /// The state of one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct State {
     /// Units that may be held at once; 0 while none is declared.
     pub limit: u32,
@@ -41,7 +41,6 @@ pub struct State {
     /// True if granting is stopped.
     pub paused: bool,
     /// The reason for which the line is closed, if it is: waiters and newcomers are refused.
-    #[cfg_attr(feature = "local", serde(default))]
     pub closed: Option<Arc<str>>,
     /// Units held now.
     pub held: u64,
@@ -77,11 +76,8 @@ pub struct State {
     /// Free slots, as ranges: first → last.
     pub free: BTreeMap<u64, u64>,
     /// The numbers of what has happened.
-    #[cfg_attr(feature = "local", serde(default))]
     pub counts: Counts,
     /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the state among them.
-    // Files of earlier builds have `changes` of another form.
-    #[cfg_attr(feature = "local", serde(default, rename = "operator_changes"))]
     pub changes: Vec<Change>,
     /// The loss of some parts, which the next command notices.
     #[cfg_attr(feature = "local", serde(skip))]
@@ -112,24 +108,21 @@ pub enum Damage {
 
 /// A holder or waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Entry {
     /// The acquisition.
     pub request: RequestId,
     /// The session that receives its events.
     pub session: SessionId,
     /// A note for people.
-    #[cfg_attr(feature = "local", serde(default))]
     pub label: Label,
     /// Units.
     pub weight: u32,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
     /// The number of changes of the lease by its holder.
-    #[cfg_attr(feature = "local", serde(default))]
     pub lease_version: u32,
     /// The time for which its grant counts, in milliseconds.
-    #[cfg_attr(feature = "local", serde(default))]
     pub at_least_ms: u64,
     /// Its score in `leases`.
     pub deadline: i64,

@@ -168,7 +168,10 @@ pub enum Operation {
         reason: Arc<str>,
     },
     /// Forget the semaphore, if it is idle.
-    Delete,
+    Delete {
+        /// Also if its state cannot be read, by this layout or at all: then whatever it holds.
+        unreadable: bool,
+    },
     /// List holders and waiters.
     Inspect {
         /// The most holders, and the most waiters, to list.
@@ -229,7 +232,7 @@ impl Operation {
             Self::Pause { .. } => OperationKind::Pause,
             Self::CloseLine { .. } => OperationKind::CloseLine,
             Self::Revoke { .. } => OperationKind::Revoke,
-            Self::Delete => OperationKind::Delete,
+            Self::Delete { .. } => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,
         }
     }

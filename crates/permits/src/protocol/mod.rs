@@ -10,6 +10,7 @@
 mod change;
 mod command;
 mod event;
+mod layout;
 mod names;
 mod reply;
 
@@ -19,6 +20,9 @@ pub use self::command::{
     Recovery, ReleaseRequest, RenewRequest, Window,
 };
 pub use self::event::{Event, EventKind};
+pub(crate) use self::layout::layout;
+#[cfg(feature = "testing")]
+pub use self::layout::pretend_layout;
 pub use self::names::{
     Holder, InvalidInput, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, RequestId, SessionId, check_at_least,
     check_lease, check_prefix, check_reason,

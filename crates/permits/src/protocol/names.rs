@@ -77,6 +77,17 @@ pub enum InvalidInput {
         /// The prefix.
         prefix: String,
     },
+    /// A permit handle of another version of `permits`.
+    #[error(
+        "the permit handle has layout {found}, and this version of permits reads layout {supported}: use the version that \
+         made it"
+    )]
+    HandleLayout {
+        /// Its layout.
+        found: u32,
+        /// The layout of this program.
+        supported: u32,
+    },
     /// A text that is not a permit handle.
     #[error("not a permit handle: {reason}")]
     Handle {

@@ -49,6 +49,31 @@ pub enum StoreError {
         /// The store's error message.
         reason: String,
     },
+    /// The semaphore, the file or the handle is of another version of `permits`, whose layout this one does not read. Nothing was
+    /// changed. docs/upgrading.md says what to do.
+    #[error(
+        "{what} has layout {found}, and this version of permits reads layout {supported}: use the version that made it, or \
+         delete it when nothing uses it any more (see docs/upgrading.md)"
+    )]
+    OtherLayout {
+        /// The semaphore or the file.
+        what: String,
+        /// Its layout; 0 for one from before layouts were numbered.
+        found: u32,
+        /// The layout of this program.
+        supported: u32,
+    },
+    /// What is stored of the semaphore is damaged. Nothing was changed.
+    #[error(
+        "semaphore {semaphore:?} cannot be read: {reason}; delete it with `permits delete --force`, or \
+         Semaphore::delete_unreadable"
+    )]
+    Unreadable {
+        /// The semaphore.
+        semaphore: String,
+        /// The fault.
+        reason: String,
+    },
     /// The store has no memory left for this.
     #[error("the store is out of memory: {reason}")]
     OutOfMemory {
@@ -81,6 +106,17 @@ impl StoreError {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
 
+    /// Returns true if the error is about one semaphore, and others of the store may be well.
+    pub fn is_of_semaphore(&self) -> bool {
+        matches!(
+            self,
+            Self::WrongType { .. }
+                | Self::OtherLayout { .. }
+                | Self::Unreadable { .. }
+                | Self::Malformed { .. }
+        )
+    }
+
     /// Returns true if the command may have been executed.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::NoAnswer { .. } | Self::Malformed { .. })
@@ -109,6 +145,8 @@ impl StoreError {
             | Self::Mismatch { reason }
             | Self::Tls { reason }
             | Self::WrongType { reason, .. }
+            | Self::OtherLayout { what: reason, .. }
+            | Self::Unreadable { reason, .. }
             | Self::OutOfMemory { reason }
             | Self::Unsupported { reason }
             | Self::Rejected { reason }

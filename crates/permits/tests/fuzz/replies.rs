@@ -219,7 +219,7 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::Pause { origin: id().into(), paused: true },
         Operation::CloseLine { origin: id().into(), reason: Some(Arc::from("why")) },
         Operation::Revoke { origin: id().into(), holder, cooling: None, reason: Arc::from("why") },
-        Operation::Delete,
+        Operation::Delete { unreadable: false },
         Operation::Inspect { max: 9 },
     ];
     let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();

@@ -93,7 +93,7 @@ fn use_all(state: &State) {
         Operation::Renew((0..7).map(renew).collect()),
         Operation::Release((0..7).map(release).collect()),
         set_limit(5),
-        Operation::Delete,
+        Operation::Delete { unreadable: false },
         Operation::CloseLine { origin: id("s.7").into(), reason: Some("why".into()) },
         Operation::Pause { origin: id("s.8").into(), paused: false },
         Operation::Revoke {

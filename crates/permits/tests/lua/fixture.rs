@@ -229,7 +229,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
         pause("p1", true),
         close_line("c1", Some("moved")),
         Operation::Revoke { origin: id("r1").into(), holder: holder("a"), cooling: None, reason: "".into() },
-        Operation::Delete,
+        Operation::Delete { unreadable: false },
         Operation::Inspect { max: 10 },
     ];
     let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();

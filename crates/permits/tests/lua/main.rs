@@ -9,4 +9,5 @@ mod memory;
 mod packed;
 mod remembered;
 mod text;
+mod unreadable;
 mod vanished;

@@ -6,7 +6,8 @@ local read = {}
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
     'grants', 'refused', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
-  local values = { struct.unpack('<dddddddddddddddddddddds', packed) }
+  if string.byte(packed) ~= 2 then return 'a state of another layout' end
+  local values = { struct.unpack('<dddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed + 1 then return 'more than a state' end
   for i, name in ipairs(names) do
     read[#read + 1] = name
@@ -17,7 +18,8 @@ end
 local function entry(holder, packed)
   local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
   local rest, at_least, version = string.sub(packed, 12), 0, 0
-  if flags >= 2 then
+  if math.floor(flags / 4) ~= 2 then error('an entry of another layout') end
+  if flags % 4 >= 2 then
     at_least, version = struct.unpack('<I4I4', rest)
     rest = string.sub(rest, 9)
   end

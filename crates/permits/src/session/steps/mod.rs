@@ -405,7 +405,7 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
-    let handle: PermitHandle = "permits1:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits2:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
     let PermitHandle { semaphore, holder, request: old, weight, lease_ms, grant, at_least_ms } =

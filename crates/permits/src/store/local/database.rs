@@ -18,7 +18,9 @@ use super::open::OpenFile;
 use super::schema::{RESERVE_PAGES, advance_clock, begin_writing, delete, load, save, sweep, write_events};
 use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
-use crate::protocol::{Command, Event, InvalidInput, Name, Operation, Reply, SessionId};
+use crate::protocol::{
+    Answers, Command, DeleteOutcome, Event, InvalidInput, Name, Operation, Reply, SessionId,
+};
 use crate::store::error::StoreError;
 
 /// The number of commands after which a process uses a longer log. With a short log it would wait for the disk often, and only
@@ -77,7 +79,7 @@ impl Database {
             Operation::SetLimit { .. }
                 | Operation::Pause { .. }
                 | Operation::CloseLine { .. }
-                | Operation::Delete
+                | Operation::Delete { .. }
         );
         if lasting {
             self.set_synchronous("FULL")?;
@@ -113,11 +115,16 @@ impl Database {
             return Err(StoreError::Unsupported { reason });
         };
         let stored = load(&transaction, prefix, name).map_err(failed)?;
-        let mut state = stored.as_deref().map(|text| read_state(path, name, text)).transpose()?;
+        let read = stored.as_deref().map(|text| read_state(name, text)).transpose();
+        let discards = read.is_err() && command.operation == (Operation::Delete { unreadable: true });
+        let mut state = if discards { None } else { read? };
         let now = u64::try_from(now_us).unwrap_or_default();
         // The store loses no state while the machine is up, so it never recovers.
         let server = ServerClock { now_us: now, run_id: "local", uptime_ms: u64::MAX };
-        let (reply, events) = model::apply(&mut state, &server, command);
+        let (mut reply, events) = model::apply(&mut state, &server, command);
+        if discards {
+            reply.answers = Answers::Delete(DeleteOutcome::Deleted);
+        }
         match &state {
             Some(state) => save(&transaction, prefix, name, state).map_err(failed)?,
             None if stored.is_some() => delete(&transaction, prefix, name).map_err(failed)?,
@@ -201,7 +208,7 @@ impl Database {
         let stored = load(&self.file.connection, &self.prefix, semaphore.as_str())
             .map_err(|error| self.failed(error))?;
         let Some(text) = stored else { return Ok(None) };
-        let state = read_state(self.path(), semaphore.as_str(), &text)?;
+        let state = read_state(semaphore.as_str(), &text)?;
         let ours = |holder| state.entries.get(holder).is_some_and(|entry| entry.session == *session);
         Ok(state.queue.values().position(ours).map(|position| position as u64))
     }
@@ -215,11 +222,9 @@ impl Database {
     }
 }
 
-fn read_state(path: &Path, name: &str, text: &str) -> Result<State, StoreError> {
-    let state: State =
-        serde_json::from_str(text).map_err(|error| damaged(path, format!("semaphore {name:?}: {error}")))?;
-    match state.check_invariants() {
-        Err(reason) => Err(damaged(path, format!("semaphore {name:?}: {reason}"))),
-        Ok(()) => Ok(state),
-    }
+fn read_state(name: &str, text: &str) -> Result<State, StoreError> {
+    let unreadable = |reason| StoreError::Unreadable { semaphore: name.to_owned(), reason };
+    let state: State = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+    state.check_invariants().map_err(unreadable)?;
+    Ok(state)
 }

@@ -15,8 +15,9 @@ use super::clock::Boot;
 use super::connection::{close_with_checkpoint, connect, has_application_id, is_locked, set_log_pages};
 use super::error::{CreateError, sqlite_error};
 use super::path::{FilePaths, Files};
-use super::schema::{FILL_RESERVE, FORMAT_VERSION, Format, begin_boot, begin_writing, clock, initialize};
+use super::schema::{FILL_RESERVE, Format, begin_boot, begin_writing, clock, initialize};
 use crate::clock::Moment;
+use crate::protocol::layout;
 use crate::store::error::StoreError;
 
 /// The timeout of opening a file, while other processes have locks.
@@ -114,12 +115,13 @@ impl OpenFile {
         if !format.is_ours() {
             return unsupported(format!("{file} is a database of another program: name another file"));
         }
-        let version = format.format_version;
-        if version != FORMAT_VERSION {
-            return unsupported(format!(
-                "{file} has format version {version}, this program knows version {FORMAT_VERSION}: use the program that \
-                 made it, or another file"
-            ));
+        if format.layout != i64::from(layout()) {
+            let found = u32::try_from(format.layout).unwrap_or_default();
+            return Err(StoreError::OtherLayout {
+                what: file.to_string(),
+                found,
+                supported: layout().into(),
+            });
         }
         if self.connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
             let error = rusqlite::Error::SqliteFailure(

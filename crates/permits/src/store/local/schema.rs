@@ -1,19 +1,16 @@
 //! The schema of a file, and the statements that read and write it.
 //!
 //! The table `semaphores` has the model's state of each semaphore as JSON, `news` the events for sessions of other
-//! processes, `meta` the clock. SQLite's application id marks the library's files, its user version the format.
+//! processes, `meta` the clock. SQLite's application id marks the library's files, its user version is the layout.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior};
 
 use super::clock::{Boot, wall_us};
 use crate::model::State;
-use crate::protocol::Event;
+use crate::protocol::{Event, layout};
 
 /// The application id of the library's files: "prmt".
 pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
-
-/// The version of the format.
-pub(crate) const FORMAT_VERSION: i64 = 1;
 
 /// The time after which an event is deleted that its session has not read. The session's renewals get the same answer.
 const EVENT_LIFETIME_MS: i64 = 600_000;
@@ -49,10 +46,10 @@ pub(super) const FILL_RESERVE: &str = "
     DROP TABLE reserve;
 ";
 
-/// The marks of a file: which program made it, and in which version of the format.
+/// The marks of a file: the program that made it, and the layout.
 pub(crate) struct Format {
     application_id: i64,
-    pub(crate) format_version: i64,
+    pub(crate) layout: i64,
     tables: i64,
 }
 
@@ -61,7 +58,7 @@ impl Format {
         let number = |sql| connection.query_row(sql, [], |row| row.get(0));
         let tables = number("SELECT count(*) FROM sqlite_schema")?;
         let application_id = number("PRAGMA application_id")?;
-        Ok(Self { application_id, format_version: number("PRAGMA user_version")?, tables })
+        Ok(Self { application_id, layout: number("PRAGMA user_version")?, tables })
     }
 
     /// Returns true if the file has no content yet: `mktemp` makes such files.
@@ -81,10 +78,10 @@ pub(super) fn initialize(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     let transaction = begin_writing(connection)?;
     let format = Format::read(&transaction)?;
-    if format.is_empty() && format.format_version == 0 {
+    if format.is_empty() && format.layout == 0 {
         transaction.execute_batch(SCHEMA)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
+        transaction.pragma_update(None, "user_version", layout())?;
     }
     transaction.commit()
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use redis::{ErrorKind, RedisError};
 
-use crate::protocol::Name;
+use crate::protocol::{Name, layout};
 use crate::store::StoreError;
 
 /// Codes of a server that cannot execute the command now, and has not: a retry may succeed, here or elsewhere.
@@ -56,12 +56,27 @@ pub(crate) fn is_no_script(error: &RedisError) -> bool {
 
 /// The meaning of `error`, returned by a command on an open connection, for `semaphore`.
 fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
-    match of_listing(error) {
-        StoreError::Rejected { reason } if has(&reason, "WRONGTYPE") => {
-            StoreError::WrongType { semaphore: semaphore.to_string(), reason }
-        }
-        other => other,
+    let StoreError::Rejected { reason } = of_listing(error) else { return of_listing(error) };
+    let semaphore = semaphore.to_string();
+    if has(&reason, "WRONGTYPE") {
+        return StoreError::WrongType { semaphore, reason };
     }
+    if let Some(found) = layout_in(&reason) {
+        let what = format!("semaphore {semaphore:?}");
+        return StoreError::OtherLayout { what, found, supported: layout().into() };
+    }
+    // The last two: a script that unpacks a value which is shorter than it says.
+    if ["UNREADABLE", "bad argument #", "attempt to"].iter().any(|fault| reason.contains(fault)) {
+        let reason = reason.rsplit_once("UNREADABLE ").map_or(&*reason, |(_, fault)| fault).into();
+        return StoreError::Unreadable { semaphore, reason };
+    }
+    StoreError::Rejected { reason }
+}
+
+/// The layout that a script has found, and does not read.
+fn layout_in(reason: &str) -> Option<u32> {
+    let (_, found) = reason.rsplit_once("LAYOUT ")?;
+    found.split_whitespace().next()?.parse().ok()
 }
 
 /// The meaning of `error`, returned by a command that names no semaphore.

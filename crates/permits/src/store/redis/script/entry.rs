@@ -8,10 +8,13 @@
 use super::values::{Decoded, Malformed};
 #[cfg(feature = "testing")]
 use crate::protocol::RenewRequest;
-use crate::protocol::{Grant, Holder, Label, RequestId, SessionId};
+use crate::protocol::{Grant, Holder, Label, RequestId, SessionId, layout};
 
 /// Added to the first byte of an entry whose grant is to count for some time, or whose lease was changed.
 const TIMES: u8 = 2;
+
+/// Times the layout, added to the first byte.
+const LAYOUTS: u8 = 4;
 
 /// The entry of a holder, which has a grant, or of a waiter.
 pub(super) struct Entry<'a> {
@@ -34,7 +37,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
         .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
     let mut packed = Vec::with_capacity(32 + entry.label.as_str().len());
     let has_times = at_least_ms > 0 || entry.lease_version > 0;
-    packed.push(u8::from(entry.grant.is_some()) + if has_times { TIMES } else { 0 });
+    packed.push(u8::from(entry.grant.is_some()) + if has_times { TIMES } else { 0 } + LAYOUTS * layout());
     packed.extend(entry.weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
@@ -71,7 +74,10 @@ fn read(holder: &Holder, packed: &[u8]) -> Option<(RenewRequest, SessionId)> {
     let (lease_ms, rest) = rest.split_first_chunk()?;
     let (&[request_bytes, session_bytes], mut rest) = rest.split_first_chunk()?;
     let (mut at_least_ms, mut lease_version) = (0, 0);
-    if flags >= TIMES {
+    if flags / LAYOUTS != layout() {
+        return None;
+    }
+    if flags % LAYOUTS >= TIMES {
         let (milliseconds, behind) = rest.split_first_chunk()?;
         let (version, behind) = behind.split_first_chunk()?;
         at_least_ms = u32::from_le_bytes(*milliseconds).into();

@@ -19,7 +19,7 @@ pub(super) mod ops;
 pub(super) mod values;
 
 use self::ops::Lua;
-use crate::protocol::OperationKind;
+use crate::protocol::{OperationKind, layout};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = include_str!("lua/read.lua");
@@ -74,7 +74,9 @@ impl Scripts {
         let script = |kind: OperationKind| {
             let Lua { holders_at, ordinary, general } = ops::lua(kind);
             let first = holders_at.map_or("math.huge".to_owned(), |at| at.to_string());
-            let head = format!("local PUBLISH, FIRST = '{publish}', {first}");
+            let (layout, deletes) = (layout(), kind == OperationKind::Delete);
+            let head =
+                format!("local PUBLISH, FIRST, LAYOUT, DELETES = '{publish}', {first}, {layout}, {deletes}");
             let parts: Vec<&str> =
                 [&[&head, clock, READ][..], ordinary, &SHARED, general, &[FINISH]].concat();
             let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");

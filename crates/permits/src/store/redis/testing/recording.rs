@@ -285,7 +285,7 @@ mod tests {
                 }),
             (origins(), prop::option::of(prop_oneof![Just(String::new()), texts()]))
                 .prop_map(|(origin, reason)| Operation::CloseLine { origin, reason: reason.map(Arc::from) },),
-            Just(Operation::Delete),
+            any::<bool>().prop_map(|unreadable| Operation::Delete { unreadable }),
             any::<u32>().prop_map(|max| Operation::Inspect { max }),
         ]
     }

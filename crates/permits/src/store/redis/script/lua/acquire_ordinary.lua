@@ -61,8 +61,8 @@ if ordinary and (waiting == 0 or held >= limit) then
   end
   if ordinary and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
     and (free == 0 or ranges or redis.call('EXISTS', free_key) == 1) then
-    fields[2] = struct.pack('<dddddddddddc0', sequence + 1, held, holders, waiting + queued, last_token, last_ticket,
-      slots_made, earliest, checked, grants, refused, string.sub(packed, 89))
+    fields[2] = struct.pack('<Bdddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting + queued, last_token, last_ticket,
+      slots_made, earliest, checked, grants, refused, string.sub(packed, REST_AT))
     if queued > 0 then
       reply[3] = math.max(1, turn(earliest, waiting, waiting, holders) - now_ms)
       redis.call('ZADD', queue_key, unpack(tickets))

@@ -36,7 +36,7 @@ local s = new_state()
 if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.limit,
     s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<dddddddddddddddddddddds', packed)
+    struct.unpack('<dddddddddddddddddddddds', packed, 2)
   if s.paused > 1 then
     s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
   end

@@ -1,7 +1,7 @@
 -- delete: forgets an idle semaphore, with a pinned limit, a pause and a closed line. Not while recovering, because holders
--- that the store forgot may be alive.
+-- that the store forgot may be alive. If asked, one that cannot be read, whatever it holds.
 -- KEYS      as in read.lua
--- ARGV      none of its own
+-- ARGV      8 1 to delete one that cannot be read, else 0
 -- Returns   'deleted' 0 0 | 'unknown' 0 0 | 'in_use' held waiting | 'recovering' 0 0
 -- Idempotent: called again, it finds nothing.
 -- Cost      about 5 calls, 5 more if it grants

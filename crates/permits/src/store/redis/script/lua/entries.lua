@@ -1,11 +1,9 @@
--- Entries and leases. An entry is packed: 1 if it holds, else 0, and 2 more if it has times; weight; lease ms; the number of
--- bytes at the end of the holder that are the request, and at the beginning of the request that are the session, or 0; the
--- times, which are the ms for which its grant counts, and the number of changes of its lease; the texts of request and
--- session that the holder does not contain; label; of a holder, token and slot. So what a usual name contains is not stored
--- twice.
--- A grant that cools has an entry, too. Its key is the holder, a tab and the token.
--- The score in leases is the deadline, negative while it waits: so one range holds everything expired, and
--- holders are listed without walking the waiters.
+-- Entries and leases. An entry is packed: 1 if it holds, 2 more if it has times, and 4 times the layout; weight; lease ms; the
+-- number of bytes at the end of the holder that are the request, and at the beginning of the request that are the session,
+-- or 0; the times, which are the ms for which its grant counts, and the number of changes of its lease; the texts of request
+-- and session that the holder does not contain; label; of a holder, token and slot. So what a usual name contains is stored once.
+-- A grant that cools has an entry, too. Its key is the holder, a tab and the token. The score in leases is the deadline,
+-- negative while it waits: so one range holds everything expired, and holders are listed without walking the waiters.
 
 -- Entries and leases to write, flat as HSET and ZADD take them; and the scores among them, since most of a batch share
 -- one.
@@ -17,7 +15,7 @@ local function parts(holder, value)
   local request, from = nil, nil
   local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
   local at_least, version = 0, 0
-  if flags > 1 then at_least, version, at = struct.unpack('<I4I4', value, at) end
+  if flags % 4 > 1 then at_least, version, at = struct.unpack('<I4I4', value, at) end
   if request_bytes > 0 then
     request = string.sub(holder, -request_bytes)
   else
@@ -38,7 +36,7 @@ local function pack(holder, weight, lease, request, from, label, at_least, versi
   local request_bytes = string.sub(holder, -#request) == request and #request or 0
   local session_bytes = string.sub(request, 1, #from) == from and #from or 0
   local times = at_least + version > 0 and struct.pack('<I4I4', at_least, version) or ''
-  return struct.pack('<BI4I4BBc0c0c0c0dI4', times == '' and 1 or 3, weight, lease, request_bytes, session_bytes, times,
+  return struct.pack('<BI4I4BBc0c0c0c0dI4', times == '' and HOLDS or HOLDS + 2, weight, lease, request_bytes, session_bytes, times,
     request_bytes > 0 and '' or struct.pack('s', request), session_bytes > 0 and '' or struct.pack('s', from), label, token, slot)
 end
 
@@ -74,5 +72,8 @@ local function find(holders)
     if known[holder] == nil then asked[#asked + 1] = holder end
   end
   if #asked == 0 then return end
-  for i, value in ipairs(redis.call('HMGET', state_key, unpack(asked))) do known[asked[i]] = value end
+  for i, value in ipairs(redis.call('HMGET', state_key, unpack(asked))) do
+    if fault_of(value) then error(fault_of(value)) end
+    known[asked[i]] = value
+  end
 end

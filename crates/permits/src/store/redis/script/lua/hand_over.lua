@@ -11,7 +11,7 @@ if room > 0 and room <= 500 then
   for i, holder in ipairs(heads) do
     local value = entries[i]
     local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
-    if weight > limit or flags > 0 then granted = 0; break end
+    if weight > limit or flags ~= WAITS then granted = 0; break end
     if weight > room then break end
     local request, to = nil, nil
     if request_bytes > 0 then request = string.sub(holder, -request_bytes) else request, at = struct.unpack('s', value, at) end
@@ -25,7 +25,7 @@ if room > 0 and room <= 500 then
       earliest = math.min(earliest, scored)
     end
     leases[2 * i - 1], leases[2 * i] = score, holder
-    fields[2 * i + 1], fields[2 * i + 2] = holder, struct.pack('<Bc0dI4', 1, string.sub(value, 2), last_token, slot)
+    fields[2 * i + 1], fields[2 * i + 2] = holder, struct.pack('<Bc0dI4', HOLDS, string.sub(value, 2), last_token, slot)
     if not events[to] then events[to], recipients[#recipients + 1] = {}, to end
     table.insert(events[to], string.format('granted %s %.0f %.0f %s', request, last_token, slot, holder))
   end
@@ -34,8 +34,8 @@ if room > 0 and room <= 500 then
   if granted >= #freed and redis.call('ZREM', leases_key, unpack(gone)) == #gone then
     redis.call('HDEL', state_key, unpack(gone))
     redis.call('ZREM', queue_key, unpack(heads, 1, granted))
-    fields[2] = struct.pack('<dddddddddddc0', sequence + 1, held_after, holders - #gone + granted, waiting - granted, last_token,
-      last_ticket, slots_made, earliest, checked, grants + granted, refused, string.sub(packed, 89))
+    fields[2] = struct.pack('<Bdddddddddddc0', LAYOUT, sequence + 1, held_after, holders - #gone + granted, waiting - granted, last_token,
+      last_ticket, slots_made, earliest, checked, grants + granted, refused, string.sub(packed, REST_AT))
     redis.call('HSET', state_key, unpack(fields, 1, 2 * granted + 2))
     redis.call('ZADD', leases_key, unpack(leases, 1, 2 * granted))
     for _, to in ipairs(recipients) do

@@ -11,14 +11,13 @@ local sequence, held, holders, waiting, last_token, last_ticket, slots_made, ear
   pinned, paused, recovering_until, lease_max, expires
 if packed then
   sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, limit, limit_version,
-    pinned, paused, recovering_until, lease_max, expires = struct.unpack('<dddddddddddddddddd', packed)
+    pinned, paused, recovering_until, lease_max, expires = struct.unpack('<dddddddddddddddddd', packed, 2)
   local declaration = ARGV[6]
   ordinary = now_ms < earliest and paused == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and tonumber(ARGV[4]) <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(ARGV[7]) == limit
       or declaration == 'declare' and pinned == 1)
   if ordinary and now_us - checked >= IDENTITY_EVERY_US then
-    -- Behind the 22 numbers.
-    ordinary, checked = struct.unpack('s', packed, 177) == server_identity(), now_us
+    ordinary, checked = struct.unpack('s', packed, SERVER_AT) == server_identity(), now_us
   end
 end

@@ -8,7 +8,7 @@
 --       8… the command's own; holders at FIRST and every second argument behind it
 --
 -- The state is one packed field, and the entry of a holder is another. A holder has no control character, so the names
--- of fields cannot collide. First what changes at every command, then what an ordinary one reads, then the rest:
+-- of fields cannot collide. The first byte of each has the layout. In the state follows what changes at every command, then what an ordinary one reads, then the rest:
 -- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked, grants, refused · limit, limit
 -- version, pinned, paused (1; 2 if the line is closed; 3 if both), recovering until, longest lease, expires · era known, era
 -- began, expired, revoked, server.
@@ -19,6 +19,9 @@
 
 local state_key, queue_key, leases_key, free_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local STATE, IDENTITY_EVERY_US = '\tstate', 10000
+-- The first byte of an entry of a waiter and of a holder, without times. In a packed state: the place of all that no ordinary
+-- course changes, and that of the server, behind the 22 numbers.
+local WAITS, HOLDS, REST_AT, SERVER_AT = 4 * LAYOUT, 4 * LAYOUT + 1, 90, 178
 local now_ms = (now_us - now_us % 1000) / 1000
 
 local asked = { STATE, ARGV[FIRST] }
@@ -33,3 +36,22 @@ end
 
 local found = redis.call('HMGET', state_key, unpack(asked))
 local packed = found[1]
+
+-- The fault for which an entry cannot be read, if it has one: it is of another layout, or shorter than any.
+local function fault_of(entry)
+  local layout = entry and math.floor((string.byte(entry) or 0) / 4) or LAYOUT
+  if layout ~= LAYOUT then return string.format('LAYOUT %d', layout) end
+  if entry and #entry < 11 then return 'UNREADABLE an entry is too short' end
+end
+
+-- Checked before anything is written: what cannot be read is left as it is.
+local unreadable = nil
+if packed then
+  if string.byte(packed) ~= LAYOUT then
+    unreadable = string.format('LAYOUT %d', string.byte(packed) or 0)
+  elseif #packed < SERVER_AT then
+    unreadable = 'UNREADABLE the state is too short'
+  end
+end
+for i = 2, #found do unreadable = unreadable or fault_of(found[i]) end
+if unreadable and not (DELETES and ARGV[8] == '1') then return redis.error_reply(unreadable) end

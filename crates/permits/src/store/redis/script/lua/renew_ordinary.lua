@@ -34,8 +34,8 @@ if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_k
       earliest = math.min(math.abs(soonest[2]), math.abs(soonest[4] or soonest[2]))
       reply[3] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
     end
-    redis.call('HSET', state_key, STATE, struct.pack('<dddddddddddc0', sequence + 1, held, holders, waiting, last_token,
-      last_ticket, slots_made, earliest, checked, grants, refused, string.sub(packed, 89)))
+    redis.call('HSET', state_key, STATE, struct.pack('<Bdddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting, last_token,
+      last_ticket, slots_made, earliest, checked, grants, refused, string.sub(packed, REST_AT)))
     return reply
   end
 end

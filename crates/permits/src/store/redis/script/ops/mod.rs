@@ -43,7 +43,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
         OperationKind::Pause => (None, &[], pause::LUA),
         OperationKind::CloseLine => (None, &[], close_line::LUA),
         OperationKind::Revoke => (None, &[], revoke::LUA),
-        OperationKind::Delete => (None, &[], delete::LUA),
+        OperationKind::Delete => (None, delete::UNREADABLE, delete::LUA),
         OperationKind::Inspect => (None, &[], inspect::LUA),
     };
     Lua { holders_at, ordinary, general }
@@ -66,7 +66,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
         Operation::Revoke { origin, holder, cooling, reason } => {
             revoke::encode(encode_origin(cmd, origin), holder, *cooling, reason);
         }
-        Operation::Delete => {}
+        Operation::Delete { unreadable } => delete::encode(cmd, *unreadable),
         Operation::Inspect { max } => inspect::encode(cmd, *max),
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Pause { .. } => Answers::Pause,
         Operation::CloseLine { .. } => Answers::CloseLine,
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
-        Operation::Delete => Answers::Delete(delete::decode(fields)?),
+        Operation::Delete { .. } => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),
     })
 }
@@ -105,7 +105,7 @@ pub(crate) fn read(kind: OperationKind, arguments: &mut Arguments) -> Decoded<Op
         OperationKind::Pause => pause::read(arguments),
         OperationKind::CloseLine => close_line::read(arguments),
         OperationKind::Revoke => revoke::read(arguments),
-        OperationKind::Delete => Ok(Operation::Delete),
+        OperationKind::Delete => delete::read(arguments),
         OperationKind::Inspect => inspect::read(arguments),
     }
 }

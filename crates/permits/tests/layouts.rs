@@ -1,0 +1,116 @@
+//! Two versions of the library with different layouts on one store: neither damages what the other one has, and both say so.
+
+use std::process::{Command, Stdio};
+
+use permits::blocking::{Client, Semaphore};
+use permits::protocol::pretend_layout;
+use permits::{AcquireError, AdminError, Limit, PermitHandle, Recovery, StoreError};
+use permits_testkit::Server;
+use tempfile::TempDir;
+
+/// The variables by which a process of the other version gets the URL, and a handle of this version.
+const URL: &str = "PERMITS_TEST_LAYOUT_URL";
+const HANDLE: &str = "PERMITS_TEST_LAYOUT_HANDLE";
+const THIS: u32 = 2;
+const OTHER: u32 = 3;
+
+fn connect(url: &str) -> Client {
+    Client::builder(url).recovery(Recovery::Off).connect_blocking().expect("the store is up")
+}
+
+/// Asserts that each operation on `semaphore` is refused because it has layout `found`.
+fn everything_is_refused(semaphore: &Semaphore, found: u32, supported: u32) {
+    let of = |error: &StoreError| {
+        let StoreError::OtherLayout { what, found, supported } = error else { panic!("{error}") };
+        assert!(what.contains(semaphore.name()) && error.to_string().contains("upgrading"), "{error}");
+        (*found, *supported)
+    };
+    let acquired = [semaphore.acquire(), semaphore.try_acquire()];
+    for result in acquired {
+        let Err(AcquireError::Store(error)) = result else { panic!("{result:?}") };
+        assert_eq!(of(&error), (found, supported));
+    }
+    let administered = [
+        semaphore.declare().map(drop),
+        semaphore.set_limit(7).map(drop),
+        semaphore.adjust_limit(1).map(drop),
+        semaphore.unpin().map(drop),
+        semaphore.pause(),
+        semaphore.resume(),
+        semaphore.close_line("closed"),
+        semaphore.open_line(),
+        semaphore.revoke("this", "").map(drop),
+        semaphore.delete().map(drop),
+        semaphore.inspect().map(drop),
+    ];
+    for (number, result) in administered.into_iter().enumerate() {
+        let Err(AdminError::Store(error)) = result else { panic!("operation {number}: {result:?}") };
+        assert_eq!(of(&error), (found, supported), "operation {number}");
+    }
+}
+
+/// The other version: finds a semaphore of this one, and leaves one of its own.
+#[test]
+#[ignore = "the other test starts it, as a process of its own"]
+fn as_another_version() {
+    let (Ok(url), Ok(handle)) = (std::env::var(URL), std::env::var(HANDLE)) else { return };
+    pretend_layout(u8::try_from(OTHER).expect("it is small"));
+    let client = connect(&url);
+    everything_is_refused(&client.semaphore("this", Limit::Stored).expect("valid"), THIS, OTHER);
+    let refused = handle.parse::<PermitHandle>().expect_err("it is of the other layout").to_string();
+    assert!(refused.contains("layout 2") && refused.contains("layout 3"), "{refused}");
+    assert_eq!(client.list().expect("the store is up"), ["this"], "a list reads no state");
+    let own = client.semaphore("other", 4).expect("valid");
+    std::mem::forget(own.acquire().expect("it is free"));
+    own.set_limit(5).expect("the store is up");
+    println!("left: {}", own.inspect().expect("it is its own").held);
+}
+
+fn start_another_version(url: &str, handle: &str) -> std::process::Output {
+    Command::new(std::env::current_exe().expect("it runs"))
+        .args(["--ignored", "--exact", "as_another_version", "--nocapture"])
+        .env(URL, url)
+        .env(HANDLE, handle)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it is executable")
+}
+
+#[test]
+fn two_layouts_on_one_server_leave_each_other_alone() {
+    let server = Server::start();
+    let client = connect(&server.url());
+    let semaphore = client.semaphore("this", 2).expect("valid");
+    let handed_over = semaphore.acquire().expect("it is free").hand_over().expect("it is held");
+    let held = semaphore.acquire().expect("it is free");
+    let before = semaphore.inspect().expect("the server is up");
+
+    let output = start_another_version(&server.url(), &handed_over.to_string());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("left: 1"), "{text}");
+
+    let after = semaphore.inspect().expect("it is as it was");
+    assert_eq!((after.held, after.limit, after.pinned), (2, before.limit, false));
+    held.renew().expect("it is held");
+    held.release().expect("it is held");
+    assert_eq!(client.release(&handed_over), Ok(true));
+    let others = client.semaphore("other", 4).expect("valid");
+    everything_is_refused(&others, OTHER, THIS);
+    assert_eq!(others.delete_unreadable(), Ok(true));
+    others.acquire().expect("it begins anew").release().expect("it is held");
+}
+
+#[test]
+fn a_file_of_one_layout_is_refused_by_the_other() {
+    let directory = TempDir::new().expect("there is room");
+    let url = format!("local:{}", directory.path().join("semaphores.db").display());
+    let client = connect(&url);
+    let semaphore = client.semaphore("this", 1).expect("valid");
+    let held = semaphore.acquire().expect("it is free");
+    let handle = "permits2:this:h:s.1:1:15000:7:0";
+    let output = start_another_version(&url, handle);
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("OtherLayout"), "{text}");
+    held.renew().expect("the file is as it was");
+    held.release().expect("it is held");
+}
