@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from queue import Queue
 
 import permits
 import pytest
 from permits import PermitStatus
-from support import in_thread, is_idle, until, waiters
+from support import LIMIT, in_thread, is_idle, until, waiters
 
 
 def test_no_more_than_the_limit_hold_at_once(client: permits.Client, name: str) -> None:
@@ -152,6 +153,60 @@ def test_a_permit_that_is_not_renewed_is_lost(client: permits.Client, name: str)
     assert permit.lost is not None
     with semaphore.acquire():
         pass
+
+
+def lose(semaphore: permits.Semaphore, callback: Callable[[permits.LostError], object]) -> None:
+    """Loses a permit that is watched."""
+    permit = semaphore.acquire().wait()
+    permit.on_lost(callback)
+    semaphore.revoke(permit.holder)
+    assert permit.wait_lost()
+
+
+def test_a_loss_is_reported_after_the_permit_is_garbage(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    called = threading.Event()
+    permit = semaphore.acquire().wait()
+    semaphore.revoke(permit.holder)
+    assert permit.wait_lost()
+    permit.on_lost(lambda lost: called.set())
+    del permit
+    assert called.wait(LIMIT)
+
+
+def test_a_callback_that_blocks_delays_no_other(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    called: Queue[int] = Queue()
+    let_go = threading.Event()
+
+    def block(lost: permits.LostError) -> None:
+        called.put(1)
+        let_go.wait(LIMIT)
+
+    lose(semaphore, block)
+    assert called.get(timeout=LIMIT) == 1
+    for number in (2, 3):
+        lose(semaphore, lambda lost: called.put(number))
+        assert called.get(timeout=LIMIT / 2) == number
+    let_go.set()
+    assert is_idle(semaphore)
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_a_callback_that_fails_is_logged_and_silences_no_other(
+    client: permits.Client, name: str, fault: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    semaphore = client.semaphore(name, 1)
+    called = threading.Event()
+
+    def fail(lost: permits.LostError) -> None:
+        raise fault
+
+    lose(semaphore, fail)
+    until(lambda: any(record.exc_info and record.exc_info[0] is fault for record in caplog.records))
+    lose(semaphore, lambda lost: called.set())
+    assert called.wait(LIMIT)
+    assert is_idle(semaphore)
 
 
 def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> None:

@@ -144,7 +144,10 @@ class Permit(Held):
         return self._native.remaining()
 
     def on_lost(self, callback: Callable[[LostError], object]) -> None:
-        """Calls back when it is lost, at its deadline at the latest, on a thread of this package. Not after a release."""
+        """Calls back when it is lost, at its deadline at the latest, on a thread of its own. Not after a release.
+
+        An exception of the callback, that of `sys.exit()` too, is logged as an error of the logger `permits`.
+        """
         _watching.watch(self._native.wait_lost(), callback)
 
     def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
@@ -217,14 +220,16 @@ class Permit(Held):
 
     def __del__(self) -> None:
         native = getattr(self, "_native", None)
-        if native is not None and native.status() in ("held", "unsure"):
+        if native is None:
+            return
+        if native.status() in ("held", "unsure"):
             warnings.warn(
                 f"a permit of {native.semaphore!r} was never released: use `with`, or `release()`",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,
             )
-            native.forget()
+        native.forget()
 
 
 class PermitSet(Held, Sequence[Permit]):
