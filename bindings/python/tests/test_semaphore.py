@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -395,8 +397,44 @@ def test_an_acquisition_serves_once(client: permits.Client, name: str) -> None:
     with pytest.raises(RuntimeError, match="waited for before"):
         acquire.wait()
     unused = semaphore.acquire()
-    with pytest.warns(RuntimeWarning, match="was never waited for"):
+    with pytest.warns(RuntimeWarning, match=r"nothing was acquired: write `with semaphore.acquire\(\)"):
         del unused
+    assert is_idle(semaphore)
+
+
+def test_what_is_not_a_permit_says_how_to_get_one(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    acquire, several = semaphore.acquire(), client.acquire_all([semaphore])
+
+    def refuses(value: object, call: str) -> None:
+        names = {name for name in dir(permits.Permit) if name[0] != "_"} - set(dir(value))
+        assert {"slot", "token", "is_held", "release", "renew"} <= names
+        for name in names:
+            with pytest.raises(AttributeError, match=re.escape(f"`permit = {call}.wait()`")):
+                getattr(value, name)
+
+    refuses(semaphore, "semaphore.acquire()")
+    refuses(acquire, "semaphore.acquire()")
+    refuses(several, "client.acquire_all(...)")
+    with pytest.raises(TypeError, match="write `with"):
+        bool(acquire)
+    # Type checkers know that there is no such attribute.
+    with pytest.raises(AttributeError):
+        acquire.slot  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        semaphore.release()  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="write `with"):
+        with semaphore:  # type: ignore[attr-defined]
+            pass
+
+    async def block() -> None:
+        async with semaphore:  # type: ignore[attr-defined]
+            pass
+
+    with pytest.raises(TypeError, match="write `with"):
+        asyncio.run(block())
+    with pytest.warns(RuntimeWarning):
+        del acquire, several
     assert is_idle(semaphore)
 
 
