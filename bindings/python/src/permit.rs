@@ -211,7 +211,7 @@ impl Permit {
     }
 
     fn release_part(&self, units: i64) -> PyResult<Call> {
-        let units = count("the number of units", units)?;
+        let units = count("the number of units", 1, units)?;
         Ok(self.operation(move |permit| async move { permit.release_part(units).await }))
     }
 

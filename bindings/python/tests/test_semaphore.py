@@ -468,4 +468,6 @@ def test_a_function_is_limited(client: permits.Client, name: str) -> None:
         semaphore.limit(generator)
     with pytest.raises(TypeError):
         semaphore.limit(wieght=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"`client.semaphore\('.*', 3\)`"):
+        semaphore.limit(3)  # type: ignore[call-overload]
     assert is_idle(semaphore)

@@ -82,6 +82,11 @@ class Semaphore(Unheld):
     ) -> Callable[[F], F]: ...
     def limit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """A decorator: each call of the function, async or not, holds a permit. Takes the options of `acquire`."""
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"limit() decorates a function, and {function!r} is none: write `@semaphore.limit`, and the number in "
+                f"`client.semaphore({self._name!r}, {function!r})`"
+            )
         checked = AcquireOptions(**options)  # type: ignore[typeddict-item]
         native_options(checked)
 
