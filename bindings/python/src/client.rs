@@ -7,7 +7,7 @@ use permits::{AcquireAll, AcquireAllError, AcquireOptions, Limit, PermitHandle, 
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
-use crate::convert::{DiagnosisFields, count, duration};
+use crate::convert::{self, DiagnosisFields, count, duration};
 use crate::failure::Failure;
 use crate::permit::Permit;
 use crate::semaphore::{Options, Semaphore};
@@ -49,10 +49,10 @@ impl Settings {
             });
         }
         if let Some(max) = self.max_waiters {
-            builder = builder.max_waiters(count("max_waiters", max)?);
+            builder = builder.max_waiters(count("max_waiters", 0, max)?);
         }
         if let Some(replicas) = self.replicas {
-            builder = builder.replicas(count("replicas", replicas)?);
+            builder = builder.replicas(count("replicas", 0, replicas)?);
         }
         if let Some(timeout) = self.store_timeout {
             builder = builder.store_timeout(duration("store_timeout", timeout)?);
@@ -88,8 +88,8 @@ impl Client {
         let limit = match limit {
             None if exactly => return Err(Failure::invalid("exactly=True needs a limit".into()).raised()),
             None => Limit::Stored,
-            Some(limit) if exactly => Limit::Exactly(count("the limit", limit)?),
-            Some(limit) => Limit::Declared(count("the limit", limit)?),
+            Some(limit) if exactly => Limit::Exactly(convert::limit(limit)?),
+            Some(limit) => Limit::Declared(convert::limit(limit)?),
         };
         let semaphore = self.inner.semaphore(name, limit);
         semaphore.map(Semaphore::new).map_err(|error| Failure::from(error).raised())

@@ -13,10 +13,20 @@ pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
         .map_err(|_| Failure::invalid(format!("{name} is a time of at least 0 s, not {seconds}")).raised())
 }
 
-/// A number of units, a limit, or another count.
-pub(crate) fn count(name: &str, number: i64) -> PyResult<u32> {
-    u32::try_from(number).map_err(|_| {
-        Failure::invalid(format!("{name} is a number from 0 to {}, not {number}", u32::MAX)).raised()
+/// A number of units or another count, of at least `least`.
+pub(crate) fn count(name: &str, least: u32, number: i64) -> PyResult<u32> {
+    ranged(name, least, number, "")
+}
+
+/// A limit.
+pub(crate) fn limit(number: i64) -> PyResult<u32> {
+    ranged("the limit", 1, number, "; to stop all grants, pause the semaphore")
+}
+
+fn ranged(name: &str, least: u32, number: i64, advice: &str) -> PyResult<u32> {
+    u32::try_from(number).ok().filter(|found| *found >= least).ok_or_else(|| {
+        let most = u32::MAX;
+        Failure::invalid(format!("{name} is a number from {least} to {most}, not {number}{advice}")).raised()
     })
 }
 

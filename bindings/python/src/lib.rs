@@ -21,6 +21,9 @@ use pyo3::prelude::*;
 /// `permits._permits`. All state is behind locks of its own, so the module needs no lock of the interpreter.
 #[pymodule(gil_used = false)]
 mod _permits {
+    /// The version of the package: maturin takes that of the crate.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
     use crate::call::{Call, exit_begins};
     #[pymodule_export]

@@ -32,7 +32,7 @@ pub(crate) struct Permit {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Cancelled when it is released or handed over.
     ended: CancellationToken,
-    /// The loss that its release found.
+    /// The loss that its end found.
     lost: Arc<OnceLock<Lost>>,
 }
 
@@ -54,6 +54,17 @@ impl From<PermitError> for Failure {
             PermitError::Released => Self::released(),
             PermitError::Renew(error) => error.into(),
         }
+    }
+}
+
+/// The loss of a permit, if it is lost.
+fn loss(permit: &permits::Permit) -> Option<Lost> {
+    if permit.is_held() {
+        return None;
+    }
+    match pin!(permit.lost()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(lost) => Some(lost),
+        Poll::Pending => None,
     }
 }
 
@@ -96,6 +107,10 @@ impl Permit {
         let State::Held(permit) = &*state else { return None };
         let ended = State::Ended(permit.weight(), permit.lease());
         let State::Held(permit) = std::mem::replace(&mut *state, ended) else { return None };
+        // For the calls that wait for the loss and are polled after the permit is gone.
+        if let Some(lost) = loss(&permit) {
+            let _ = self.lost.set(lost);
+        }
         self.ended.cancel();
         Some(permit)
     }
@@ -163,13 +178,7 @@ impl Permit {
     /// The loss, if it is lost.
     fn lost<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lost = match &*self.lock() {
-            State::Held(permit) if !permit.is_held() => {
-                match pin!(permit.lost()).poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(lost) => Some(lost),
-                    Poll::Pending => None,
-                }
-            }
-            State::Held(_) => None,
+            State::Held(permit) => loss(permit),
             State::Ended(..) => self.lost.get().cloned(),
         };
         Loss(lost).into_pyobject(py)
@@ -202,7 +211,7 @@ impl Permit {
     }
 
     fn release_part(&self, units: i64) -> PyResult<Call> {
-        let units = count("the number of units", units)?;
+        let units = count("the number of units", 1, units)?;
         Ok(self.operation(move |permit| async move { permit.release_part(units).await }))
     }
 

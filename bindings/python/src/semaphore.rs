@@ -8,7 +8,7 @@ use permits::{Acquire, AcquireOptions, AdminError};
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
-use crate::convert::{InspectionFields, count, duration};
+use crate::convert::{self, InspectionFields, count, duration};
 use crate::permit::Permit;
 
 /// Options of an acquisition. What is `None` has the default of the library.
@@ -29,7 +29,7 @@ impl Options {
     pub(crate) fn into_options(self) -> PyResult<AcquireOptions> {
         let mut options = AcquireOptions::new();
         if let Some(weight) = self.weight {
-            options = options.weight(count("the weight", weight)?);
+            options = options.weight(count("the weight", 1, weight)?);
         }
         if let Some(timeout) = self.timeout.filter(|timeout| *timeout != f64::INFINITY) {
             options = options.timeout(duration("the timeout", timeout)?);
@@ -88,7 +88,7 @@ impl Semaphore {
     }
 
     fn set_limit(&self, limit: i64, version: Option<u64>) -> PyResult<Call> {
-        let limit = count("the limit", limit)?;
+        let limit = convert::limit(limit)?;
         Ok(self.call(move |semaphore| async move {
             match version {
                 None => semaphore.set_limit(limit).await,
@@ -134,7 +134,7 @@ impl Semaphore {
     }
 
     fn inspect(&self, max: i64) -> PyResult<Call> {
-        let max = count("max", max)?;
+        let max = count("max", 0, max)?;
         Ok(self.call(move |semaphore| async move {
             semaphore.inspect_up_to(max).await.map(InspectionFields::from)
         }))

@@ -173,6 +173,47 @@ def test_the_end_of_the_interpreter_releases(
         assert is_idle(semaphore)
 
 
+def test_an_interrupted_end_of_the_interpreter_releases(server: Server, name: str) -> None:
+    text = """
+permit = semaphore.acquire().wait()
+permit.on_lost(say)
+def join(thread, timeout=None):
+    raise KeyboardInterrupt
+threading.Thread.join = join
+"""
+    with Program(HEAD + text, server.url, name) as program:
+        _, output, errors = program.end()
+    assert output == "" and "KeyboardInterrupt" in errors
+    with permits.connect(server.url, recovery="off") as client:
+        assert is_idle(client.semaphore(name, 1))
+
+
+def test_without_a_thread_a_callback_is_refused_or_runs_on_the_watchers(server: Server, name: str) -> None:
+    text = """
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+start, threading.Thread.start = threading.Thread.start, refuse
+permit, other = (client.semaphore(sys.argv[2], 2).acquire().wait() for _ in range(2))
+called = threading.Event()
+def callback(lost):
+    say(lost.cause, threading.current_thread().name)
+    called.set()
+try:
+    permit.on_lost(callback)
+except RuntimeError as error:
+    say(error)
+threading.Thread.start = start
+permit.on_lost(callback)
+threading.Thread.start = refuse
+semaphore.revoke(permit.holder)
+called.wait(30)
+"""
+    with Program(HEAD + text, server.url, name) as program:
+        assert program.end() == (0, "can't start new thread\nrevoked permits-watch\n", "")
+    with permits.connect(server.url, recovery="off") as client:
+        assert is_idle(client.semaphore(name, 1))
+
+
 def test_a_killed_process_loses_its_permit(client: permits.Client, url: str, name: str) -> None:
     semaphore = client.semaphore(name, 1)
     text = "permit = semaphore.acquire(lease=0.5).wait(); say('ready'); threading.Event().wait()"

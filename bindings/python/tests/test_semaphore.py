@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from queue import Queue
 
 import permits
 import pytest
 from permits import PermitStatus
-from support import in_thread, is_idle, until, waiters
+from support import LIMIT, in_thread, is_idle, until, waiters
 
 
 def test_no_more_than_the_limit_hold_at_once(client: permits.Client, name: str) -> None:
@@ -152,6 +155,60 @@ def test_a_permit_that_is_not_renewed_is_lost(client: permits.Client, name: str)
     assert permit.lost is not None
     with semaphore.acquire():
         pass
+
+
+def lose(semaphore: permits.Semaphore, callback: Callable[[permits.LostError], object]) -> None:
+    """Loses a permit that is watched."""
+    permit = semaphore.acquire().wait()
+    permit.on_lost(callback)
+    semaphore.revoke(permit.holder)
+    assert permit.wait_lost()
+
+
+def test_a_loss_is_reported_after_the_permit_is_garbage(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    called = threading.Event()
+    permit = semaphore.acquire().wait()
+    semaphore.revoke(permit.holder)
+    assert permit.wait_lost()
+    permit.on_lost(lambda lost: called.set())
+    del permit
+    assert called.wait(LIMIT)
+
+
+def test_a_callback_that_blocks_delays_no_other(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    called: Queue[int] = Queue()
+    let_go = threading.Event()
+
+    def block(lost: permits.LostError) -> None:
+        called.put(1)
+        let_go.wait(LIMIT)
+
+    lose(semaphore, block)
+    assert called.get(timeout=LIMIT) == 1
+    for number in (2, 3):
+        lose(semaphore, lambda lost: called.put(number))
+        assert called.get(timeout=LIMIT / 2) == number
+    let_go.set()
+    assert is_idle(semaphore)
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_a_callback_that_fails_is_logged_and_silences_no_other(
+    client: permits.Client, name: str, fault: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    semaphore = client.semaphore(name, 1)
+    called = threading.Event()
+
+    def fail(lost: permits.LostError) -> None:
+        raise fault
+
+    lose(semaphore, fail)
+    until(lambda: any(record.exc_info and record.exc_info[0] is fault for record in caplog.records))
+    lose(semaphore, lambda lost: called.set())
+    assert called.wait(LIMIT)
+    assert is_idle(semaphore)
 
 
 def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> None:
@@ -340,8 +397,44 @@ def test_an_acquisition_serves_once(client: permits.Client, name: str) -> None:
     with pytest.raises(RuntimeError, match="waited for before"):
         acquire.wait()
     unused = semaphore.acquire()
-    with pytest.warns(RuntimeWarning, match="was never waited for"):
+    with pytest.warns(RuntimeWarning, match=r"nothing was acquired: write `with semaphore.acquire\(\)"):
         del unused
+    assert is_idle(semaphore)
+
+
+def test_what_is_not_a_permit_says_how_to_get_one(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    acquire, several = semaphore.acquire(), client.acquire_all([semaphore])
+
+    def refuses(value: object, call: str) -> None:
+        names = {name for name in dir(permits.Permit) if name[0] != "_"} - set(dir(value))
+        assert {"slot", "token", "is_held", "release", "renew"} <= names
+        for name in names:
+            with pytest.raises(AttributeError, match=re.escape(f"`permit = {call}.wait()`")):
+                getattr(value, name)
+
+    refuses(semaphore, "semaphore.acquire()")
+    refuses(acquire, "semaphore.acquire()")
+    refuses(several, "client.acquire_all(...)")
+    with pytest.raises(TypeError, match="write `with"):
+        bool(acquire)
+    # Type checkers know that there is no such attribute.
+    with pytest.raises(AttributeError):
+        acquire.slot  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        semaphore.release()  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="write `with"):
+        with semaphore:  # type: ignore[attr-defined]
+            pass
+
+    async def block() -> None:
+        async with semaphore:  # type: ignore[attr-defined]
+            pass
+
+    with pytest.raises(TypeError, match="write `with"):
+        asyncio.run(block())
+    with pytest.warns(RuntimeWarning):
+        del acquire, several
     assert is_idle(semaphore)
 
 
@@ -375,4 +468,6 @@ def test_a_function_is_limited(client: permits.Client, name: str) -> None:
         semaphore.limit(generator)
     with pytest.raises(TypeError):
         semaphore.limit(wieght=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"`client.semaphore\('.*', 3\)`"):
+        semaphore.limit(3)  # type: ignore[call-overload]
     assert is_idle(semaphore)

@@ -10,7 +10,7 @@
         ...
 """
 
-from . import errors
+from . import _permits, errors
 from ._acquire import Acquire, AcquireAll
 from ._client import Client, aconnect, adiagnose, connect, diagnose
 from ._permit import Permit, PermitSet
@@ -28,6 +28,8 @@ from ._types import (
     WaiterInfo,
 )
 from .errors import *
+
+__version__ = _permits.VERSION
 
 __all__ = [
     "Acquire",

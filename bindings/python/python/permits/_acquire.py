@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from . import _permits
-from ._permit import Held, Permit, PermitSet
+from ._permit import Held, Permit, PermitSet, Unheld
 from ._waiting import result, wait
 
 H = TypeVar("H", bound=Held)
 
 
-class Acquisition(Generic[H]):
+class Acquisition(Unheld, Generic[H]):
     """An acquisition: nothing is sent until it is waited for, once, in one of four ways.
 
     `with` and `async with` wait, and release at the end of the block. `wait()` and `await` return what was acquired, which
@@ -26,7 +26,7 @@ class Acquisition(Generic[H]):
         self._made = made
         self._name = name
         self._is_begun = False
-        self._held: H | None = None
+        self._entered: H | None = None
 
     def _begin(self) -> None:
         if self._is_begun:
@@ -55,31 +55,38 @@ class Acquisition(Generic[H]):
         return self._made(await result(self._call))
 
     def __enter__(self) -> H:
-        self._held = self.wait()
-        return self._held
+        self._entered = self.wait()
+        return self._entered
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        held, self._held = self._held, None
+        held, self._entered = self._entered, None
         if held is not None:
             held.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> H:
-        self._held = await self._result()
-        return self._held
+        self._entered = await self._result()
+        return self._entered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        held, self._held = self._held, None
+        held, self._entered = self._entered, None
         if held is not None:
             await held.__aexit__(kind, error, trace)
+
+    def __bool__(self) -> NoReturn:
+        # `if semaphore.acquire():`, as for threading.Semaphore, would run its block without a permit.
+        raise TypeError(f"{self!r} is neither true nor false: {self._advice()}")
+
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
 
     def __del__(self) -> None:
         if not getattr(self, "_is_begun", True):
             warnings.warn(
-                f"{self._name} was never waited for: use `with`, `async with`, `await` or `.wait()`",
+                f"{self._name} was never waited for, so nothing was acquired: {self._advice()}",
                 RuntimeWarning,
                 source=self,
                 stacklevel=2,
@@ -101,6 +108,8 @@ class Acquire(Acquisition[Permit]):
 
 class AcquireAll(Acquisition[PermitSet]):
     """The acquisition of permits of several semaphores, made by `Client.acquire_all`."""
+
+    _call_text = "client.acquire_all(...)"
 
     def __init__(self, call: _permits.Call[list[_permits.Permit]], client: object) -> None:
         def made(permits: list[_permits.Permit]) -> PermitSet:

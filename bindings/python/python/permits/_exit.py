@@ -45,7 +45,14 @@ def closed(client: Client) -> None:
 
 def _close_all() -> None:
     exit_begins()
-    _watching.stop()
+    try:
+        _watching.stop()
+    finally:
+        # Also if a signal ends the wait for a callback.
+        _close_clients()
+
+
+def _close_clients() -> None:
     calls = [client._native.close() for client in list(_open)]
     for call in calls:
         call.start()

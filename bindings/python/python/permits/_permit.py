@@ -8,7 +8,7 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from . import _permits, _watching
 from ._types import PermitStatus, Seconds, seconds
@@ -144,7 +144,10 @@ class Permit(Held):
         return self._native.remaining()
 
     def on_lost(self, callback: Callable[[LostError], object]) -> None:
-        """Calls back when it is lost, at its deadline at the latest, on a thread of this package. Not after a release."""
+        """Calls back when it is lost, at its deadline at the latest, on a thread of its own. Not after a release.
+
+        An exception of the callback, that of `sys.exit()` too, is logged as an error of the logger `permits`.
+        """
         _watching.watch(self._native.wait_lost(), callback)
 
     def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
@@ -217,14 +220,16 @@ class Permit(Held):
 
     def __del__(self) -> None:
         native = getattr(self, "_native", None)
-        if native is not None and native.status() in ("held", "unsure"):
+        if native is None:
+            return
+        if native.status() in ("held", "unsure"):
             warnings.warn(
                 f"a permit of {native.semaphore!r} was never released: use `with`, or `release()`",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,
             )
-            native.forget()
+        native.forget()
 
 
 class PermitSet(Held, Sequence[Permit]):
@@ -306,6 +311,26 @@ class PermitSet(Held, Sequence[Permit]):
 
     def __repr__(self) -> str:
         return f"<PermitSet {list(self._permits)!r}>"
+
+
+class Unheld:
+    """The base of objects that a program may take for a permit: the attributes of a permit raise what to write.
+
+    Type checkers do not see these attributes, so that they report the mistake.
+    """
+
+    _call_text = "semaphore.acquire()"
+
+    def _advice(self) -> str:
+        call = self._call_text
+        return f"write `with {call} as permit:`, `permit = await {call}` or `permit = {call}.wait()`"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if not name.startswith("_") and hasattr(Permit, name):
+                raise AttributeError(f"{self!r} is not a permit, and has no {name!r}: {self._advice()}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:

@@ -5,6 +5,8 @@ from .errors import LostError
 
 _T = TypeVar("_T", covariant=True)
 
+VERSION: str
+
 class Call(Generic[_T]):
     def wait(self, signals: bool, timeout: float | None = None) -> _T: ...
     def poll(self, mailbox: Mailbox, key: int) -> bool | None: ...

@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _permits
 from ._acquire import Acquire
+from ._permit import Unheld
 from ._types import AcquireOptions, Inspection, Seconds, inspection, native_options
 from ._waiting import result, wait
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Semaphore:
+class Semaphore(Unheld):
     """A named line with a limit, made by `Client.semaphore`: first come, first served.
 
     Operations block. Each has a twin for asyncio, with an `a` before its name.
@@ -81,6 +82,11 @@ class Semaphore:
     ) -> Callable[[F], F]: ...
     def limit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """A decorator: each call of the function, async or not, holds a permit. Takes the options of `acquire`."""
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"limit() decorates a function, and {function!r} is none: write `@semaphore.limit`, and the number in "
+                f"`client.semaphore({self._name!r}, {function!r})`"
+            )
         checked = AcquireOptions(**options)  # type: ignore[typeddict-item]
         native_options(checked)
 
@@ -220,6 +226,13 @@ class Semaphore:
     async def aavailable(self) -> int:
         """As `available`, on asyncio."""
         return await result(self._native.available())
+
+    if not TYPE_CHECKING:
+
+        def _refuse_block(self, *_: object) -> None:
+            raise TypeError(f"{self!r} is not a permit: {self._advice()}")
+
+        __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse_block
 
     def __repr__(self) -> str:
         return f"<Semaphore {self._name!r}>"

@@ -1,4 +1,7 @@
-"""The thread that calls back when permits are lost. It begins with the first callback, and ends before the interpreter."""
+"""The thread that watches permits. It begins with the first callback, and ends before the interpreter.
+
+Each callback runs on a thread of its own, so that one that blocks delays no other past the deadline of its permit.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 
 from ._permits import Call, Mailbox
@@ -21,12 +25,14 @@ class _Watcher:
         self.watched: dict[int, tuple[Call[LostError | None], Callback]] = {}
         self.thread: threading.Thread | None = None
         self.starting = threading.Lock()
+        self.callbacks: list[threading.Thread] = []
         self.has_ended = False
 
     def watch(self, call: Call[LostError | None], callback: Callback) -> None:
         with self.starting:
-            if self.thread is None:
-                self.thread = threading.Thread(target=self.run, name="permits-lost", daemon=True)
+            # It is not alive if it could not be started for an earlier callback.
+            if self.thread is None or not self.thread.is_alive():
+                self.thread = threading.Thread(target=self.run, name="permits-watch", daemon=True)
                 self.thread.start()
         key = next(self.keys)
         self.watched[key] = (call, callback)
@@ -46,26 +52,45 @@ class _Watcher:
             self.mailbox.note(key)
         elif ended:
             del self.watched[key]
-            try:
-                lost = call.take()
-                if lost is not None:
-                    callback(lost)
-            except Exception:
-                logging.getLogger("permits").exception("a callback for a lost permit has failed")
+            lost = call.take()
+            if lost is not None:
+                self.call_back(callback, lost)
+
+    def call_back(self, callback: Callback, lost: LostError) -> None:
+        self.callbacks = [thread for thread in self.callbacks if thread.is_alive()]
+        thread = threading.Thread(target=_run, args=(callback, lost), name="permits-lost", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system refuses another thread.
+            _run(callback, lost)
+        else:
+            self.callbacks.append(thread)
 
     def stop(self) -> None:
         self.has_ended = True
         self.mailbox.close()
-        if self.thread is not None:
-            # A callback may block. Then the thread ends with the process.
+        # A callback may block. Then its thread ends with the process.
+        end = time.monotonic() + 1.0
+        if self.thread is not None and self.thread.is_alive():
             self.thread.join(1.0)
+        for thread in self.callbacks:
+            thread.join(max(0.0, end - time.monotonic()))
+
+
+def _run(callback: Callback, lost: LostError) -> None:
+    try:
+        callback(lost)
+    except BaseException:
+        # A thread reports no SystemExit: a callback that calls sys.exit() would fail in silence.
+        logging.getLogger("permits").exception("a callback for a lost permit has failed")
 
 
 _watcher = _Watcher()
 
 
 def watch(call: Call[LostError | None], callback: Callback) -> None:
-    """Calls back when the permit is lost, on a thread of the package."""
+    """Calls back when the permit is lost, on a thread of its own."""
     _watcher.watch(call, callback)
 
 
