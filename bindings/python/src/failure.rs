@@ -103,6 +103,8 @@ impl From<StoreError> for Failure {
             StoreError::Mismatch { .. } => "MismatchError",
             StoreError::Tls { .. } => "TlsError",
             StoreError::WrongType { .. } => "WrongTypeError",
+            StoreError::OtherLayout { .. } => "OtherLayoutError",
+            StoreError::Unreadable { .. } => "UnreadableError",
             StoreError::OutOfMemory { .. } => "OutOfMemoryError",
             StoreError::Unsupported { .. } => "UnsupportedError",
             StoreError::Rejected { .. } => "RejectedError",

@@ -129,8 +129,10 @@ impl Semaphore {
         self.call(move |semaphore| async move { semaphore.revoke_cooling(&holder, token).await })
     }
 
-    fn delete(&self) -> Call {
-        self.call(|semaphore| async move { semaphore.delete().await })
+    fn delete(&self, unreadable: bool) -> Call {
+        self.call(move |semaphore| async move {
+            if unreadable { semaphore.delete_unreadable().await } else { semaphore.delete().await }
+        })
     }
 
     fn inspect(&self, max: i64) -> PyResult<Call> {

@@ -95,6 +95,17 @@ def test_a_key_of_another_program_is_refused(server: Server, name: str) -> None:
             client.semaphore(name, 1).acquire().wait()
 
 
+def test_a_semaphore_of_another_layout_is_refused_until_it_is_deleted(server: Server, name: str) -> None:
+    server.command("HSET", f"permits:{{{name}}}:state", "\tstate", "\x09of another version")
+    with permits.connect(server.url, recovery="off") as client:
+        semaphore = client.semaphore(name, 1)
+        with pytest.raises(permits.OtherLayoutError, match="layout 9"):
+            semaphore.acquire().wait()
+        assert semaphore.delete(unreadable=True)
+        with semaphore.acquire():
+            pass
+
+
 def test_a_store_is_diagnosed(server: Server) -> None:
     diagnosis = permits.diagnose(server.url)
     assert diagnosis.is_healthy and str(server.port) in diagnosis.store

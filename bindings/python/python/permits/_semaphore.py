@@ -200,16 +200,17 @@ class Semaphore(Unheld):
         """As `revoke_cooling`, on asyncio."""
         return await result(self._native.revoke_cooling(holder, token))
 
-    def delete(self) -> bool:
+    def delete(self, *, unreadable: bool = False) -> bool:
         """Forgets the semaphore with its limit, pin, pause and closed line. Returns whether there was one.
 
-        Raises `InUseError` while units are held or cool, or requests wait.
+        Raises `InUseError` while units are held or cool, or requests wait. With `unreadable`, one that raises
+        `UnreadableError` or `OtherLayoutError` is deleted, too, whatever it holds.
         """
-        return wait(self._native.delete())
+        return wait(self._native.delete(unreadable))
 
-    async def adelete(self) -> bool:
+    async def adelete(self, *, unreadable: bool = False) -> bool:
         """As `delete`, on asyncio."""
-        return await result(self._native.delete())
+        return await result(self._native.delete(unreadable))
 
     def inspect(self, max: int = 1000) -> Inspection:
         """The limit, and the first `max` holders and waiters, at most 1,000 of each."""

@@ -30,6 +30,7 @@ __all__ = [
     "NotNowError",
     "NotReleasedError",
     "NotReplicatedError",
+    "OtherLayoutError",
     "OutOfMemoryError",
     "PermitsError",
     "QueueFullError",
@@ -44,6 +45,7 @@ __all__ = [
     "TimeoutError",
     "TlsError",
     "UnreachableError",
+    "UnreadableError",
     "UnsupportedError",
     "UrlError",
     "VersionMismatchError",
@@ -245,6 +247,14 @@ class TlsError(StoreError):
 
 class WrongTypeError(StoreError):
     """A key of the semaphore holds data of another program."""
+
+
+class OtherLayoutError(StoreError):
+    """The semaphore or the file is of another version of permits, whose layout this one does not read."""
+
+
+class UnreadableError(StoreError):
+    """What is stored of the semaphore is damaged."""
 
 
 class OutOfMemoryError(StoreError):

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::declarations::Declarations;
-use super::permit_state::{Check, PermitState};
+use super::permit_state::{Check, HeldPermit, PermitState};
 use super::reply::{Answer, PendingReply, channel, reply};
 use super::spec::{AcquireSpec, LimitDeclaration};
 use crate::clock::Moment;
@@ -299,7 +299,7 @@ impl Session {
 /// A granted permit, with its caller or on the way there. Dropped, it is released.
 #[derive(Debug)]
 pub(crate) struct PermitGuard {
-    pub(crate) state: Arc<PermitState>,
+    pub(crate) state: HeldPermit,
     session: Session,
     /// It was released or handed over: nothing is left to do on drop.
     released: bool,
@@ -307,7 +307,7 @@ pub(crate) struct PermitGuard {
 
 impl PermitGuard {
     pub(super) fn new(state: Arc<PermitState>, session: Session) -> Self {
-        Self { state, session, released: false }
+        Self { state: state.into(), session, released: false }
     }
 
     /// Releases it.

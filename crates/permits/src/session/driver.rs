@@ -5,6 +5,7 @@
 //! which writes them without blocking: so they are written in the order in which they were asked for. When the lock is
 //! free again, callers are answered ([`outbox`](super::outbox)): nothing of the program's runs under it.
 
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -58,6 +59,42 @@ struct Open {
     store: Arc<dyn Store>,
     /// The session's own.
     runtime: Handle,
+}
+
+/// Asserts, in a build with debug assertions, that this thread has no session locked: what follows runs code of the program.
+pub(super) fn assert_unlocked() {
+    #[cfg(debug_assertions)]
+    assert!(!LOCKED.get(), "code of the program runs under the lock of a session");
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// This thread has a session locked.
+    static LOCKED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// The locked state.
+struct Locked<'a>(MutexGuard<'a, State>);
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        LOCKED.set(false);
+    }
 }
 
 impl Driver {
@@ -127,8 +164,11 @@ impl Driver {
         outbox.deliver(None).record(&self.meters);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        let state = Locked(self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        #[cfg(debug_assertions)]
+        LOCKED.set(true);
+        state
     }
 
     /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are left for a

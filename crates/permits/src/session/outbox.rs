@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::permit_state::PermitState;
+use super::driver;
+use super::permit_state::{HeldPermit, PermitState};
 use super::reply::{Answer, reply};
 use crate::error::Lost;
 use crate::observe::meters::Tally;
@@ -63,13 +64,14 @@ impl Outbox {
 
     /// Signals the loss of a permit.
     pub(super) fn signal_loss(&mut self, permit: &Arc<PermitState>) {
-        let permit = permit.clone();
+        let permit = HeldPermit::from(permit.clone());
         self.deliveries.push((None, Box::new(move || permit.signal_loss())));
     }
 
     /// Delivers everything. To be called under no lock. `session` is the session's own runtime. Returns what was measured,
     /// to be recorded next.
     pub(super) fn deliver(self, session: Option<&Handle>) -> Tally {
+        driver::assert_unlocked();
         deliver_all(self.deliveries, session);
         self.tally
     }

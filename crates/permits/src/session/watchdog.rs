@@ -55,8 +55,18 @@ pub(super) fn watch(permit: &Arc<dyn Watched>, deadline: Moment) {
         // Without another thread, the session's own is left; the next permit retries.
         watched.running = thread.spawn(|| WATCHDOG.get().run()).is_ok();
     }
-    if watched.wakes_at.is_none_or(|at| deadline < at) {
-        watchdog.sooner.notify_one();
+    watchdog.wake_before(&watched, deadline);
+}
+
+/// Watches a permit until this deadline from now on, if it is watched. Signals nothing itself.
+pub(super) fn watch_until(permit: &Arc<dyn Watched>, deadline: Moment) {
+    let watchdog = WATCHDOG.get();
+    let mut watched = watchdog.lock();
+    let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
+    if key.is_some() {
+        watched.deadlines.remove(key.take());
+        *key = Some(watched.deadlines.set(deadline, Arc::downgrade(permit)));
+        watchdog.wake_before(&watched, deadline);
     }
 }
 
@@ -68,6 +78,12 @@ pub(super) fn forget(key: Key) {
 impl Watchdog {
     fn lock(&self) -> MutexGuard<'_, Watching> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_before(&self, watched: &Watching, deadline: Moment) {
+        if watched.wakes_at.is_none_or(|at| deadline < at) {
+            self.sooner.notify_one();
+        }
     }
 
     fn run(&self) {

@@ -1,24 +1,26 @@
 //! The state that a permit and the engine share: the deadline, and the signal of the loss.
 //!
+//! The engine works under the lock of its session, where no code of the program may run. So [`PermitState`], which it has, ends a
+//! permit and signals nothing; [`HeldPermit`], which the holder has, does both.
+//!
 //! Invariant: a loss is final. The engine and the holder end a permit whose deadline has passed by the same
 //! compare-and-swap that an extension has to win, so a permit that was seen lost is never seen held again. Where the loss
 //! is awaited, the watchdog of the process ends it, too.
 //!
 //! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
 
-use std::future::{Future as _, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
+mod holder;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::holder::HeldPermit;
 use super::spec::AcquireSpec;
+use super::timers;
 use super::watchdog::{self, Watched};
-use super::{LONGEST_SLEEP, keywords, timers};
 use crate::clock::{Moment, millis};
 use crate::error::Lost;
 use crate::observe::events;
@@ -30,7 +32,7 @@ use crate::protocol::{Grant, Holder, Name, RequestId};
 /// The deadline of a permit that is no longer held.
 const ENDED: u64 = 0;
 
-/// A permit, as its holder and the engine see it.
+/// A permit, as the engine sees it.
 #[derive(Debug)]
 pub(crate) struct PermitState {
     pub(crate) semaphore: Name,
@@ -134,32 +136,15 @@ impl PermitState {
     pub(super) fn set_lease(self: &Arc<Self>, lease: Duration, until: Moment) {
         self.lease_ms.store(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
-        let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner);
-        let watched = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(key) = watched {
-            watchdog::forget(key);
-            self.watch();
+        if self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner).is_ok() {
+            let permit: Arc<dyn Watched> = self.clone();
+            watchdog::watch_until(&permit, until);
         }
     }
 
     /// Returns true if it is the permit of the process that this one was forked from.
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_forked()
-    }
-
-    /// The deadline; `None` if it has ended, or ends because the deadline has passed at `now`.
-    pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
-        if self.is_forked() {
-            return None;
-        }
-        match self.check(now) {
-            Check::Held(deadline) => Some(deadline),
-            Check::Expired => {
-                self.signal_loss();
-                None
-            }
-            Check::Ended => None,
-        }
     }
 
     /// Ends it, if its deadline has passed at `now`.
@@ -182,14 +167,6 @@ impl PermitState {
         }
     }
 
-    pub(crate) fn status(&self, now: Moment) -> PermitStatus {
-        match self.deadline(now) {
-            None => PermitStatus::Lost,
-            Some(_) if self.unsure.load(Ordering::Relaxed) => PermitStatus::Unsure,
-            Some(_) => PermitStatus::Held,
-        }
-    }
-
     /// Extends it to `deadline`, unless it has ended.
     pub(crate) fn extend(&self, deadline: Moment) {
         self.unsure.store(false, Ordering::Relaxed);
@@ -208,7 +185,7 @@ impl PermitState {
         }
     }
 
-    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by [`PermitState::signal_loss`].
+    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by [`HeldPermit::signal_loss`].
     pub(super) fn end_as_lost(&self, reason: Lost) -> bool {
         let ended = self.end();
         if ended {
@@ -221,29 +198,6 @@ impl PermitState {
     /// Ends it without a signal. Returns whether it was held.
     pub(crate) fn end(&self) -> bool {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
-    }
-
-    /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program, so it is called under no lock.
-    pub(super) fn signal_loss(&self) {
-        let signalled = catch_unwind(AssertUnwindSafe(|| self.lost.cancel()));
-        let (mutex, condition) = &self.blocked;
-        drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
-        condition.notify_all();
-        self.observe_loss();
-        if let Err(panic) = signalled {
-            resume_unwind(panic);
-        }
-    }
-
-    fn observe_loss(&self) {
-        let Some(lost) = self.loss() else { return };
-        let keyword = keywords::of_loss(&lost);
-        match &lost {
-            Lost::Revoked { reason } => events::revoked(&self.semaphore, &self.holder, reason),
-            _ => events::lost(&self.semaphore, &self.holder, &keyword),
-        }
-        self.meters.lost(keyword);
-        self.observe_end(Moment::now());
     }
 
     /// Reports that the caller of an acquisition has it. Calls the recorder and the subscriber of the program.
@@ -265,72 +219,9 @@ impl PermitState {
         self.meters.stops_holding(&self.held, now.since(self.granted_at));
     }
 
-    /// Blocks until it is lost, or `limit` has passed. Returns the reason, if it is lost.
-    pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        let end = Moment::now() + limit;
-        loop {
-            let now = Moment::now();
-            let deadline = self.deadline(now);
-            let reason = self.reason();
-            if reason.is_some() || now >= end {
-                return reason;
-            }
-            let until = deadline.map_or(end, |deadline| deadline.min(end)).min(now + LONGEST_SLEEP);
-            let (mutex, condition) = &self.blocked;
-            let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = |_: &mut ()| self.reason.get().is_none();
-            let waited = condition.wait_timeout_while(guard, until.since(now), held);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-        }
-    }
-
-    /// Waits until it is lost. Needs neither a runtime nor the session's thread.
-    pub(crate) async fn lost(self: &Arc<Self>) -> Lost {
-        self.watch();
-        let mut cancelled = pin!(self.lost.cancelled());
-        poll_fn(|context| if self.is_forked() { Poll::Ready(()) } else { cancelled.as_mut().poll(context) })
-            .await;
-        // A loss sets its reason first.
-        self.reason().unwrap_or(Lost::Gone)
-    }
-
-    /// Cancelled when it is lost.
-    pub(crate) fn cancellation_token(self: &Arc<Self>) -> CancellationToken {
-        if self.is_forked() {
-            let token = CancellationToken::new();
-            token.cancel();
-            return token;
-        }
-        self.watch();
-        self.lost.child_token()
-    }
-
-    /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
-    fn watch(self: &Arc<Self>) {
-        if let Some(deadline) = self.deadline(Moment::now()) {
-            let permit: Arc<dyn Watched> = self.clone();
-            watchdog::watch(&permit, deadline);
-        }
-    }
-
-    /// The reason of the loss; `None` while it is held, and after a release.
-    pub(crate) fn reason(&self) -> Option<Lost> {
-        if self.is_forked() { Some(Lost::Forked) } else { self.loss() }
-    }
-
-    /// The same, in the process that acquired it.
+    /// The reason of the loss, in the process that acquired it; `None` while it is held, and after a release.
     pub(super) fn loss(&self) -> Option<Lost> {
         self.reason.get().cloned()
-    }
-}
-
-impl Watched for PermitState {
-    fn deadline(&self, now: Moment) -> Option<Moment> {
-        self.deadline(now)
-    }
-
-    fn timer(&self) -> &Mutex<Option<timers::Key>> {
-        &self.watch
     }
 }
 
@@ -345,11 +236,21 @@ impl Drop for PermitState {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::sync::mpsc;
+    use std::task::{Context, Wake};
+    use std::thread::ThreadId;
+
     use super::*;
     use crate::protocol::{Declaration, Label};
     use crate::session::spec::{LimitDeclaration, Wait};
 
-    fn core(deadline_ms: u64) -> PermitState {
+    fn held(deadline_ms: u64) -> HeldPermit {
+        held_until(at(deadline_ms)).0
+    }
+
+    /// A permit, as its holder sees it and as the engine does.
+    fn held_until(deadline: Moment) -> (HeldPermit, Arc<PermitState>) {
         let spec = AcquireSpec {
             semaphore: Name::new("n").expect("valid"),
             holder: Holder::new("h").expect("valid"),
@@ -366,7 +267,9 @@ mod tests {
             meters: Default::default(),
         };
         let granted = (at(0), Duration::ZERO);
-        PermitState::new(&spec, Grant { token: 7, slot: 0 }, at(deadline_ms), granted, Process::current())
+        let grant = Grant { token: 7, slot: 0 };
+        let state = Arc::new(PermitState::new(&spec, grant, deadline, granted, Process::current()));
+        (state.clone().into(), state)
     }
 
     fn at(milliseconds: u64) -> Moment {
@@ -375,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_loss_is_final() {
-        let core = core(100);
+        let core = held(100);
         assert_eq!(core.deadline(at(99)), Some(at(100)));
         assert_eq!(core.deadline(at(100)), None);
         core.extend(at(500));
@@ -387,21 +290,53 @@ mod tests {
     #[test]
     fn a_thread_that_waits_for_the_loss_sees_the_deadline_pass_by_itself() {
         let deadline = Moment::now() + Duration::from_millis(20);
-        let core = core(u64::try_from(deadline.since(at(0)).as_millis()).expect("it is soon"));
+        let core = held(u64::try_from(deadline.since(at(0)).as_millis()).expect("it is soon"));
         assert_eq!(core.lost_within(Duration::from_secs(30)), Some(Lost::Expired));
     }
 
     #[test]
     fn an_extension_never_shortens() {
-        let core = core(100);
+        let core = held(100);
         core.extend(at(300));
         core.extend(at(200));
         assert_eq!(core.deadline(at(0)), Some(at(300)));
     }
 
+    /// The thread that signals the loss of this permit, which is awaited from now on.
+    fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
+        struct Notes(mpsc::Sender<ThreadId>);
+        impl Wake for Notes {
+            fn wake(self: Arc<Self>) {
+                // The test may have ended.
+                let _ = self.0.send(std::thread::current().id());
+            }
+        }
+        let (sender, thread) = mpsc::channel();
+        let waker = Arc::new(Notes(sender)).into();
+        let mut lost = Box::pin(held.cancellation_token().cancelled_owned());
+        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        // It is awaited until the process ends.
+        std::mem::forget(lost);
+        thread
+    }
+
+    #[test]
+    fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
+        let now = Moment::now();
+        let hour = now + Duration::from_secs(3_600);
+        for sooner in [Duration::ZERO, Duration::from_millis(20)] {
+            let (held, state) = held_until(hour);
+            let signalled = signalling_thread(&held);
+            // As the engine does, under its lock.
+            state.set_lease(Duration::from_secs(1), now + sooner);
+            let thread = signalled.recv_timeout(Duration::from_secs(20)).expect("it is lost");
+            assert_ne!(thread, std::thread::current().id(), "the engine signals nothing");
+        }
+    }
+
     #[test]
     fn a_release_is_no_loss() {
-        let core = core(100);
+        let core = held(100);
         assert!(core.end());
         assert!(!core.end());
         assert_eq!((core.reason(), core.status(at(0))), (None, PermitStatus::Lost));
@@ -410,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_failed_renewal_is_a_doubt_until_the_next_success() {
-        let core = core(100);
+        let core = held(100);
         core.mark_unsure();
         assert_eq!(core.status(at(1)), PermitStatus::Unsure);
         core.extend(at(200));

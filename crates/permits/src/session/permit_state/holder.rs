@@ -1,0 +1,161 @@
+//! A permit as its holder sees it. What finds the permit lost here signals that, which runs the wakers of the program.
+
+use std::future::{Future as _, poll_fn};
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Check, PermitState, PermitStatus};
+use crate::clock::Moment;
+use crate::error::Lost;
+use crate::observe::events;
+use crate::session::watchdog::{self, Watched};
+use crate::session::{LONGEST_SLEEP, driver, keywords, timers};
+
+/// See the module. Not for code that runs under the lock of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldPermit(Arc<PermitState>);
+
+impl From<Arc<PermitState>> for HeldPermit {
+    fn from(state: Arc<PermitState>) -> Self {
+        Self(state)
+    }
+}
+
+impl Deref for HeldPermit {
+    type Target = PermitState;
+
+    fn deref(&self) -> &PermitState {
+        &self.0
+    }
+}
+
+impl HeldPermit {
+    /// The deadline; `None` if it has ended, or ends because the deadline has passed at `now`.
+    pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
+        if self.is_forked() {
+            return None;
+        }
+        self.0.deadline_or_signal(now)
+    }
+
+    pub(crate) fn status(&self, now: Moment) -> PermitStatus {
+        match self.deadline(now) {
+            None => PermitStatus::Lost,
+            Some(_) if self.unsure.load(Ordering::Relaxed) => PermitStatus::Unsure,
+            Some(_) => PermitStatus::Held,
+        }
+    }
+
+    /// Signals its loss, once, and reports it.
+    pub(in crate::session) fn signal_loss(&self) {
+        self.0.signal_loss();
+    }
+
+    /// Blocks until it is lost, or `limit` has passed. Returns the reason, if it is lost.
+    pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        let end = Moment::now() + limit;
+        loop {
+            let now = Moment::now();
+            let deadline = self.deadline(now);
+            let reason = self.reason();
+            if reason.is_some() || now >= end {
+                return reason;
+            }
+            let until = deadline.map_or(end, |deadline| deadline.min(end)).min(now + LONGEST_SLEEP);
+            let (mutex, condition) = &self.blocked;
+            let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = |_: &mut ()| self.reason.get().is_none();
+            let waited = condition.wait_timeout_while(guard, until.since(now), held);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Waits until it is lost. Needs neither a runtime nor the session's thread.
+    pub(crate) async fn lost(&self) -> Lost {
+        self.watch();
+        let mut cancelled = pin!(self.lost.cancelled());
+        poll_fn(|context| if self.is_forked() { Poll::Ready(()) } else { cancelled.as_mut().poll(context) })
+            .await;
+        // A loss sets its reason first.
+        self.reason().unwrap_or(Lost::Gone)
+    }
+
+    /// Cancelled when it is lost.
+    pub(crate) fn cancellation_token(&self) -> CancellationToken {
+        if self.is_forked() {
+            let token = CancellationToken::new();
+            token.cancel();
+            return token;
+        }
+        self.watch();
+        self.lost.child_token()
+    }
+
+    /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
+    fn watch(&self) {
+        if let Some(deadline) = self.deadline(Moment::now()) {
+            let permit: Arc<dyn Watched> = self.0.clone();
+            watchdog::watch(&permit, deadline);
+        }
+    }
+
+    /// The reason of the loss; `None` while it is held, and after a release.
+    pub(crate) fn reason(&self) -> Option<Lost> {
+        if self.is_forked() { Some(Lost::Forked) } else { self.loss() }
+    }
+}
+
+impl PermitState {
+    /// The deadline; `None` if it has ended, or has passed at `now`, which is signalled.
+    fn deadline_or_signal(&self, now: Moment) -> Option<Moment> {
+        match self.check(now) {
+            Check::Held(deadline) => Some(deadline),
+            Check::Expired => {
+                self.signal_loss();
+                None
+            }
+            Check::Ended => None,
+        }
+    }
+
+    /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program.
+    fn signal_loss(&self) {
+        driver::assert_unlocked();
+        let signalled = catch_unwind(AssertUnwindSafe(|| self.lost.cancel()));
+        let (mutex, condition) = &self.blocked;
+        drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
+        condition.notify_all();
+        self.observe_loss();
+        if let Err(panic) = signalled {
+            resume_unwind(panic);
+        }
+    }
+
+    fn observe_loss(&self) {
+        let Some(lost) = self.loss() else { return };
+        let keyword = keywords::of_loss(&lost);
+        match &lost {
+            Lost::Revoked { reason } => events::revoked(&self.semaphore, &self.holder, reason),
+            _ => events::lost(&self.semaphore, &self.holder, &keyword),
+        }
+        self.meters.lost(keyword);
+        self.observe_end(Moment::now());
+    }
+}
+
+impl Watched for PermitState {
+    fn deadline(&self, now: Moment) -> Option<Moment> {
+        self.deadline_or_signal(now)
+    }
+
+    fn timer(&self) -> &Mutex<Option<timers::Key>> {
+        &self.watch
+    }
+}
