@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Damage, Entry, EntryState, State};
+use permits::model::{CHANGES_MAX, Damage, Entry, EntryState, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, Declaration, EventKind, Holder, MAX_BATCH, Operation, ReleaseOutcome,
+    AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Holder, MAX_BATCH, Operation, ReleaseOutcome,
     RenewOutcome, RequestId,
 };
 
@@ -497,7 +497,12 @@ fn changes_are_remembered(step: &Step) -> Result<(), String> {
             stops(after)
         ));
     }
-    for change in before.map_or(&[][..], |before| &before.changes) {
+    let changes = before.map_or(&[][..], |before| &before.changes);
+    for change in changes {
+        let is_recent = step.now_us < change.at_us + 1000 * CHANGE_RETRIED_MS;
+        if is_recent && changes.len() < CHANGES_MAX && !after.changes.contains(change) {
+            return Err(format!("{change:?} is forgotten, and its session may send it again"));
+        }
         if !after.changes.iter().any(|later| later.effect.is_on_same_part(&change.effect)) {
             return Err(format!("{change:?} is forgotten, and no change of its part has followed"));
         }

@@ -39,7 +39,7 @@ pub use self::execution::REAP_MAX;
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::INSPECT_MAX;
 pub use self::recovery::IDENTITY_EVERY_US;
-pub use self::state::{CHANGES_MAX, Damage, Entry, EntryState, Part, ServerClock, State};
+pub use self::state::{CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, Part, ServerClock, State};
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore without state.
 pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> (Reply, Vec<Event>) {

@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::protocol::{
-    Change, ChangeEffect, Counts, Grant, Holder, Label, ReleaseOutcome, RequestId, SessionId,
+    CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, Label, ReleaseOutcome, RequestId, SessionId,
 };
 
-/// The number of operators' changes that are remembered: for operators to read, and so that a change that is sent again has
-/// one effect and one answer.
-pub const CHANGES_MAX: usize = 32;
+/// The number of operators' changes that are remembered at least: for operators to read.
+pub const CHANGES_MIN: usize = 32;
+
+/// The number of operators' changes that are remembered at most. Those of the last [`CHANGE_RETRIED_MS`] are, up to this number: so a
+/// change that is sent again has one effect and one answer.
+pub const CHANGES_MAX: usize = 256;
 
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
 pub(super) const TURN_MS: u64 = 200;
@@ -77,7 +80,8 @@ pub struct State {
     pub free: BTreeMap<u64, u64>,
     /// The numbers of what has happened.
     pub counts: Counts,
-    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the state among them.
+    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the state
+    /// among them.
     pub changes: Vec<Change>,
     /// The loss of some parts, which the next command notices.
     #[cfg_attr(feature = "local", serde(skip))]
@@ -201,18 +205,23 @@ impl State {
         self.changes.iter().find(|change| change.origin.request == *request).map(|change| &change.effect)
     }
 
-    /// Remembers a change, and forgets the oldest one that has been followed by another of its part if they are too many.
+    /// Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they are too many, and
+    /// no session sends them again.
     pub(super) fn remember_change(&mut self, change: Change) {
+        let now_us = change.at_us;
         self.changes.push(change);
-        let followed = |at: usize| {
-            let effect = &self.changes[at].effect;
-            self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))
-        };
-        if self.changes.len() > CHANGES_MAX
-            && let Some(at) = (0..self.changes.len()).find(|at| followed(*at))
-        {
+        while let Some(at) = (0..self.changes.len()).find(|at| self.is_followed(*at)) {
+            let is_recent = now_us < self.changes[at].at_us + 1000 * CHANGE_RETRIED_MS;
+            if self.changes.len() <= if is_recent { CHANGES_MAX } else { CHANGES_MIN } {
+                break;
+            }
             self.changes.remove(at);
         }
+    }
+
+    fn is_followed(&self, at: usize) -> bool {
+        let effect = &self.changes[at].effect;
+        self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))
     }
 
     /// Returns true if the state does not expire, because an operator has pinned the limit, paused or closed the line.

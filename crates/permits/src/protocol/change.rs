@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use super::names::{Holder, Label, RequestId};
 
+/// The time for which a session sends a change again whose outcome it does not know, in milliseconds; and for which a store
+/// remembers a change at least.
+pub const CHANGE_RETRIED_MS: u64 = 60_000;
+
 /// The origin of a change by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]

@@ -14,7 +14,7 @@ mod layout;
 mod names;
 mod reply;
 
-pub use self::change::{Change, ChangeEffect, ChangeOrigin};
+pub use self::change::{CHANGE_RETRIED_MS, Change, ChangeEffect, ChangeOrigin};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
     Recovery, ReleaseRequest, RenewRequest, Window,

@@ -12,20 +12,40 @@ fn listed(both: &mut Both, max: u32) -> Vec<Change> {
     found.changes
 }
 
+/// Sets a limit, by the request of this number.
+fn changed(both: &mut Both, number: u32) -> Answers {
+    both.same(&change_limit(&format!("l{number}"), LimitChange::Set(10 + number)))
+}
+
+fn done(limit: u32, version: u64) -> Answers {
+    Answers::SetLimit(LimitOutcome::Done { limit, version })
+}
+
+#[test]
+fn a_change_that_may_be_sent_again_is_remembered_whatever_follows() {
+    let mut both = Both::start();
+    for number in 0..256 {
+        assert_eq!(changed(&mut both, number), done(10 + number, u64::from(number) + 1));
+    }
+    assert_eq!(changed(&mut both, 0), done(10, 1), "255 have followed, and it is remembered");
+    changed(&mut both, 256);
+    assert_eq!(changed(&mut both, 0), done(10, 258), "the 257th before the last is forgotten, and made again");
+}
+
 #[test]
 fn the_last_changes_are_remembered_and_earlier_ones_are_made_again() {
     let mut both = Both::start();
-    let changed = |both: &mut Both, number: u32| {
-        both.same(&change_limit(&format!("l{number}"), LimitChange::Set(10 + number)))
-    };
     for number in 0..=32 {
         changed(&mut both, number);
     }
-    let done = |limit, version| Answers::SetLimit(LimitOutcome::Done { limit, version });
-    assert_eq!(changed(&mut both, 1), done(11, 2), "the 32nd before the last is remembered");
-    assert_eq!(changed(&mut both, 32), done(42, 33));
-    assert_eq!(changed(&mut both, 0), done(10, 34), "the one before is forgotten, and made again");
-    assert_eq!(changed(&mut both, 1), done(11, 35), "and now the next one is forgotten too");
+    let (minute, last) = (60_000_000, both.now_us);
+    both.set_time(last + minute - 1);
+    assert_eq!(changed(&mut both, 33), done(43, 34));
+    assert_eq!(changed(&mut both, 0), done(10, 1), "it is younger than a minute");
+    both.set_time(last + minute);
+    assert_eq!(changed(&mut both, 34), done(44, 35), "what is older is forgotten now");
+    assert_eq!(changed(&mut both, 3), done(13, 4), "the 32nd before the last is remembered");
+    assert_eq!(changed(&mut both, 2), done(12, 36), "the one before is forgotten, and made again");
 }
 
 #[test]
@@ -44,9 +64,11 @@ fn the_last_change_of_each_part_is_remembered_whatever_follows() {
     for number in 0..40 {
         both.same(&change_limit(&format!("l{number}"), LimitChange::Set(10 + number)));
     }
+    both.set_time(both.now_us + 60_000_000);
+    both.same(&change_limit("l40", LimitChange::Set(9)));
     let changes = listed(&mut both, 1000);
     assert_eq!(changes.len(), 32);
-    assert_eq!(changes[0].effect, ChangeEffect::Limit { limit: 49, version: 41 });
+    assert_eq!(changes[0].effect, ChangeEffect::Limit { limit: 9, version: 42 });
     let [closed, paused, revoked] = &changes[29..] else { unreachable!("there are 32") };
     assert_eq!(closed.effect, ChangeEffect::Close("moved".into()));
     assert_eq!(paused.effect, ChangeEffect::Pause);

@@ -2,7 +2,7 @@
 -- answer. Before set_limit, pause, close_line, revoke and inspect. One line for each change, oldest first: request, µs of
 -- the change, part of the state, what was done, two words of it, reason, label of the session; with tabs between them.
 
-local CHANGES_MAX = 32
+local CHANGES_MIN, CHANGES_MAX, RETRIED_US = 32, 256, 60000000
 local changes = {}
 
 -- The fields of a line, as far as a script reads them: request, µs, part, what was done, two words.
@@ -22,17 +22,18 @@ local function recall(asked)
   end
 end
 
--- Remembers a change, and forgets the oldest one that has been followed by another of its part if they are too many. Finish
--- writes them.
+-- Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they are too many, and
+-- no session sends them again. Finish writes them.
 local function remember(part, what, a, b, reason)
   changes[#changes + 1] = table.concat({ ARGV[8], string.format('%.0f', now_us), part, what, a, b, reason, ARGV[9] }, '\t')
-  if #changes > CHANGES_MAX then
-    local followed, oldest = {}, nil
+  while #changes > CHANGES_MIN do
+    local followed, oldest, made = {}, nil, nil
     for i = #changes, 1, -1 do
-      local _, _, of = change_fields(changes[i])
-      if followed[of] then oldest = i end
+      local _, at, of = change_fields(changes[i])
+      if followed[of] then oldest, made = i, at end
       followed[of] = true
     end
+    if not oldest or now_us < made + RETRIED_US and #changes <= CHANGES_MAX then break end
     table.remove(changes, oldest)
   end
   s.changes = table.concat(changes, '\n')
