@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use permits::model::{CHANGES_MAX, Damage, Entry, EntryState, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Holder, MAX_BATCH, Operation, ReleaseOutcome,
-    RenewOutcome, RequestId,
+    AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Holder, MAX_BATCH, Operation,
+    ReleaseOutcome, RenewOutcome, RequestId,
 };
 
 use super::Violation;

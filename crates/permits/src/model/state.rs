@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::protocol::{
-    CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, Label, ReleaseOutcome, RequestId, SessionId,
+    CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, Label, ReleaseOutcome, RequestId,
+    SessionId,
 };
 
 /// The number of operators' changes that are remembered at least: for operators to read.

@@ -353,16 +353,106 @@ async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, time
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future as _, poll_fn};
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    use futures_util::future::BoxFuture;
+
     use super::*;
     use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
-    use crate::protocol::{Declaration, Holder, Label, Operation, Recovery, SessionId};
+    use crate::protocol::{
+        AcquireOutcome, Answers, Declaration, Grant, Holder, Label, Operation, Recovery, Reply, SessionId,
+    };
     use crate::session::pending_acquire::PendingAcquire;
     use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
-    use crate::store::{Address, StoreOptions};
+    use crate::store::{Address, Executed, StoreOptions};
 
-    /// A session on a memory of this name, without a thread.
-    async fn session(memory: &str) -> (Session, Arc<Driver>) {
-        let config = Config {
+    /// A store that keeps the requests, and reports no outcome.
+    #[derive(Default)]
+    struct Silent(Mutex<Vec<Request>>);
+
+    impl Store for Silent {
+        fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
+            self.0.lock().expect("no panic").push(request);
+            None
+        }
+
+        fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    impl Silent {
+        /// The kinds of the requests.
+        fn kinds(&self) -> Vec<&'static str> {
+            let requests = self.0.lock().expect("no panic");
+            requests.iter().map(|request| request.command.operation.kind().name()).collect()
+        }
+
+        /// Reports that the last request, an acquisition, was granted.
+        fn grants(&self, driver: &Driver) {
+            let id = self.0.lock().expect("no panic").last().expect("it was sent").id;
+            let grant = Grant { token: id, slot: 0 };
+            let reply = Reply {
+                now_us: 1,
+                sequence: 1,
+                recheck_ms: None,
+                limit: 1,
+                limit_version: 1,
+                pinned: false,
+                recovering_ms: 0,
+                replaced_limit: None,
+                answers: Answers::Acquire(vec![AcquireOutcome::Granted(grant)]),
+            };
+            let result = Ok(Executed { reply, confirmed: 0 });
+            driver.report(&mut vec![Report::Outcome { id, result }]);
+        }
+    }
+
+    /// A session on a silent store, with the shortest lease.
+    fn silent_session() -> (Session, Arc<Driver>, Arc<Silent>) {
+        let lease = Duration::from_millis(100);
+        let (session, driver) = Driver::new(Config { lease, store_timeout: lease, ..config() });
+        let store = Arc::new(Silent::default());
+        driver.open(store.clone());
+        driver.report(&mut vec![Report::Up]);
+        (session, driver, store)
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_outcome_fails_in_time() {
+        let (session, driver, _store) = silent_session();
+        let mut pending = PendingAcquire::new(&session, spec(&session));
+        let keeping_time = tokio::spawn(async move { driver.keep_time().await });
+        let result = poll_fn(|context| pending.poll(context));
+        let result = tokio::time::timeout(Duration::from_secs(20), result).await.expect("it is answered");
+        assert!(matches!(result, Err(AcquireError::Store(StoreError::NoAnswer { .. }))), "{result:?}");
+        keeping_time.abort();
+    }
+
+    #[tokio::test]
+    async fn a_release_that_was_gathered_is_sent_when_it_is_dropped() {
+        for polls in [0, 1] {
+            let (session, driver, store) = silent_session();
+            let mut pending = PendingAcquire::new(&session, spec(&session));
+            pending.send();
+            store.grants(&driver);
+            let held = pending.try_take().expect("it is answered").expect("it is granted");
+            let mut waiting = PendingAcquire::new(&session, spec(&session));
+            waiting.send();
+            let mut release = held.release().expect("it is held");
+            assert_eq!(store.kinds(), ["acquire", "acquire"], "it waits for others");
+            for _ in 0..polls {
+                assert!(Pin::new(&mut release).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            drop(release);
+            assert_eq!(store.kinds(), ["acquire", "acquire", "release"]);
+        }
+    }
+
+    fn config() -> Config {
+        Config {
             session: SessionId::new("session").expect("valid"),
             label: Label::new("label").expect("it is valid"),
             lease: Duration::from_secs(600),
@@ -371,7 +461,12 @@ mod tests {
             replicas: 0,
             store_timeout: Duration::from_secs(10),
             meters: SessionMeters::default(),
-        };
+        }
+    }
+
+    /// A session on a memory of this name, without a thread.
+    async fn session(memory: &str) -> (Session, Arc<Driver>) {
+        let config = config();
         let (id, lease) = (config.session.clone(), config.lease);
         let (session, driver) = Driver::new(config);
         let options = StoreOptions { session: id, prefix: "p".into(), lease, sink: driver.clone() };

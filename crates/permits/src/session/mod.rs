@@ -41,13 +41,19 @@ mod timers;
 mod watchdog;
 
 use std::collections::{HashMap, HashSet};
+#[cfg(test)]
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-/// A map whose order is the same in every run, so that a simulation can be repeated. Its keys are made here or named by
-/// the program, so they cannot be chosen to collide.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-type Set<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
+/// The hasher of maps. With a random seed, because names may come from whoever sends requests to the program. Without one in the
+/// tests of this crate, so that a simulation can be repeated.
+#[cfg(not(test))]
+type Seeded = std::hash::RandomState;
+#[cfg(test)]
+type Seeded = BuildHasherDefault<DefaultHasher>;
+
+type Map<K, V> = HashMap<K, V, Seeded>;
+type Set<K> = HashSet<K, Seeded>;
 
 /// The longest sleep while something is held. The clocks of timers stand still while the machine is suspended, the
 /// leases don't: this long after it wakes up, losses are reported.

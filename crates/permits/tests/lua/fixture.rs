@@ -169,7 +169,12 @@ pub(crate) fn acquire(holders: &[&str]) -> Operation {
 }
 
 pub(crate) fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
-    let requests = holders.iter().map(|name| AcquireRequest {
+    Operation::Acquire { queue_max, requests: holders.iter().map(|name| request(name)).collect() }
+}
+
+/// A request that waits.
+pub(crate) fn request(name: &str) -> AcquireRequest {
+    AcquireRequest {
         holder: holder(name),
         request: id(name),
         weight: 1,
@@ -177,8 +182,7 @@ pub(crate) fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
         at_least_ms: 0,
         wait: true,
         label: label(),
-    });
-    Operation::Acquire { queue_max, requests: requests.collect() }
+    }
 }
 
 pub(crate) fn release(name: &str) -> Operation {
@@ -186,7 +190,11 @@ pub(crate) fn release(name: &str) -> Operation {
 }
 
 pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
-    Operation::Renew(vec![RenewRequest {
+    Operation::Renew(vec![renewal(name, grant)])
+}
+
+pub(crate) fn renewal(name: &str, grant: Option<Grant>) -> RenewRequest {
+    RenewRequest {
         holder: holder(name),
         request: id(name),
         weight: 1,
@@ -195,7 +203,7 @@ pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
         at_least_ms: 0,
         grant,
         label: label(),
-    }])
+    }
 }
 
 pub(crate) fn change_limit(request: &str, change: LimitChange) -> Operation {

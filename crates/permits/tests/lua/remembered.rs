@@ -29,7 +29,11 @@ fn a_change_that_may_be_sent_again_is_remembered_whatever_follows() {
     }
     assert_eq!(changed(&mut both, 0), done(10, 1), "255 have followed, and it is remembered");
     changed(&mut both, 256);
-    assert_eq!(changed(&mut both, 0), done(10, 258), "the 257th before the last is forgotten, and made again");
+    assert_eq!(
+        changed(&mut both, 0),
+        done(10, 258),
+        "the 257th before the last is forgotten, and made again"
+    );
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Keys of a semaphore that have vanished, by eviction or by hand.
 
 use permits::model::Part;
-use permits::protocol::{Answers, LimitChange, Operation};
+use permits::protocol::{
+    AcquireOutcome, AcquireRequest, Answers, LimitChange, Operation, ReleaseOutcome, RenewOutcome,
+    RenewRequest,
+};
 
 use crate::fixture::{
-    Both, Scene, acquire, acquire_among, change_limit, close_line, every_operation, release, renew,
+    Both, Scene, acquire, acquire_among, change_limit, close_line, every_operation, release, renew, renewal,
+    request,
 };
 
 /// Every subset of the parts of a semaphore, except the empty one.
@@ -79,4 +83,29 @@ fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
         both.same(&Operation::Renew(Vec::new()));
         both.same(&Operation::Renew(Vec::new()));
     }
+}
+
+/// A late renewal finds that the permit was put back, and has ended: it is lost, and no renewal brings it back.
+#[test]
+fn a_grant_that_was_put_back_and_cools_is_not_put_back_again() {
+    let mut both = Both::start();
+    let acquire = Operation::Acquire {
+        queue_max: 1,
+        requests: vec![AcquireRequest { at_least_ms: 60_000, ..request("a") }],
+    };
+    let Answers::Acquire(granted) = both.same(&acquire) else { unreachable!() };
+    let AcquireOutcome::Granted(grant) = granted[0] else { panic!("it is free") };
+    both.call(&["FLUSHALL"]);
+    both.state = None;
+    both.set_time(both.now_us + 1_000);
+    let renew = Operation::Renew(vec![RenewRequest { at_least_ms: 60_000, ..renewal("a", Some(grant)) }]);
+    both.same(&renew_nothing());
+    assert_eq!(both.same(&renew), Answers::Renew(vec![RenewOutcome::Held]));
+    assert_eq!(both.same(&release("a")), Answers::Release(vec![ReleaseOutcome::Held]));
+    assert_eq!(both.same(&renew), Answers::Renew(vec![RenewOutcome::Lost]));
+}
+
+/// Begins an era.
+fn renew_nothing() -> Operation {
+    Operation::Renew(Vec::new())
 }

@@ -68,9 +68,10 @@ impl World {
                 let successor = self.new_client(number);
                 let crashed = std::mem::replace(&mut self.clients[number], successor);
                 self.coming.retain(|_, coming| match coming {
-                    Coming::Returns(client, ..) | Coming::Reports(client, _) | Coming::Thaws(client) => {
-                        *client != number
-                    }
+                    Coming::Returns(client, ..)
+                    | Coming::Reports(client, _)
+                    | Coming::Flushes(client)
+                    | Coming::Thaws(client) => *client != number,
                     Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
                 });
                 // Dropped permits send messages into a closed inbox.

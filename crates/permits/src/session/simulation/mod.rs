@@ -63,13 +63,14 @@ fn under_every_fault_the_limit_holds_and_everything_comes_back() {
         all.crashed += seen.crashed;
         all.frozen += seen.frozen;
         all.cancelled += seen.cancelled;
+        all.gathered += seen.gathered;
         all.changed += seen.changed;
         all.held_back += seen.held_back;
     }
     println!("{all:?}");
     let Seen { granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed, .. } = all;
     let counts = [granted, lost, reply_lost, request_lost, message_lost, restarts, reclaimed];
-    let more = [all.crashed, all.frozen, all.cancelled, all.changed, all.held_back];
+    let more = [all.crashed, all.frozen, all.cancelled, all.gathered, all.changed, all.held_back];
     assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
 }
 

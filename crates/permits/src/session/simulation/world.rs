@@ -34,6 +34,8 @@ pub(super) enum Coming {
     ArrivesLate(Command),
     Returns(usize, Call, Box<Result<Reply, StoreError>>),
     Reports(usize, Report),
+    /// Sends what was kept to travel with other requests.
+    Flushes(usize),
     Thaws(usize),
 }
 
@@ -92,6 +94,7 @@ pub(super) struct Seen {
     pub(super) crashed: usize,
     pub(super) frozen: usize,
     pub(super) cancelled: usize,
+    pub(super) gathered: usize,
     pub(super) changed: usize,
     pub(super) held_back: usize,
     pub(super) cut_off: usize,
@@ -319,6 +322,7 @@ impl World {
                 Report::Event(event) => client.engine.on_event(event, now),
                 Report::Outcome { .. } | Report::Writable => unreachable!("it is not simulated"),
             },
+            Coming::Flushes(_) => return self.turn_in_mode(number, true),
             Coming::Thaws(_) => {
                 client.frozen = false;
                 for coming in std::mem::take(&mut client.backlog) {
@@ -332,12 +336,21 @@ impl World {
 
     /// The client's thread takes its messages, and makes its calls; its program takes its permits.
     pub(super) fn turn(&mut self, number: usize) {
+        self.turn_in_mode(number, false);
+    }
+
+    fn turn_in_mode(&mut self, number: usize, flushes: bool) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
         while let Ok(message) = client.messages.try_recv() {
             client.engine.on_message(message, now);
         }
-        let calls = client.engine.calls(Sending::AtOnce, now);
+        // As the driver does, whose caller decides the mode.
+        let modes = [Sending::AtOnce, Sending::AfterAnswers, Sending::Gathering];
+        let sending = if flushes { Sending::AtOnce } else { modes[self.random.usize(0..modes.len())] };
+        let answers_first = sending != Sending::AtOnce && client.engine.answers() > 1;
+        let calls = if answers_first { Vec::new() } else { client.engine.calls(sending, now) };
+        let is_left = answers_first || client.engine.has_gathered();
         client.engine.take_outbox().deliver(None);
         for mut pending in std::mem::take(&mut client.pending) {
             match pending.try_take() {
@@ -358,6 +371,10 @@ impl World {
         }
         for call in calls {
             self.send(number, call);
+        }
+        if is_left {
+            self.seen.gathered += 1;
+            self.soon(1_000, Coming::Flushes(number));
         }
     }
 
@@ -434,9 +451,10 @@ impl World {
                 match coming {
                     Coming::Arrives(client, call) => self.arrives(client, call),
                     Coming::ArrivesLate(command) => drop(self.execute(&command)),
-                    Coming::Returns(client, ..) | Coming::Reports(client, _) | Coming::Thaws(client) => {
-                        self.feed(client, coming);
-                    }
+                    Coming::Returns(client, ..)
+                    | Coming::Reports(client, _)
+                    | Coming::Flushes(client)
+                    | Coming::Thaws(client) => self.feed(client, coming),
                 }
             }
             (_, Some((at, client))) => {

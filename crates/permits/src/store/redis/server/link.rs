@@ -329,3 +329,56 @@ impl Incoming {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::SessionId;
+    use crate::store::redis::address::Address;
+    use crate::store::redis::script::Scripts;
+    use crate::store::redis::sentinel::Endpoint;
+    use crate::store::{Sink, StoreOptions};
+
+    /// Keeps the reports.
+    #[derive(Default)]
+    struct Keeper(Mutex<Vec<Report>>);
+
+    impl Owner for Keeper {
+        fn report(&self, reports: &mut Vec<Report>) {
+            self.0.lock().expect("no panic").append(reports);
+        }
+
+        fn redirected(&self, _call: Box<Call>, _failure: Failure) -> Option<Report> {
+            None
+        }
+
+        fn channel_lost(&self, _channel: &str) {}
+    }
+
+    impl Sink for Keeper {
+        fn report(&self, _reports: &mut Vec<Report>) {}
+    }
+
+    #[tokio::test]
+    async fn a_message_of_an_earlier_connection_is_not_believed() {
+        let session = SessionId::new("session").expect("it is plain");
+        let (lease, sink) = (Duration::from_secs(15), Arc::<Keeper>::default());
+        let options = StoreOptions { session, prefix: "p".into(), lease, sink };
+        let Ok((Address::Server(server), _)) = Address::parse("redis://127.0.0.1:1") else {
+            panic!("a server")
+        };
+        let config = ConnectConfig::new(Endpoint::Server(Box::new(server)), false, &options);
+        let wire = Wire { scripts: Scripts::new(false), prefix: "p".into(), sharded: false };
+        let owner = Arc::<Keeper>::default();
+        let shared = Shared::new(config, Arc::new(wire), owner.clone());
+        shared.lock().epoch = 2;
+        for (epoch, believed) in [(1, 0), (2, 1)] {
+            let granted = b"1 exports\ngranted session.1 7 0 holder".to_vec();
+            Incoming { shared: shared.clone(), epoch }.receive(&mut vec![Arrival::Message(granted)]);
+            let reports = std::mem::take(&mut *owner.0.lock().expect("no panic"));
+            assert_eq!(reports.len(), believed, "{reports:?}");
+        }
+    }
+}
