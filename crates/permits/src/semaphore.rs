@@ -185,7 +185,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered as the first
-    /// one was, unless 32 other changes of this semaphore have come between.
+    /// one was, unless 256 other changes of this semaphore have come between.
     pub async fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
         self.start_set_limit(limit, Some(version)).await
     }
@@ -202,7 +202,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError::NoLimit`] if no limit is stored, [`AdminError::LimitOutOfRange`] if the sum is below 1 or above
-    /// 2^32 − 1. A call whose reply was lost is sent again and counts once, unless 32 other changes of this semaphore
+    /// 2^32 − 1. A call whose reply was lost is sent again and counts once, unless 256 other changes of this semaphore
     /// have come between.
     ///
     /// # Cancel safety
@@ -274,7 +274,7 @@ impl Semaphore {
     ///
     /// A [pause](Semaphore::pause) lets requests wait. A closed line sends them away: for a resource that has moved, or will be
     /// down for longer than they should wait. Connected waiters are notified at once, the first 500 by this call and the others
-    /// by the next calls of sessions, at the latest within a third of their lease.
+    /// by calls for which the store asks their sessions.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -310,7 +310,7 @@ impl Semaphore {
     }
 
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
-    /// the semaphore had either. A call whose reply was lost is sent again and answered as the first one was, unless 32
+    /// the semaphore had either. A call whose reply was lost is sent again and answered as the first one was, unless 256
     /// other changes of this semaphore have come between.
     ///
     /// A connected holder is notified at once, others at their next renewal. Until then the holder may continue to work

@@ -39,3 +39,18 @@ fn a_session_whose_waiter_was_granted_has_no_turn() {
     bench.pass(Duration::from_millis(600));
     assert!(bench.calls().is_empty(), "no waiter asks");
 }
+
+#[test]
+fn a_session_that_has_released_all_finishes_the_work_that_is_left() {
+    let mut bench = Bench::new();
+    drop(bench.held("a", LEASE));
+    let release = bench.call();
+    bench.recheck_ms = Some(0);
+    bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));
+    let recheck = bench.call();
+    assert_eq!(recheck.command.operation, Operation::Renew(Vec::new()));
+    bench.recheck_ms = None;
+    bench.answer(recheck, Answers::Renew(Vec::new()));
+    assert!(bench.calls().is_empty());
+    assert!(bench.engine.is_idle());
+}
