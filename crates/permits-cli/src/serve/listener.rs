@@ -72,8 +72,14 @@ pub(super) async fn serve(
             continue;
         };
         let Ok(local) = stream.local_addr() else { continue };
-        tokio::spawn(connection(stream, Ends { local, peer }, router.clone(), ending.clone(), place));
+        let ends = Ends { local: canonical(local), peer: canonical(peer) };
+        tokio::spawn(connection(stream, ends, router.clone(), ending.clone(), place));
     }
+}
+
+/// The IPv4 address of a client that reaches a socket of both families by IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Answers the requests of a connection until it ends. After `ending` it ends with the reply in progress.

@@ -49,7 +49,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         return textfile::write(target, store_timeout, path, options.max_semaphores).await;
     }
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
-    if !options.listen.ip().is_loopback() && token.is_none() {
+    if !options.listen.ip().to_canonical().is_loopback() && token.is_none() {
         let remedy =
             "give a token with --token-file PATH, or listen on 127.0.0.1 behind a proxy with a login";
         let message = format!("{} can be reached from other machines: {remedy}", options.listen);
