@@ -49,6 +49,13 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         return textfile::write(target, store_timeout, path, options.max_semaphores).await;
     }
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
+    if options.allow_write && token.is_none() {
+        let remedy = "give a file with one by --token-file PATH; create it with: openssl rand -hex 32 >token && chmod 600 token";
+        let message = format!(
+            "--allow-write needs a token, because every user of a machine can reach its addresses: {remedy}"
+        );
+        return Err(Failure::new(exit::USAGE, message));
+    }
     if !options.listen.ip().to_canonical().is_loopback() && token.is_none() {
         let remedy =
             "give a token with --token-file PATH, or listen on 127.0.0.1 behind a proxy with a login";
