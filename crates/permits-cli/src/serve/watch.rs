@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use axum::body::Bytes;
 use permits::{AdminError, Client, Inspection, Limit, StoreError};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
@@ -52,8 +53,20 @@ pub(super) struct StoreSnapshot {
     pub(super) rows: BTreeMap<String, WatchedRow>,
     /// The number of semaphores that were not read, because there are too many.
     pub(super) omitted: usize,
+    /// Replies, made once for all clients.
+    pub(super) texts: Texts,
     finished: Instant,
     next: Instant,
+}
+
+/// The replies that have the data of all semaphores. However slowly clients take one, it is in memory once.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    pub(super) list: OnceLock<Bytes>,
+    /// The event `all`.
+    pub(super) all: OnceLock<Bytes>,
+    /// The metrics in either format.
+    pub(super) metrics: [OnceLock<Bytes>; 2],
 }
 
 /// A semaphore as clients get it.
@@ -72,7 +85,7 @@ pub(super) struct Change {
     pub(super) changed: Vec<String>,
     pub(super) removed: Vec<String>,
     /// The text of the change, made once for all clients.
-    pub(super) text: OnceLock<String>,
+    pub(super) text: OnceLock<Bytes>,
 }
 
 /// Reads the store and knows its last state.
@@ -101,6 +114,7 @@ impl Watch {
             error: Some("the store has not been read yet".to_owned()),
             rows: BTreeMap::new(),
             omitted: 0,
+            texts: Texts::default(),
             finished: now,
             next: now,
         };
@@ -202,7 +216,8 @@ impl Watch {
         let pause = if error.is_none() { duration * READ_SHARE } else { Duration::ZERO };
         let next = finished + self.interval.max(pause);
         let number = earlier.number + 1;
-        let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, finished, next };
+        let texts = Texts::default();
+        let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, texts, finished, next };
         let change = Change::between(earlier, Arc::new(snapshot));
         self.latest.send_replace(change.snapshot.clone());
         // Without receivers there is no client to notify.
@@ -337,6 +352,7 @@ mod tests {
             error: error.map(str::to_owned),
             rows: rows.into_iter().collect(),
             omitted,
+            texts: Texts::default(),
             finished: now,
             next: now,
         }
