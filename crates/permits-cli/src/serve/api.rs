@@ -17,7 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
-use permits::{Inspection, Limit};
+use permits::{AdminError, Inspection, Limit};
 use serde::Serialize;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
@@ -30,6 +30,7 @@ use super::watch::Watch;
 use super::{events, page, write};
 use crate::exit::{self, Failure};
 use crate::list::ListJson;
+use crate::report;
 use crate::status::{StatusJson, milliseconds};
 
 /// The most inspections for requests in flight at once. Others wait.
@@ -110,14 +111,14 @@ impl App {
 
     /// The state of a semaphore, with the first 1,000 holders and waiters.
     pub(super) async fn status(&self, name: &str) -> Result<Response, Problem> {
-        let inspection = self.inspect(name).await?;
+        let inspection = self.inspect(name).await.map_err(Failure::from)?;
         Ok(json(&StatusJson::new(&inspection, self.watch.store.clone())))
     }
 
-    async fn inspect(&self, name: &str) -> Result<Inspection, Problem> {
-        let semaphore = self.watch.client.semaphore(name, Limit::Stored).map_err(Failure::from)?;
+    async fn inspect(&self, name: &str) -> Result<Inspection, AdminError> {
+        let semaphore = self.watch.client.semaphore(name, Limit::Stored)?;
         let _place = self.inspections.acquire().await;
-        Ok(semaphore.inspect().await.map_err(Failure::from)?)
+        semaphore.inspect().await
     }
 
     async fn check_health(&self) -> Result<(), String> {
@@ -129,7 +130,9 @@ impl App {
             return result.clone();
         }
         let result = match timeout(HEALTH_TIMEOUT, self.inspect(HEALTH_NAME)).await {
-            Ok(inspected) => inspected.map(drop).map_err(|Problem(_, reason)| reason),
+            // The store has answered.
+            Ok(Err(AdminError::Store(error))) if error.concerns_one_semaphore() => Ok(()),
+            Ok(inspected) => inspected.map(drop).map_err(|error| report::with_causes(&error)),
             Err(_) => Err(format!("the store has not answered for {} s", HEALTH_TIMEOUT.as_secs())),
         };
         *health = Some((Instant::now(), result.clone()));

@@ -155,7 +155,9 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     for Metric { name, help, value } in &METRICS {
         head(&mut text, name, help, format);
         for (semaphore, row) in snapshot.rows.iter().take(max) {
-            if let Some(value) = value(&row.json) {
+            if row.json.unreadable.is_none()
+                && let Some(value) = value(&row.json)
+            {
                 let _ = writeln!(text, "{name}{{semaphore=\"{}\"}} {value}", escaped(semaphore));
             }
         }
@@ -178,6 +180,11 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
             "permits_store_semaphores_omitted",
             "Semaphores without metrics, because there are too many.",
             omitted as f64,
+        ),
+        (
+            "permits_store_semaphores_unreadable",
+            "Semaphores without metrics, because their keys cannot be read.",
+            snapshot.unreadable() as f64,
         ),
     ] {
         one(&mut text, name, help, value, format);

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use permits::{AdminError, Client, Inspection, Limit, StoreError};
+use permits::{AdminError, Client, Inspection, Limit};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
 use super::history::{History, Point};
 use crate::exit::Failure;
-use crate::list::{self, ListJson};
+use crate::list::{self, ListJson, Listed};
 use crate::report;
 use crate::status::{CountsJson, MAX_LISTED};
 
@@ -101,7 +101,8 @@ pub(super) struct Watch {
     wanted: Notify,
     /// A change was made here: the next read is due at once.
     due: Notify,
-    foreign: Mutex<BTreeSet<String>>,
+    /// The names and reasons of semaphores that could not be read, as reported.
+    unreadable: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Watch {
@@ -127,7 +128,7 @@ impl Watch {
             history: Mutex::default(),
             wanted: Notify::new(),
             due: Notify::new(),
-            foreign: Mutex::default(),
+            unreadable: Mutex::default(),
         }
     }
 
@@ -185,15 +186,20 @@ impl Watch {
             let held = earlier.rows.get(&name).map_or(0, |row| row.json.held);
             inspect(&self.client, name, held)
         };
-        let foreign = |error: &StoreError| {
-            let mut reported = lock(&self.foreign);
-            if reported.len() < MAX_SEMAPHORES && reported.insert(error.to_string()) {
-                list::report_foreign(error);
-            }
-        };
-        let rows =
-            list::inspect_each(names, inspect, |inspection| WatchedRow::from(&inspection), foreign).await?;
+        let rows = list::inspect_each(names, inspect, |listed| WatchedRow::from(&listed)).await?;
+        for row in &rows {
+            self.report_if_unreadable(&row.json);
+        }
         Ok((rows.into_iter().map(|row| (row.json.name.clone(), row)).collect(), omitted))
+    }
+
+    /// Reports a semaphore that cannot be read, once for each reason.
+    fn report_if_unreadable(&self, row: &ListJson) {
+        let ListJson { name, unreadable: Some(reason), .. } = row else { return };
+        let mut reported = lock(&self.unreadable);
+        if reported.len() < MAX_SEMAPHORES && reported.insert((name.clone(), reason.clone())) {
+            report::say(format_args!("semaphore {name:?} cannot be read: {reason}"));
+        }
     }
 
     fn publish(
@@ -261,11 +267,18 @@ impl StoreSnapshot {
         self.finished.elapsed()
     }
 
+    /// The number of semaphores that cannot be read.
+    pub(super) fn unreadable(&self) -> usize {
+        self.rows.values().filter(|row| row.json.unreadable.is_some()).count()
+    }
+
     /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown: this snapshot may
-    /// lack the semaphore although the store had it, and a counter falls when the store has lost its last changes or all.
+    /// lack the semaphore, or its numbers, although the store had it, and a counter falls when the store has lost its last
+    /// changes or all.
     fn grants_until(&self, later: &ListJson) -> u64 {
         let is_complete = self.error.is_none() && self.omitted == 0;
         let before = match self.rows.get(&later.name) {
+            Some(row) if row.json.unreadable.is_some() => return 0,
             Some(row) => row.json.counts.grants,
             // The semaphore is new, so its counter began at 0.
             None if is_complete => 0,
@@ -275,20 +288,23 @@ impl StoreSnapshot {
     }
 }
 
-impl From<&Inspection> for WatchedRow {
-    fn from(inspection: &Inspection) -> Self {
-        let json = ListJson::from(inspection);
+impl From<&Listed> for WatchedRow {
+    fn from(listed: &Listed) -> Self {
+        let json = ListJson::from(listed);
         let mut hasher = DefaultHasher::new();
-        let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, closed, .. } =
-            &json;
-        (limit, held, waiting, paused, pinned, limit_version, *recovering_ms > 0, closed).hash(&mut hasher);
+        let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, .. } = json;
+        (limit, held, waiting, paused, pinned, limit_version, recovering_ms > 0).hash(&mut hasher);
+        (&json.closed, &json.unreadable).hash(&mut hasher);
         let CountsJson { grants, refused, expired, revoked } = json.counts;
         (grants, refused, expired, revoked).hash(&mut hasher);
-        // The store orders holders by the end of their leases, which changes with every renewal.
-        let mut holders: Vec<_> = inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
-        holders.sort_unstable();
-        holders.hash(&mut hasher);
-        inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
+        if let Ok(inspection) = listed {
+            // The store orders holders by the end of their leases, which changes with every renewal.
+            let mut holders: Vec<_> =
+                inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
+            holders.sort_unstable();
+            holders.hash(&mut hasher);
+            inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
+        }
         Self { json, fingerprint: hasher.finish() }
     }
 }
@@ -382,5 +398,8 @@ mod tests {
         ] {
             assert_eq!(earlier.grants_until(&with_grants(later)), grants, "{earlier:?}, {later}");
         }
+        let mut unreadable = snapshot(Some(0), 0, None);
+        unreadable.rows.values_mut().for_each(|row| row.json.unreadable = Some("damaged".to_owned()));
+        assert_eq!(unreadable.grants_until(&with_grants(3_000)), 0);
     }
 }
