@@ -10,7 +10,9 @@ use serde_json::json;
 
 use super::webdriver::{Browser, DOWN, ENTER, ESCAPE, TAB};
 use super::{Serve, TOKEN};
-use crate::support::{Local, Running, Store, gate, output, permits, prepare, run, status, until_counts};
+use crate::support::{
+    Local, Running, Store, TIMEOUT, gate, output, permits, prepare, run, status, until_counts,
+};
 
 /// A name that would run a script and leave its cell, if it were taken for HTML.
 const HOSTILE: &str = r#"<img src=x onerror="window.harmed=1"><script>window.harmed=1</script></table>"#;
@@ -364,7 +366,9 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
     let server = Server::start();
     prepare(&server, "huge");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let client = runtime.block_on(permits::Client::connect(&server.url())).expect("the server is up");
+    // On a busy machine the calls of so many waiters take longer than the timeout that is the default.
+    let client = permits::Client::builder(server.url()).store_timeout(TIMEOUT);
+    let client = runtime.block_on(client.connect()).expect("the server is up");
     let huge = client.semaphore("huge", 1).expect("valid");
     let _permit = runtime.block_on(huge.acquire()).expect("it is free");
     let mut waiters: Vec<_> = (0..99_999).map(|_| Box::pin(huge.acquire())).collect();
