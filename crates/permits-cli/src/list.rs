@@ -1,7 +1,7 @@
 //! `permits list`: all semaphores, as a table or as JSON.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use permits::{AdminError, Client, Inspection, Limit, StoreError};
+use permits::{AdminError, Client, Inspection, Limit};
 use serde::Serialize;
 
 use crate::args::{Common, List};
@@ -14,59 +14,66 @@ use crate::{connect, report, status};
 /// serves other clients in between.
 const CONCURRENCY: usize = 64;
 
+/// A semaphore that is in use, or one whose keys cannot be read, with the reason.
+pub(crate) type Listed = Result<Inspection, Unreadable>;
+
+/// A semaphore whose keys belong to another program, are damaged or have another layout.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
 /// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
     // The table needs counts only; the ages in the JSON need the holders and waiters.
-    let mut inspections = inspect_all(&client, if options.json { status::MAX_LISTED } else { 0 }).await?;
+    let mut listed = inspect_all(&client, if options.json { status::MAX_LISTED } else { 0 }).await?;
     if options.busy {
-        inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
+        let is_busy = |inspection: &Inspection| inspection.held > 0 || inspection.waiting > 0;
+        // One that cannot be read may be in use.
+        listed.retain(|listed| listed.as_ref().map_or(true, is_busy));
     }
     if options.json {
-        let all: Vec<ListJson> = inspections.iter().map(ListJson::from).collect();
+        let all: Vec<ListJson> = listed.iter().map(ListJson::from).collect();
         return exit::print_json(&all);
     }
-    if inspections.is_empty() {
+    if listed.is_empty() {
         // Standard output is for names.
         report::say(if options.busy { "no semaphore is in use" } else { "there are no semaphores" });
         return Ok(exit::SUCCESS);
     }
-    Ok(exit::print(human(&inspections)))
+    Ok(exit::print(human(&listed)))
 }
 
-/// Inspects each semaphore, with at most `listed` holders and waiters.
-async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, AdminError> {
+/// Inspects each semaphore, with at most `most` holders and waiters.
+async fn inspect_all(client: &Client, most: u32) -> Result<Vec<Listed>, AdminError> {
     let inspect =
-        |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect_up_to(listed).await };
-    inspect_each(client.list().await?, inspect, |inspection| inspection, report_foreign).await
+        |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect_up_to(most).await };
+    inspect_each(client.list().await?, inspect, |listed| listed).await
 }
 
-/// Inspects each semaphore of `names`, and makes a `T` of each that is used. `foreign` gets the errors of keys that belong
-/// to another program.
+/// Inspects each semaphore of `names`, and makes a `T` of each that is in use or cannot be read. Fails with an error that
+/// concerns the store as a whole.
 pub(crate) async fn inspect_each<T, F: Future<Output = Result<Inspection, AdminError>>>(
     names: Vec<String>,
     inspect: impl Fn(String) -> F,
-    make: impl Fn(Inspection) -> T,
-    foreign: impl Fn(&StoreError),
+    make: impl Fn(Listed) -> T,
 ) -> Result<Vec<T>, AdminError> {
-    let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
-    let listed = inspections
-        .try_filter_map(async |inspection| Ok(is_used(&inspection).then_some(inspection)))
-        .map_ok(make);
-    // A key of another program that looks like a semaphore must not hide the semaphores.
-    let ours = listed.filter_map(async |listed| match listed {
-        Err(AdminError::Store(error @ StoreError::WrongType { .. })) => {
-            foreign(&error);
-            None
+    let inspections = stream::iter(names).map(|name| {
+        let inspected = inspect(name.clone());
+        async move {
+            match inspected.await {
+                Ok(inspection) => Ok(is_used(&inspection).then_some(Ok(inspection))),
+                Err(AdminError::Store(error)) if error.concerns_one_semaphore() => {
+                    Ok(Some(Err(Unreadable { name, reason: report::with_causes(&error) })))
+                }
+                Err(error) => Err(error),
+            }
         }
-        listed => Some(listed),
     });
-    ours.try_collect().await
-}
-
-/// Reports a key that looks like one of a semaphore.
-pub(crate) fn report_foreign(error: &StoreError) {
-    report::say(format_args!("not listed: {}", report::with_causes(error)));
+    let listed = inspections.buffered(CONCURRENCY).try_filter_map(async |listed| Ok(listed));
+    listed.map_ok(make).try_collect().await
 }
 
 /// False for a semaphore that has ended since it was listed.
@@ -76,7 +83,7 @@ fn is_used(inspection: &Inspection) -> bool {
 }
 
 /// An element of the array that `--json` prints. Scripts depend on it: fields may be added, never changed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct ListJson {
     pub(crate) name: String,
     pub(crate) limit: Option<u32>,
@@ -89,8 +96,23 @@ pub(crate) struct ListJson {
     pub(crate) oldest_holder_age_ms: Option<u64>,
     pub(crate) oldest_waiter_age_ms: Option<u64>,
     pub(crate) closed: Option<String>,
+    /// The units of those listed holders that have gone and whose units stay taken.
+    pub(crate) cooling: u64,
+    /// The reason for which the semaphore cannot be read. If there is one, all other fields have their defaults.
+    pub(crate) unreadable: Option<String>,
     #[serde(flatten)]
     pub(crate) counts: CountsJson,
+}
+
+impl From<&Listed> for ListJson {
+    fn from(listed: &Listed) -> Self {
+        match listed {
+            Ok(inspection) => inspection.into(),
+            Err(Unreadable { name, reason }) => {
+                Self { name: name.clone(), unreadable: Some(reason.clone()), ..Self::default() }
+            }
+        }
+    }
 }
 
 impl From<&Inspection> for ListJson {
@@ -109,13 +131,22 @@ impl From<&Inspection> for ListJson {
             oldest_holder_age_ms: status::oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: status::oldest_waiter_age_ms(inspection),
             closed: inspection.closed.clone(),
+            cooling: status::cooling(inspection),
+            unreadable: None,
             counts: inspection.into(),
         }
     }
 }
 
-fn human(inspections: &[Inspection]) -> String {
-    let row = |inspection: &Inspection| {
+fn human(listed: &[Listed]) -> String {
+    let row = |listed: &Listed| {
+        let inspection = match listed {
+            Ok(inspection) => inspection,
+            Err(Unreadable { name, reason }) => {
+                let cells = [name, "-", "-", "-"].map(str::to_owned);
+                return Row { cells, text: format!("UNREADABLE: {reason}").into() };
+            }
+        };
         let recovering = status::is_recovering(inspection);
         let flags = [
             ("pinned", inspection.pinned),
@@ -132,6 +163,6 @@ fn human(inspections: &[Inspection]) -> String {
         ];
         Row { cells, text: flags.join(", ").into() }
     };
-    let rows = inspections.iter().map(row).collect();
+    let rows = listed.iter().map(row).collect();
     Table { head: ["NAME", "HELD", "LIMIT", "WAITING"], text: "", rows }.print()
 }

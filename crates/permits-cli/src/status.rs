@@ -49,7 +49,7 @@ pub(crate) struct StatusJson<'a> {
 }
 
 /// The numbers of events since the store has the semaphore.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct CountsJson {
     pub(crate) grants: u64,
     pub(crate) refused: u64,
@@ -165,6 +165,11 @@ pub(crate) fn oldest_holder_age_ms(inspection: &Inspection) -> Option<u64> {
 /// The age of the oldest of the listed waiters.
 pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
     inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
+}
+
+/// The units of the listed holders that have gone and whose units stay taken.
+pub(crate) fn cooling(inspection: &Inspection) -> u64 {
+    inspection.holders.iter().filter(|info| info.cooling).map(|info| u64::from(info.weight)).sum()
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> u64 {

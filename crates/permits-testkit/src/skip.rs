@@ -5,6 +5,7 @@
 //! `SKIPPED`; `scripts/test-servers` counts these.
 
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::sync::LazyLock;
 use std::thread;
 
@@ -80,6 +81,17 @@ pub fn without_program(program: &str) -> bool {
         "{program} is not in PATH, and {REQUIRED} names it: install it, or unset {REQUIRED}"
     );
     skip(!found, format_args!("needs {program}"))
+}
+
+/// Returns whether clients cannot reach a socket of this machine by both IPv6 and IPv4, and so the calling test is skipped.
+pub fn without_dual_stack() -> bool {
+    let reach = |listener: TcpListener| {
+        let port = listener.local_addr()?.port();
+        TcpStream::connect((Ipv6Addr::LOCALHOST, port))?;
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+    };
+    let reached = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(reach);
+    skip(reached.is_err(), format_args!("needs sockets that are reached by IPv6 and by IPv4"))
 }
 
 /// Major and minor part of a version.

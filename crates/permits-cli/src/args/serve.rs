@@ -24,8 +24,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Allow requests that set limits, pause, resume and revoke
-    #[arg(long, requires = "token_file")]
+    /// Allow requests that set limits, pause, resume and revoke. Needs --token-file
+    #[arg(long)]
     pub(crate) allow_write: bool,
 
     /// The shortest time between two reads of the store, at least 100ms

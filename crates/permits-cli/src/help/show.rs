@@ -36,10 +36,14 @@ Examples:
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
     \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
-    \"closed\",\"grants\",\"refused\",\"expired\",\"revoked\"}]
+    \"closed\",\"cooling\",\"unreadable\",
+    \"grants\",\"refused\",\"expired\",\"revoked\"}]
   The fields are those of permits status --json. The ages are of the first
-  1,000 holders and waiters, null if there are none. The schema is
-  docs/list.schema.json.
+  1,000 holders and waiters, null if there are none. cooling are units of
+  those holders that have gone. unreadable is the reason for which a
+  semaphore cannot be read, say because its keys belong to another program:
+  then all but its name is unknown, that is 0, false or null. It is null
+  otherwise. The schema is docs/list.schema.json.
 
 Semaphores:
   Those in use, those used within the last minutes, and those that are

@@ -75,14 +75,14 @@ impl Token {
 
 impl Access {
     pub(super) fn new(address: IpAddr, hosts: Vec<String>, token: Option<Token>, allow_write: bool) -> Self {
-        Self { address, hosts, token, allow_write }
+        Self { address: address.to_canonical(), hosts, token, allow_write }
     }
 
     pub(super) fn allows_writes(&self) -> bool {
         self.allow_write
     }
 
-    /// Checks host and origin. `local` is this end of the connection.
+    /// Checks host and origin. `local` is this end of the connection, by the family of its address.
     pub(super) fn check_source(&self, parts: &Parts, local: IpAddr) -> Result<(), Refusal> {
         let host = single(&parts.headers, HOST)?;
         let Some(host) = host else {
@@ -135,7 +135,8 @@ impl Access {
         }
         let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
         // A name that is an address cannot resolve to another one.
-        literal.parse::<IpAddr>().is_ok_and(|named| named == self.address || named == local)
+        let named = literal.parse::<IpAddr>().map(|named| named.to_canonical());
+        named.is_ok_and(|named| named == self.address || named == local)
     }
 }
 

@@ -1,21 +1,23 @@
 //! The routes, what all of them share, and the endpoints that read.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use permits::{Inspection, Limit};
+use futures_util::stream;
+use permits::{AdminError, Inspection, Limit};
 use serde::Serialize;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
@@ -28,6 +30,7 @@ use super::watch::Watch;
 use super::{events, page, write};
 use crate::exit::{self, Failure};
 use crate::list::ListJson;
+use crate::report;
 use crate::status::{StatusJson, milliseconds};
 
 /// The most inspections for requests in flight at once. Others wait.
@@ -108,14 +111,14 @@ impl App {
 
     /// The state of a semaphore, with the first 1,000 holders and waiters.
     pub(super) async fn status(&self, name: &str) -> Result<Response, Problem> {
-        let inspection = self.inspect(name).await?;
+        let inspection = self.inspect(name).await.map_err(Failure::from)?;
         Ok(json(&StatusJson::new(&inspection, self.watch.store.clone())))
     }
 
-    async fn inspect(&self, name: &str) -> Result<Inspection, Problem> {
-        let semaphore = self.watch.client.semaphore(name, Limit::Stored).map_err(Failure::from)?;
+    async fn inspect(&self, name: &str) -> Result<Inspection, AdminError> {
+        let semaphore = self.watch.client.semaphore(name, Limit::Stored)?;
         let _place = self.inspections.acquire().await;
-        Ok(semaphore.inspect().await.map_err(Failure::from)?)
+        semaphore.inspect().await
     }
 
     async fn check_health(&self) -> Result<(), String> {
@@ -127,7 +130,9 @@ impl App {
             return result.clone();
         }
         let result = match timeout(HEALTH_TIMEOUT, self.inspect(HEALTH_NAME)).await {
-            Ok(inspected) => inspected.map(drop).map_err(|Problem(_, reason)| reason),
+            // The store has answered.
+            Ok(Err(AdminError::Store(error))) if error.concerns_one_semaphore() => Ok(()),
+            Ok(inspected) => inspected.map(drop).map_err(|error| report::with_causes(&error)),
             Err(_) => Err(format!("the store has not answered for {} s", HEALTH_TIMEOUT.as_secs())),
         };
         *health = Some((Instant::now(), result.clone()));
@@ -207,8 +212,11 @@ async fn check_write(State(app): State<Arc<App>>, request: Request, next: Next) 
 async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let snapshot = app.watch.fresh().await;
     let format = Format::of(&headers);
-    let text = metrics::render(&snapshot, app.max_semaphores, format);
-    ([(CONTENT_TYPE, format.content_type())], text).into_response()
+    let parts = metrics::render(&snapshot, app.max_semaphores, format);
+    let length = parts.iter().map(Bytes::len).sum::<usize>().to_string();
+    let headers = [(CONTENT_TYPE, format.content_type().to_owned()), (CONTENT_LENGTH, length)];
+    let body = Body::from_stream(stream::iter(parts.map(Ok::<Bytes, Infallible>)));
+    (headers, body).into_response()
 }
 
 async fn healthz(State(app): State<Arc<App>>) -> Response {
@@ -222,7 +230,11 @@ async fn list(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let snapshot = app.watch.fresh().await;
     match &snapshot.error {
         Some(reason) => Err(Problem(StatusCode::SERVICE_UNAVAILABLE, reason.clone())),
-        None => Ok(json(&snapshot.rows.values().map(|row| &row.json).collect::<Vec<&ListJson>>())),
+        None => {
+            let rows = || snapshot.rows.values().map(|row| &row.json).collect::<Vec<&ListJson>>();
+            let list = snapshot.texts.list.get_or_init(|| line(&rows()).into());
+            Ok(in_json(list.clone()))
+        }
     }
 }
 
@@ -247,10 +259,16 @@ async fn history(
 
 /// A reply in JSON.
 pub(super) fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => ([(CONTENT_TYPE, "application/json")], Body::from(text + "\n")).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    in_json(line(value).into())
+}
+
+fn in_json(text: Bytes) -> Response {
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// A line of JSON. The texts and numbers of a reply have no value that JSON lacks.
+fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()) + "\n"
 }
 
 impl Problem {

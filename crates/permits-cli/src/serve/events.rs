@@ -5,14 +5,14 @@
 //! | `all` | the store and all semaphores, at the start and after a client has missed changes |
 //! | `change` | the semaphores that are new or have changed, and the names of those that have ended |
 //!
-//! A comment every [`HEARTBEAT`] lets both ends notice a broken connection. A client that takes nothing for a while is
+//! A comment every [`HEARTBEAT`] lets both ends notice a broken connection. A client that does not catch up in time is
 //! disconnected by [`listener`](super::listener).
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -80,28 +80,28 @@ pub(super) async fn events(State(app): State<Arc<App>>) -> Result<Response, Prob
     let follower = Follower { app, sent: first.number, first: Some(first), changes, ending, _place: place };
     let events = stream::unfold(follower, async |mut follower| {
         let event = follower.next().await?;
-        Some((Ok::<String, Infallible>(event), follower))
+        Some((Ok::<Bytes, Infallible>(event), follower))
     });
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
 }
 
 impl Follower {
     /// The next event as text. `None` when the server ends.
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(self.all(&first));
         }
         loop {
             let received = tokio::select! {
                 () = ended(&mut self.ending) => return None,
-                () = sleep(HEARTBEAT) => return Some(": heartbeat\n\n".to_owned()),
+                () = sleep(HEARTBEAT) => return Some(Bytes::from_static(b": heartbeat\n\n")),
                 received = self.changes.recv() => received,
             };
             match received {
                 Ok(change) if change.snapshot.number <= self.sent => {}
                 Ok(change) => {
                     self.sent = change.snapshot.number;
-                    return Some(change.text.get_or_init(|| text(&change)).clone());
+                    return Some(change.text.get_or_init(|| text(&change).into()).clone());
                 }
                 Err(RecvError::Lagged(_)) => {
                     let (latest, changes) = self.app.watch.follow().await;
@@ -113,9 +113,9 @@ impl Follower {
         }
     }
 
-    fn all(&self, snapshot: &StoreSnapshot) -> String {
+    fn all(&self, snapshot: &StoreSnapshot) -> Bytes {
         let App { watch, access, .. } = &*self.app;
-        let all = AllJson {
+        let all = || AllJson {
             store: &watch.store,
             writable: access.allows_writes(),
             interval_ms: milliseconds(watch.interval),
@@ -125,7 +125,7 @@ impl Follower {
             omitted: snapshot.omitted,
             semaphores: snapshot.rows.values().map(|row| &row.json).collect(),
         };
-        event("all", &all)
+        snapshot.texts.all.get_or_init(|| event("all", &all()).into()).clone()
     }
 }
 

@@ -50,7 +50,8 @@ impl Point {
 
 impl History {
     /// Adds the numbers read at `at_ms`: each semaphore, and its grants since the read before. A semaphore that is no longer
-    /// listed gets a point with zeros, and is forgotten when that point has left the window.
+    /// listed gets a point with zeros, and is forgotten when that point has left the window. One that cannot be read keeps its
+    /// last numbers.
     pub(super) fn record<'a>(&mut self, at_ms: u64, rows: impl Iterator<Item = (&'a ListJson, u64)> + Clone) {
         let window_ms = u64::try_from(WINDOW.as_millis()).unwrap_or(u64::MAX);
         let began_ms = at_ms.saturating_sub(window_ms);
@@ -66,7 +67,7 @@ impl History {
             }
             listed.contains(name.as_str()) || points.front().is_some_and(|point| point.at_ms > began_ms)
         });
-        for (row, grants) in rows {
+        for (row, grants) in rows.filter(|(row, _)| row.unreadable.is_none()) {
             let ListJson { limit, held, waiting, .. } = *row;
             let point = Point { at_ms, limit, held, waiting, grants };
             if let Some(points) = self.series.get_mut(&row.name) {
@@ -112,24 +113,10 @@ fn push(points: &mut VecDeque<Point>, point: Point) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::status::CountsJson;
 
     /// A semaphore as it is listed, without grants.
     pub(in crate::serve) fn row(name: &str, held: u64) -> ListJson {
-        ListJson {
-            name: name.to_owned(),
-            limit: Some(4),
-            held,
-            waiting: 0,
-            paused: false,
-            pinned: false,
-            limit_version: 1,
-            recovering_ms: 0,
-            oldest_holder_age_ms: None,
-            oldest_waiter_age_ms: None,
-            closed: None,
-            counts: CountsJson { grants: 0, refused: 0, expired: 0, revoked: 0 },
-        }
+        ListJson { name: name.to_owned(), limit: Some(4), held, limit_version: 1, ..ListJson::default() }
     }
 
     fn held(history: &History, name: &str) -> Vec<(u64, u64)> {
@@ -149,6 +136,16 @@ pub(super) mod tests {
         }
         assert_eq!(held(&history, "a"), [(1_000, 1), (3_000, 2)]);
         assert_eq!(history.points("b"), (4_000, Vec::new()));
+    }
+
+    #[test]
+    fn a_semaphore_that_cannot_be_read_keeps_its_numbers() {
+        let mut history = History::default();
+        let unreadable = ListJson { unreadable: Some("damaged".to_owned()), ..row("a", 0) };
+        for (at_ms, row) in [(1_000, row("a", 1)), (2_000, unreadable), (3_000, row("a", 2))] {
+            record(&mut history, at_ms, &[row]);
+        }
+        assert_eq!(held(&history, "a"), [(1_000, 1), (3_000, 2)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | open connections | [`MAX_CONNECTIONS`]; further ones get 503 and are closed |
 //! | send a request slowly, or none | [`HEAD_TIMEOUT`] until its head is complete |
 //! | send a large head | [`MAX_HEAD`] bytes, [`MAX_HEADERS`] headers |
-//! | read a reply slowly | [`WRITE_TIMEOUT`] without any byte taken |
+//! | read a reply slowly | [`SEND_BUFFER`] in the system, and [`WRITE_TIMEOUT`] until a reply, or the events so far, are taken to the last byte |
 
 use std::convert::Infallible;
 use std::io;
@@ -22,9 +22,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 /// The most connections at once.
 pub(super) const MAX_CONNECTIONS: usize = 256;
@@ -38,8 +38,16 @@ const MAX_HEAD: usize = 16 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 64;
 
-/// The longest time without any byte of a reply being taken.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest time from the first byte that is written to the time at which the client, or the system for it, has taken
+/// all: a reply, or the events so far. Taking a byte now and then does not extend it, because a reply costs memory until then.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The bytes that the system takes for a client that does not read, of which Linux doubles the space. By itself it takes up to
+/// 4 MB. The rate of a client 100 ms away is still above 1 MB/s.
+const SEND_BUFFER: u32 = 128 * 1024;
+
+/// The most connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// The pause after the system had no connection to give, say because there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -53,6 +61,17 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n
 pub(super) struct Ends {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
+}
+
+/// Listens on `address`.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of a server that has ended do not keep the port.
+    socket.set_reuseaddr(true)?;
+    // Each connection inherits it.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Accepts connections and answers their requests.
@@ -72,8 +91,14 @@ pub(super) async fn serve(
             continue;
         };
         let Ok(local) = stream.local_addr() else { continue };
-        tokio::spawn(connection(stream, Ends { local, peer }, router.clone(), ending.clone(), place));
+        let ends = Ends { local: canonical(local), peer: canonical(peer) };
+        tokio::spawn(connection(stream, ends, router.clone(), ending.clone(), place));
     }
+}
+
+/// The IPv4 address of a client that reaches a socket of both families by IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Answers the requests of a connection until it ends. After `ending` it ends with the reply in progress.
@@ -123,28 +148,25 @@ fn tower_service(
     })
 }
 
-/// A stream that fails when no byte could be written for [`WRITE_TIMEOUT`].
+/// A stream that fails when the bytes written to it are not taken within [`WRITE_TIMEOUT`].
 struct Bounded {
     stream: TcpStream,
-    /// Runs while a write is blocked.
-    stuck: Option<Pin<Box<Sleep>>>,
+    /// Runs from a write to the flush that follows when nothing is left to write.
+    pending: Option<Pin<Box<Sleep>>>,
 }
 
 impl Bounded {
     fn new(stream: TcpStream) -> Self {
-        Self { stream, stuck: None }
+        Self { stream, pending: None }
     }
 
-    /// Passes the result of a write, or fails if writes have been blocked for too long.
+    /// Passes the result of a write, or fails if bytes have been left to write for too long.
     fn bounded<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stuck = None;
-            return written;
+        let pending = self.pending.get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
+        match pending.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => written,
         }
-        let stuck = self
-            .stuck
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_TIMEOUT)));
-        stuck.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -170,6 +192,10 @@ impl AsyncWrite for Bounded {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() {
+            self.pending = None;
+            return flushed;
+        }
         self.bounded(context, flushed)
     }
 

@@ -1,10 +1,11 @@
 //! `/metrics`: the text formats of Prometheus and OpenMetrics.
 //!
 //! The formats differ in the last line, and in the name of a counter: OpenMetrics describes it without `_total`. The number
-//! of series is bounded, because a name is a label.
+//! of series is bounded, because a name is a label. All but the age of the snapshot is rendered once for all clients.
 
 use std::fmt::Write as _;
 
+use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
@@ -93,6 +94,10 @@ const METRICS: [Metric; 13] = [
     },
 ];
 
+const UP: &str = "permits_store_up";
+const UP_HELP: &str = "1 if the store could be read.";
+const AGE: &str = "permits_store_scrape_age_seconds";
+
 /// The end of the names of counters. All other metrics are gauges.
 const COUNTER: &str = "_total";
 
@@ -125,34 +130,45 @@ impl Format {
     }
 }
 
-/// The metrics of a snapshot, with at most `max` semaphores. If the store cannot be read, there are those of the store
-/// alone, because old values would look like present ones.
-pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
+/// The metrics of a snapshot, with at most `max` semaphores: the part that all clients share, and the rest. If the store cannot
+/// be read, there are those of the store alone, because old values would look like present ones.
+pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> [Bytes; 2] {
+    let shared = snapshot.texts.metrics[format as usize].get_or_init(|| shared(snapshot, max, format).into());
+    let mut rest = String::new();
+    if snapshot.error.is_none() {
+        let age = snapshot.age().as_secs_f64();
+        one(&mut rest, AGE, "Time since the last read of the store.", age, format);
+    }
+    if format == Format::OpenMetrics {
+        rest.push_str("# EOF\n");
+    }
+    [shared.clone(), rest.into()]
+}
+
+fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     let mut text = String::new();
     let is_up = snapshot.error.is_none();
-    if is_up {
-        for Metric { name, help, value } in &METRICS {
-            head(&mut text, name, help, format);
-            for (semaphore, row) in snapshot.rows.iter().take(max) {
-                if let Some(value) = value(&row.json) {
-                    let _ = writeln!(text, "{name}{{semaphore=\"{}\"}} {value}", escaped(semaphore));
-                }
+    one(&mut text, UP, UP_HELP, flag(is_up), format);
+    if !is_up {
+        return text;
+    }
+    for Metric { name, help, value } in &METRICS {
+        head(&mut text, name, help, format);
+        for (semaphore, row) in snapshot.rows.iter().take(max) {
+            if row.json.unreadable.is_none()
+                && let Some(value) = value(&row.json)
+            {
+                let _ = writeln!(text, "{name}{{semaphore=\"{}\"}} {value}", escaped(semaphore));
             }
         }
     }
     let known = snapshot.rows.len() + snapshot.omitted;
     let omitted = known - snapshot.rows.len().min(max);
-    let up = [("permits_store_up", "1 if the store could be read.", flag(is_up))];
-    let others = [
+    for (name, help, value) in [
         (
             "permits_store_scrape_duration_seconds",
             "Time that the last read of the store took.",
             snapshot.duration.as_secs_f64(),
-        ),
-        (
-            "permits_store_scrape_age_seconds",
-            "Time since the last read of the store.",
-            snapshot.age().as_secs_f64(),
         ),
         (
             "permits_store_scrape_timestamp_seconds",
@@ -165,13 +181,13 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> St
             "Semaphores without metrics, because there are too many.",
             omitted as f64,
         ),
-    ];
-    for (name, help, value) in up.into_iter().chain(others.into_iter().filter(|_| is_up)) {
-        head(&mut text, name, help, format);
-        let _ = writeln!(text, "{name} {value}");
-    }
-    if format == Format::OpenMetrics {
-        text.push_str("# EOF\n");
+        (
+            "permits_store_semaphores_unreadable",
+            "Semaphores without metrics, because their keys cannot be read.",
+            snapshot.unreadable() as f64,
+        ),
+    ] {
+        one(&mut text, name, help, value, format);
     }
     text
 }
@@ -179,9 +195,14 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> St
 /// The metrics of a store that cannot be reached.
 pub(super) fn render_down() -> String {
     let mut text = String::new();
-    head(&mut text, "permits_store_up", "1 if the store could be read.", Format::Prometheus);
-    text.push_str("permits_store_up 0\n");
+    one(&mut text, UP, UP_HELP, flag(false), Format::Prometheus);
     text
+}
+
+/// A metric without labels.
+fn one(text: &mut String, name: &str, help: &str, value: f64, format: Format) {
+    head(text, name, help, format);
+    let _ = writeln!(text, "{name} {value}");
 }
 
 fn head(text: &mut String, name: &str, help: &str, format: Format) {

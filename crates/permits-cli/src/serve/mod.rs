@@ -49,7 +49,13 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         return textfile::write(target, store_timeout, path, options.max_semaphores).await;
     }
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
-    if !options.listen.ip().is_loopback() && token.is_none() {
+    if options.allow_write && token.is_none() {
+        let remedy = "give a file with one by --token-file PATH; create it with: openssl rand -hex 32 >token && \
+            chmod 600 token";
+        let reason = "--allow-write needs a token, because every user of a machine can reach its addresses";
+        return Err(Failure::new(exit::USAGE, format!("{reason}: {remedy}")));
+    }
+    if !options.listen.ip().to_canonical().is_loopback() && token.is_none() {
         let remedy =
             "give a token with --token-file PATH, or listen on 127.0.0.1 behind a proxy with a login";
         let message = format!("{} can be reached from other machines: {remedy}", options.listen);
@@ -57,7 +63,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     }
     let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
     // Before the store, because a port in use is a mistake of this call.
-    let listener = bind(options.listen).await?;
+    let listener = bind(options.listen)?;
     let address = listener.local_addr().map_err(Failure::system)?;
     if io::stderr().is_terminal() || common.verbose > 0 {
         report::say(format_args!("store {}", target.store));
@@ -79,8 +85,8 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    listener::bind(address).map_err(|error| {
         let remedy = match error.kind() {
             io::ErrorKind::AddrInUse => ": end the other program, or take another port with --listen",
             io::ErrorKind::PermissionDenied => ": take a port above 1023 with --listen",

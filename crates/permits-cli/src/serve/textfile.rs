@@ -26,12 +26,12 @@ pub(super) async fn write(
     };
     match read.await {
         Ok(snapshot) => {
-            replace(path, &metrics::render(&snapshot, max, Format::Prometheus))?;
+            replace(path, &metrics::render(&snapshot, max, Format::Prometheus).concat())?;
             Ok(exit::SUCCESS)
         }
         Err(failure) => {
             if failure.code == exit::UNAVAILABLE {
-                replace(path, &metrics::render_down())?;
+                replace(path, metrics::render_down().as_bytes())?;
             }
             Err(failure)
         }
@@ -39,7 +39,7 @@ pub(super) async fn write(
 }
 
 /// Replaces the file at `path`, or leaves it as it was.
-fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+fn replace(path: &Path, text: &[u8]) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(exit::SYSTEM, format!("cannot write {}: {error}", path.display()));
     let Some(name) = path.file_name() else {
@@ -51,7 +51,7 @@ fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let temporary = path.with_file_name(temporary);
     // What a killed process of the same number has left. A new file follows no link.
     let _ = fs::remove_file(&temporary);
-    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = File::create_new(&temporary).and_then(|mut file| file.write_all(text));
     written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
         let _ = fs::remove_file(&temporary);
         failed(error)

@@ -9,13 +9,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use permits::{AdminError, Client, Inspection, Limit, StoreError};
+use axum::body::Bytes;
+use permits::{AdminError, Client, Inspection, Limit};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
 use super::history::{History, Point};
 use crate::exit::Failure;
-use crate::list::{self, ListJson};
+use crate::list::{self, ListJson, Listed};
 use crate::report;
 use crate::status::{CountsJson, MAX_LISTED};
 
@@ -52,8 +53,20 @@ pub(super) struct StoreSnapshot {
     pub(super) rows: BTreeMap<String, WatchedRow>,
     /// The number of semaphores that were not read, because there are too many.
     pub(super) omitted: usize,
+    /// Replies, made once for all clients.
+    pub(super) texts: Texts,
     finished: Instant,
     next: Instant,
+}
+
+/// The replies that have the data of all semaphores. However slowly clients take one, it is in memory once.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    pub(super) list: OnceLock<Bytes>,
+    /// The event `all`.
+    pub(super) all: OnceLock<Bytes>,
+    /// The metrics in either format.
+    pub(super) metrics: [OnceLock<Bytes>; 2],
 }
 
 /// A semaphore as clients get it.
@@ -72,7 +85,7 @@ pub(super) struct Change {
     pub(super) changed: Vec<String>,
     pub(super) removed: Vec<String>,
     /// The text of the change, made once for all clients.
-    pub(super) text: OnceLock<String>,
+    pub(super) text: OnceLock<Bytes>,
 }
 
 /// Reads the store and knows its last state.
@@ -88,7 +101,8 @@ pub(super) struct Watch {
     wanted: Notify,
     /// A change was made here: the next read is due at once.
     due: Notify,
-    foreign: Mutex<BTreeSet<String>>,
+    /// The names and reasons of semaphores that could not be read, as reported.
+    unreadable: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Watch {
@@ -101,6 +115,7 @@ impl Watch {
             error: Some("the store has not been read yet".to_owned()),
             rows: BTreeMap::new(),
             omitted: 0,
+            texts: Texts::default(),
             finished: now,
             next: now,
         };
@@ -113,7 +128,7 @@ impl Watch {
             history: Mutex::default(),
             wanted: Notify::new(),
             due: Notify::new(),
-            foreign: Mutex::default(),
+            unreadable: Mutex::default(),
         }
     }
 
@@ -171,15 +186,20 @@ impl Watch {
             let held = earlier.rows.get(&name).map_or(0, |row| row.json.held);
             inspect(&self.client, name, held)
         };
-        let foreign = |error: &StoreError| {
-            let mut reported = lock(&self.foreign);
-            if reported.len() < MAX_SEMAPHORES && reported.insert(error.to_string()) {
-                list::report_foreign(error);
-            }
-        };
-        let rows =
-            list::inspect_each(names, inspect, |inspection| WatchedRow::from(&inspection), foreign).await?;
+        let rows = list::inspect_each(names, inspect, |listed| WatchedRow::from(&listed)).await?;
+        for row in &rows {
+            self.report_if_unreadable(&row.json);
+        }
         Ok((rows.into_iter().map(|row| (row.json.name.clone(), row)).collect(), omitted))
+    }
+
+    /// Reports a semaphore that cannot be read, once for each reason.
+    fn report_if_unreadable(&self, row: &ListJson) {
+        let ListJson { name, unreadable: Some(reason), .. } = row else { return };
+        let mut reported = lock(&self.unreadable);
+        if reported.len() < MAX_SEMAPHORES && reported.insert((name.clone(), reason.clone())) {
+            report::say(format_args!("semaphore {name:?} cannot be read: {reason}"));
+        }
     }
 
     fn publish(
@@ -202,7 +222,8 @@ impl Watch {
         let pause = if error.is_none() { duration * READ_SHARE } else { Duration::ZERO };
         let next = finished + self.interval.max(pause);
         let number = earlier.number + 1;
-        let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, finished, next };
+        let texts = Texts::default();
+        let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, texts, finished, next };
         let change = Change::between(earlier, Arc::new(snapshot));
         self.latest.send_replace(change.snapshot.clone());
         // Without receivers there is no client to notify.
@@ -246,11 +267,18 @@ impl StoreSnapshot {
         self.finished.elapsed()
     }
 
+    /// The number of semaphores that cannot be read.
+    pub(super) fn unreadable(&self) -> usize {
+        self.rows.values().filter(|row| row.json.unreadable.is_some()).count()
+    }
+
     /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown: this snapshot may
-    /// lack the semaphore although the store had it, and a counter falls when the store has lost its last changes or all.
+    /// lack the semaphore, or its numbers, although the store had it, and a counter falls when the store has lost its last
+    /// changes or all.
     fn grants_until(&self, later: &ListJson) -> u64 {
         let is_complete = self.error.is_none() && self.omitted == 0;
         let before = match self.rows.get(&later.name) {
+            Some(row) if row.json.unreadable.is_some() => return 0,
             Some(row) => row.json.counts.grants,
             // The semaphore is new, so its counter began at 0.
             None if is_complete => 0,
@@ -260,20 +288,23 @@ impl StoreSnapshot {
     }
 }
 
-impl From<&Inspection> for WatchedRow {
-    fn from(inspection: &Inspection) -> Self {
-        let json = ListJson::from(inspection);
+impl From<&Listed> for WatchedRow {
+    fn from(listed: &Listed) -> Self {
+        let json = ListJson::from(listed);
         let mut hasher = DefaultHasher::new();
-        let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, closed, .. } =
-            &json;
-        (limit, held, waiting, paused, pinned, limit_version, *recovering_ms > 0, closed).hash(&mut hasher);
+        let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, .. } = json;
+        (limit, held, waiting, paused, pinned, limit_version, recovering_ms > 0).hash(&mut hasher);
+        (&json.closed, &json.unreadable).hash(&mut hasher);
         let CountsJson { grants, refused, expired, revoked } = json.counts;
         (grants, refused, expired, revoked).hash(&mut hasher);
-        // The store orders holders by the end of their leases, which changes with every renewal.
-        let mut holders: Vec<_> = inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
-        holders.sort_unstable();
-        holders.hash(&mut hasher);
-        inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
+        if let Ok(inspection) = listed {
+            // The store orders holders by the end of their leases, which changes with every renewal.
+            let mut holders: Vec<_> =
+                inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
+            holders.sort_unstable();
+            holders.hash(&mut hasher);
+            inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
+        }
         Self { json, fingerprint: hasher.finish() }
     }
 }
@@ -337,6 +368,7 @@ mod tests {
             error: error.map(str::to_owned),
             rows: rows.into_iter().collect(),
             omitted,
+            texts: Texts::default(),
             finished: now,
             next: now,
         }
@@ -366,5 +398,8 @@ mod tests {
         ] {
             assert_eq!(earlier.grants_until(&with_grants(later)), grants, "{earlier:?}, {later}");
         }
+        let mut unreadable = snapshot(Some(0), 0, None);
+        unreadable.rows.values_mut().for_each(|row| row.json.unreadable = Some("damaged".to_owned()));
+        assert_eq!(unreadable.grants_until(&with_grants(3_000)), 0);
     }
 }

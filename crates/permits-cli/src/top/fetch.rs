@@ -207,10 +207,9 @@ async fn listing(client: &Client, counting: bool) -> Result<Listing, AdminError>
     let counts = list::inspect_each(
         counted,
         async |name| inspect(client, &name, 1).await,
-        |inspection| (inspection.name.clone(), Counts::from(&inspection)),
-        |_| (),
+        |listed| listed.ok().map(|inspection| (inspection.name.clone(), Counts::from(&inspection))),
     );
-    let counts = Some(counts.await?.into_iter().collect());
+    let counts = Some(counts.await?.into_iter().flatten().collect());
     Ok(Listing { names, counts })
 }
 

@@ -205,9 +205,9 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
     styled_lines(&table, width, selected, |row| styles[row]).split_off(1 - heading)
 }
 
-/// The text of a semaphore that cannot be inspected.
+/// The text of a semaphore that cannot be read.
 fn failure(error: &AdminError) -> Text {
-    Text { forms: vec!["error".to_owned()], rest: format!(": {}", with_causes(error)) }
+    Text { forms: vec!["UNREADABLE".to_owned()], rest: format!(": {}", with_causes(error)) }
 }
 
 /// A heading and rows, with a marker before the row at `selected`.

@@ -12,7 +12,7 @@ pub(super) struct Listing {
     /// In order.
     pub(super) names: Vec<String>,
     /// The counts by name, if the order or the choice of the rows needs them. Those of a semaphore that has ended since, or
-    /// that belongs to another program, are missing.
+    /// that cannot be read, are missing.
     pub(super) counts: Option<HashMap<String, Counts>>,
 }
 

@@ -3,7 +3,10 @@
 use permits_testkit::Server;
 use serde_json::{Value, json};
 
-use crate::support::{Local, Running, Store, gate, json, on_both_stores, output, permits, run, until_counts};
+use crate::support::{
+    Local, Running, Store, assert_matches_schema, gate, json, on_both_stores, output, permits, run,
+    until_counts,
+};
 
 on_both_stores! {
     each_is_listed_with_its_counts,
@@ -33,9 +36,14 @@ fn list(store: &dyn Store) -> Value {
     list
 }
 
+fn row(name: &str, limit: Value, held: u64, waiting: u64, paused: bool, pinned: bool) -> Value {
+    json!({"name": name, "limit": limit, "held": held, "waiting": waiting, "paused": paused, "pinned": pinned,
+        "closed": null, "cooling": 0, "unreadable": null})
+}
+
 /// An unheld semaphore with this limit.
 fn used(name: &str, limit: u32) -> Value {
-    json!({"name": name, "limit": limit, "held": 0, "waiting": 0, "paused": false, "pinned": false, "closed": null})
+    row(name, limit.into(), 0, 0, false, false)
 }
 
 #[test]
@@ -60,14 +68,10 @@ fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
     for arguments in [["limit", "another name", "12"], ["pause", "zzz", "-v"], ["pause", name, "-v"]] {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     }
-    assert_eq!(
-        list(store),
-        json!([
-            {"name": "another name", "limit": 12, "held": 0, "waiting": 0, "paused": false, "pinned": true, "closed": null},
-            {"name": name, "limit": 3, "held": 2, "waiting": 2, "paused": true, "pinned": false, "closed": null},
-            {"name": "zzz", "limit": null, "held": 0, "waiting": 0, "paused": true, "pinned": false, "closed": null},
-        ])
-    );
+    let another = row("another name", 12.into(), 0, 0, false, true);
+    let expected =
+        [another, row(name, 3.into(), 2, 2, true, false), row("zzz", Value::Null, 0, 0, true, false)];
+    assert_eq!(list(store), json!(expected));
     let ages = json(&mut permits(&store.url(), ["list", "--json", "--busy"]));
     assert_eq!(ages.as_array().map(Vec::len), Some(1), "{ages}");
     let age = |field: &str| ages[0][field].as_u64().expect("a number");
@@ -128,16 +132,35 @@ fn a_server_is_never_asked_for_all_keys_at_once() {
 }
 
 #[test]
-fn a_foreign_key_hides_no_semaphore() {
+fn semaphores_that_cannot_be_read_hide_no_others() {
     let server = Server::start();
     server.command(&["SET", "permits:{alien}:state", "not ours"]);
+    server.command(&["HSET", "permits:{bad}:state", "\tstate", "abc"]);
     assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
-    let output = output(&mut permits(&server.url(), ["list"]));
-    assert_eq!(output.code, 0);
-    assert!(output.stdout.contains("\none of ours "), "{}", output.stdout);
-    assert!(
-        output.stderr.starts_with("permits: not listed: a key of semaphore \"alien\""),
-        "{}",
-        output.stderr
-    );
+    let text = output(&mut permits(&server.url(), ["list", "--busy"]));
+    assert_eq!((text.code, text.stderr.as_str()), (0, ""));
+    let lines: Vec<&str> = text.stdout.lines().collect();
+    assert!(lines[1].starts_with("alien     -      -        -  UNREADABLE: a key of semaphore"), "{lines:?}");
+    assert!(lines[2].starts_with("bad       -      -        -  UNREADABLE: the store "), "{lines:?}");
+    assert_eq!(lines.len(), 3, "it is not in use: {lines:?}");
+    let text = output(&mut permits(&server.url(), ["list"])).stdout;
+    assert!(text.contains("\none of ours     0      3        0  pinned"), "{text}");
+    let listed = json(&mut permits(&server.url(), ["list", "--json"]));
+    assert_matches_schema("list.schema.json", &listed);
+    let reasons = ["alien", "bad", "one of ours"].map(|name| {
+        let row =
+            listed.as_array().expect("an array").iter().find(|row| row["name"] == name).expect("listed");
+        row["unreadable"].as_str().unwrap_or_default().to_owned()
+    });
+    assert!(reasons[0].contains("another program") && reasons[1].starts_with("the store "), "{reasons:?}");
+    assert_eq!(reasons[2], "");
+}
+
+#[test]
+fn a_list_of_a_store_that_denies_access_fails() {
+    let server = Server::start();
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
+    server.command(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+    let denied = output(&mut permits(&server.url(), ["list"]));
+    assert_eq!((denied.code, denied.stdout.as_str()), (69, ""));
 }

@@ -88,7 +88,11 @@ fn wrong_usage_is_64_and_says_why() {
         (&["serve", "--listen", "0.0.0.0:9710"], "give a token with --token-file PATH"),
         (&["serve", "--host", "http://x"], "write a host name without scheme and port"),
         (&["serve", "--interval", "99ms"], "it must be at least 100ms"),
-        (&["serve", "--allow-write"], "--token-file <PATH>"),
+        (
+            &["serve", "--allow-write"],
+            "needs a token, because every user of a machine can reach its addresses",
+        ),
+        (&["serve", "--allow-write"], "--token-file PATH; create it with: openssl rand -hex 32 >token"),
         (&["serve", "--max-semaphores", "many"], "invalid value 'many'"),
         (&["serve", "--textfile", "x", "--listen", "127.0.0.1:0"], "cannot be used with"),
         (&["serve", "--textfile", "x", "--allow-write"], "cannot be used with"),

@@ -106,15 +106,20 @@ impl StoreError {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
 
-    /// Returns true if the error is about one semaphore, and others of the store may be well.
-    pub fn is_of_semaphore(&self) -> bool {
-        matches!(
+    /// Returns true if the error concerns the named semaphore alone: its keys hold something else, so that a command on
+    /// another semaphore can succeed.
+    pub fn concerns_one_semaphore(&self) -> bool {
+        let of_the_store = matches!(
             self,
-            Self::WrongType { .. }
-                | Self::OtherLayout { .. }
-                | Self::Unreadable { .. }
-                | Self::Malformed { .. }
-        )
+            Self::Unreachable { .. }
+                | Self::NoAnswer { .. }
+                | Self::Denied { .. }
+                | Self::Mismatch { .. }
+                | Self::Tls { .. }
+                | Self::OutOfMemory { .. }
+                | Self::Unsupported { .. }
+        );
+        !of_the_store
     }
 
     /// Returns true if the command may have been executed.

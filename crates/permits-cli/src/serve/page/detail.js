@@ -1,17 +1,38 @@
 // One semaphore: holders, waiters, graphs, and the actions of an operator.
 
 import * as api from "./api.js";
-import { Table, setText, setLong, duration } from "./table.js";
+import { Table, setText, setLong, setBadges, fillName, span, duration } from "./table.js";
+import { badges } from "./list.js";
 import { drawSteps, drawBars, grantsBetween } from "./graph.js";
 
 const REFRESH_MS = 2000;
 const MINUTE_MS = 60000;
+// The most characters of a name that has one line beside all columns.
+const LONG = 24;
 
 const since = (item, age) => duration(age + (Date.now() - item.read));
-const NAME = { fill: (cell, item) => setLong(cell, item.holder), className: "mono" };
-const AGE = { title: "Age", className: "number", width: "6.5rem", fill: (cell, item) => setText(cell, since(item, item.age_ms)) };
-const WEIGHT = { title: "Weight", className: "number", width: "5rem", fill: (cell, item) => setText(cell, String(item.weight)) };
-const LABEL = { title: "Label", className: "wide", width: "9rem", fill: (cell, item) => setLong(cell, item.label ?? "") };
+const AGE = { title: "Age", className: "number age", fill: (cell, item) => setText(cell, since(item, item.age_ms)) };
+const WEIGHT = { title: "Weight", className: "number weight", fill: (cell, item) => setText(cell, String(item.weight)) };
+
+// The rest of a lease. A permit that cools has no rest that a renewal extends, and is gone at its end.
+function lease(item) {
+  const rest = item.lease_remaining_ms - (Date.now() - item.read);
+  return item.cooling && rest < 1000 ? "" : duration(rest);
+}
+
+// Fills a cell with a name, the label below it, and the columns that a narrow table leaves out.
+function fillPlace(cell, item, badges, columns) {
+  const all = [item.weight > 1 ? `weight ${item.weight}` : "", ...columns].filter(Boolean);
+  fillName(cell, item.holder, badges, [["label", item.label ?? ""], ["since", since(item, item.age_ms)], ["columns", all.join(", ")]]);
+}
+
+function fillHolder(cell, item) {
+  const rest = lease(item);
+  const end = rest && `${item.cooling ? "free in" : "lease"} ${rest}`;
+  fillPlace(cell, item, item.cooling ? [["cool", "cooling"]] : [], [`slot ${item.slot}`, end]);
+}
+
+const fillWaiter = (cell, item) => fillPlace(cell, item, [], [`${item.position} before it`]);
 
 export class Detail {
   // elements by id; ask(question) returns a promise of the text, or of null; say(text) announces; onFailed gets errors.
@@ -19,24 +40,18 @@ export class Detail {
     Object.assign(this, { elements, ask, say, onFailed });
     this.name = null;
     this.writable = false;
-    const revoke = { title: "", className: "revoke", width: "6rem", fill: (cell, item) => this.fillRevoke(cell, item) };
-    const lease = {
-      title: "Lease", className: "number", width: "7rem",
-      fill: (cell, item) => {
-        const rest = duration(item.lease_remaining_ms - (Date.now() - item.read));
-        setText(cell, item.cooling ? `cooling ${rest}` : rest);
-      },
-    };
-    const slot = { title: "Slot", className: "number", width: "4rem", fill: (cell, item) => setText(cell, String(item.slot)) };
-    const place = { title: "Before it", className: "number", width: "6rem", fill: (cell, item) => setText(cell, String(item.position)) };
+    const revoke = { title: "", className: "revoke", fill: (cell, item) => this.fillRevoke(cell, item) };
+    const rest = { title: "Lease", className: "number lease", fill: (cell, item) => setText(cell, lease(item)) };
+    const slot = { title: "Slot", className: "number slot", fill: (cell, item) => setText(cell, String(item.slot)) };
+    const place = { title: "Before it", className: "number place", fill: (cell, item) => setText(cell, String(item.position)) };
     const keyOf = (item) => JSON.stringify([item.holder, item.token ?? null]);
-    this.holders = new Table(elements.holders, [{ ...NAME, title: "Holder" }, WEIGHT, slot, AGE, lease, LABEL, revoke], {
+    this.holders = new Table(elements.holders, [{ title: "Holder", fill: fillHolder }, WEIGHT, slot, AGE, rest, revoke], {
       caption: "Holders", id: "holder", keyOf, empty: () => "Nothing is held.",
     });
-    this.waiters = new Table(elements.waiters, [{ ...NAME, title: "Waiter" }, WEIGHT, place, AGE, LABEL, revoke], {
+    this.waiters = new Table(elements.waiters, [{ title: "Waiter", fill: fillWaiter }, WEIGHT, place, AGE, revoke], {
       caption: "Waiters", id: "waiter", keyOf, empty: () => "No request waits.",
     });
-    const by = { title: "Operator", width: "14rem", fill: (cell, item) => setLong(cell, item.by) };
+    const by = { title: "Operator", className: "operator", fill: (cell, item) => setLong(cell, item.by) };
     const change = { title: "Change", fill: (cell, item) => setLong(cell, item.text) };
     this.changes = new Table(elements.changes, [by, change, AGE], {
       caption: "Changes by operators", id: "change", keyOf: (item) => JSON.stringify([item.at_ms, item.text]), empty: () => "",
@@ -57,7 +72,7 @@ export class Detail {
     this.holders.setItems([]);
     this.waiters.setItems([]);
     this.changes.setItems([]);
-    setText(this.elements.facts, "");
+    this.explain([], []);
     this.refresh(true);
   }
 
@@ -77,7 +92,9 @@ export class Detail {
       const [status, history] = await Promise.all([api.status(name, stop.signal), api.history(name, stop.signal)]);
       if (this.name === name && !stop.signal.aborted) this.show(status, history);
     } catch (error) {
-      if (!stop.signal.aborted) this.onFailed(error);
+      if (stop.signal.aborted) return;
+      if (this.shown === null && error.status !== 401) this.explain([], [["bad", error.message]], true);
+      else this.onFailed(error);
     } finally {
       if (this.stop === stop) this.fetching = false;
     }
@@ -91,17 +108,33 @@ export class Detail {
     const holders = status.holders.map(stamp).sort((a, b) => a.token - b.token);
     this.holders.setCaption(this.counted("Holders", holders.length, "units held", status.held));
     this.waiters.setCaption(this.counted("Waiters", status.waiters.length, "waiting", status.waiting));
-    this.holders.setItems(holders);
-    this.waiters.setItems(status.waiters.map(stamp));
+    for (const [table, items] of [[this.holders, holders], [this.waiters, status.waiters.map(stamp)]]) {
+      table.container.classList.toggle("labelled", items.some((item) => item.label !== null));
+      table.container.classList.toggle("long", items.some((item) => item.holder.length > LONG));
+      table.setItems(items);
+    }
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
-    setText(elements.facts, facts(status));
+    // Of the listed holders.
+    const cooling = holders.filter((item) => item.cooling).reduce((sum, item) => sum + item.weight, 0);
+    const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null;
+    if (isKnown) this.explain(badges({ ...status, cooling }), facts(status));
+    else this.explain([], [["", "No such semaphore: the name is another one, or no program uses it."]], true);
     setText(elements.pause, status.paused ? "Resume" : "Pause");
     elements.unpin.hidden = !status.pinned;
     elements.actions.hidden = !this.writable;
-    setText(elements.heldNow, status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`);
+    const held = status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`;
+    setText(elements.heldNow, cooling > 0 ? `${held}, cooling ${cooling}` : held);
     setText(elements.waitingNow, String(status.waiting));
     if (history) this.draw(history);
+  }
+
+  // Shows badges beside the name and lines below it. Of a semaphore that is absent, nothing else is shown.
+  explain(badges, lines, isAbsent = false) {
+    const { elements } = this;
+    setBadges(elements.badges, badges);
+    elements.facts.replaceChildren(...lines.map(([className, text]) => span(className, text)));
+    elements.detail.classList.toggle("absent", isAbsent);
   }
 
   counted(title, listed, noun, all) {
@@ -184,10 +217,17 @@ export class Detail {
   }
 }
 
+// The lines below the name.
 function facts(status) {
-  const all = [status.limit === null ? "no limit is set" : `limit ${status.limit}${status.pinned ? ", pinned" : ""} (version ${status.limit_version})`];
-  if (status.paused) all.push("PAUSED: nothing is granted");
-  if (status.closed !== null) all.push(status.closed ? `CLOSED: ${status.closed}` : "CLOSED");
-  if (status.recovering_ms > 0) all.push(`recovering for ${duration(status.recovering_ms)}`);
-  return all.join(" · ");
+  const by = (keyword) => {
+    const info = status.changes.find((item) => item.change === keyword);
+    return info ? ` by ${info.by} ${duration(info.age_ms)} ago` : "";
+  };
+  const lines = [];
+  if (status.paused) lines.push(["bad", `PAUSED${by("paused")}: nothing is granted`]);
+  if (status.closed !== null) lines.push(["bad", `CLOSED${by("line_closed")}${status.closed && `: ${status.closed}`}`]);
+  if (status.recovering_ms > 0 && status.limit !== null) lines.push(["wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`]);
+  const pinned = status.pinned ? `, pinned${by("limit_set")}` : "";
+  lines.push(["", status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`]);
+  return lines;
 }

@@ -1,35 +1,47 @@
 // The list of semaphores: search, order, and the events that change it.
 
-import { Table, setText, setLong, duration } from "./table.js";
+import { Table, setText, fillName, duration } from "./table.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Draws the share of the limit that is held, and the numbers.
+// Draws the shares of the limit that are at work and that cool, and the numbers.
 function fillUsage(cell, row) {
   let bar = cell.firstElementChild;
   if (!bar) {
     bar = document.createElement("div");
-    const [svg, rect] = ["svg", "rect"].map((name) => document.createElementNS(SVG, name));
+    const [svg, cooling, working] = ["svg", "rect", "rect"].map((name) => document.createElementNS(SVG, name));
     svg.setAttribute("aria-hidden", "true");
-    rect.setAttribute("height", "8");
-    svg.append(rect);
+    cooling.setAttribute("class", "cooling");
+    for (const rect of [cooling, working]) rect.setAttribute("height", "8");
+    svg.append(cooling, working);
     bar.append(svg, document.createElement("span"));
     cell.append(bar);
   }
-  const share = row.limit ? Math.min(1, row.held / row.limit) : 0;
-  bar.className = share >= 1 ? "usage full" : "usage";
-  bar.querySelector("rect").setAttribute("width", `${Math.round(share * 100)}%`);
-  setText(bar.querySelector("span"), `${row.held} / ${row.limit ?? "–"}`);
+  const share = (units) => (row.limit ? Math.min(1, units / row.limit) : 0);
+  const working = row.held - row.cooling;
+  bar.className = share(working) >= 1 ? "usage full" : "usage";
+  // The units at work are drawn above all that are held.
+  [row.held, working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
+  setText(bar.querySelector("span"), row.unreadable === null ? `${row.held} / ${row.limit ?? "–"}` : "–");
 }
 
-function flags(row) {
+// The state as badges, pairs of a class and a text: what stops grants, what ends by itself, and what is ordinary.
+export function badges(row) {
   const all = [
-    ["paused", row.paused],
-    ["closed", row.closed !== null],
-    ["pinned", row.pinned],
-    ["recovering", row.recovering_ms > 0],
+    ["bad", "UNREADABLE", Boolean(row.unreadable)],
+    ["bad", "PAUSED", row.paused],
+    ["bad", "CLOSED", row.closed !== null],
+    ["wait", "recovering", row.recovering_ms > 0 && row.limit !== null],
+    ["cool", `cooling ${row.cooling}`, row.cooling > 0],
+    ["quiet", "pinned", row.pinned],
   ];
-  return all.filter(([, set]) => set).map(([flag]) => flag).join(", ");
+  return all.filter(([, , set]) => set).map(([className, text]) => [className, text]);
+}
+
+const state = (row) => badges(row).map(([, text]) => text).join(" ");
+
+function fillSemaphore(cell, row) {
+  fillName(cell, row.name, badges(row), [["note", row.unreadable ?? row.closed ?? ""]]);
 }
 
 // The age of a row's field now, because it was read a moment ago.
@@ -41,22 +53,22 @@ const ORDER = {
   waiting: (row) => row.waiting,
   holder: (row) => aged(row.oldest_holder_age_ms, row) ?? -1,
   waiter: (row) => aged(row.oldest_waiter_age_ms, row) ?? -1,
-  state: flags,
 };
 
+const age = (field) => (cell, row) => setText(cell, duration(aged(row[field], row)));
+
 const COLUMNS = [
-  { title: "Name", key: "name", fill: (cell, row) => setLong(cell, row.name) },
-  { title: "Held", key: "held", className: "number", width: "11.5rem", fill: fillUsage },
+  { title: "Name", key: "name", fill: fillSemaphore },
+  { title: "Held", key: "held", className: "number units", fill: fillUsage },
   {
-    title: "Waiting", key: "waiting", className: "number", width: "6rem",
+    title: "Waiting", key: "waiting", className: "number waiting",
     fill: (cell, row) => {
-      setText(cell, String(row.waiting));
-      cell.className = row.waiting > 0 ? "number some" : "number quiet";
+      setText(cell, row.unreadable === null ? String(row.waiting) : "–");
+      cell.classList.toggle("some", row.waiting > 0);
     },
   },
-  { title: "Oldest holder", key: "holder", className: "number extra", width: "8rem", fill: (cell, row) => setText(cell, duration(aged(row.oldest_holder_age_ms, row))) },
-  { title: "Oldest waiter", key: "waiter", className: "number extra", width: "8rem", fill: (cell, row) => setText(cell, duration(aged(row.oldest_waiter_age_ms, row))) },
-  { title: "State", key: "state", className: "flags extra", width: "13rem", fill: (cell, row) => setLong(cell, flags(row)) },
+  { title: "Oldest holder", key: "holder", className: "number oldest holder", fill: age("oldest_holder_age_ms") },
+  { title: "Oldest waiter", key: "waiter", className: "number oldest waiter", fill: age("oldest_waiter_age_ms") },
 ];
 
 export class List {
@@ -94,7 +106,7 @@ export class List {
   sortBy(key) {
     const { sort } = this;
     // Numbers are most interesting where they are large.
-    const descending = sort.key === key ? !sort.descending : !["name", "state"].includes(key);
+    const descending = sort.key === key ? !sort.descending : key !== "name";
     this.sort = { key, descending };
     this.table.setSort(key, descending);
     this.update();
@@ -103,8 +115,10 @@ export class List {
   update() {
     const { search, busy, count } = this.elements;
     const text = search.value.toLowerCase();
+    // One that cannot be read may be in use.
+    const isBusy = (row) => row.held > 0 || row.waiting > 0 || row.unreadable !== null;
     const matches = (row) =>
-      row.name.toLowerCase().includes(text) && (!busy.checked || row.held > 0 || row.waiting > 0);
+      [row.name, state(row)].some((words) => words.toLowerCase().includes(text)) && (!busy.checked || isBusy(row));
     const rows = [...this.rows.values()].filter(matches);
     const value = ORDER[this.sort.key];
     const sign = this.sort.descending ? -1 : 1;

@@ -1,14 +1,14 @@
 // A table that has elements for its visible rows only, however many rows there are.
 //
-// Rows above and below the visible ones are two gaps of their height. Each row keeps its element while it is visible, so
-// that focus and hover survive updates. All texts are set with textContent.
+// Rows above and below the visible ones are two gaps of their height. All rows have the height that the style sheet gives as
+// `--row`. Each row keeps its element while it is visible, so that focus and hover survive updates. All texts are set with
+// textContent.
 
-const ROW_HEIGHT = 30;
 // Rows beside the visible ones, so that scrolling shows no gap.
 const MARGIN = 8;
 
 export class Table {
-  // columns: [{ title, key?, className?, width?, fill(cell, item) }]; a column with a key can be sorted.
+  // columns: [{ title, key?, className?, fill(cell, item) }]; a column with a key can be sorted. Widths are in the style sheet.
   // options: { caption, quiet, empty, id, keyOf(item), onOpen?(item), onSort?(key) }
   constructor(container, columns, options) {
     Object.assign(this, { container, columns, options });
@@ -47,7 +47,6 @@ export class Table {
       const head = document.createElement("th");
       head.scope = "col";
       head.className = column.className ?? "";
-      if (column.width) head.style.width = column.width;
       if (column.key) {
         const button = document.createElement("button");
         button.type = "button";
@@ -86,11 +85,12 @@ export class Table {
   // Renders the visible rows.
   render() {
     const { items, container } = this;
+    this.height = parseFloat(getComputedStyle(container).getPropertyValue("--row")) || 30;
     this.empty.textContent = items.length ? "" : this.options.empty();
     this.empty.hidden = items.length > 0;
     this.table.setAttribute("aria-rowcount", String(items.length + 1));
-    const first = Math.max(0, Math.floor(container.scrollTop / ROW_HEIGHT) - MARGIN);
-    const visible = Math.ceil(container.clientHeight / ROW_HEIGHT) + 2 * MARGIN;
+    const first = Math.max(0, Math.floor(container.scrollTop / this.height) - MARGIN);
+    const visible = Math.ceil(container.clientHeight / this.height) + 2 * MARGIN;
     const last = Math.min(items.length, first + visible);
     const wanted = new Set(items.slice(first, last).map(this.options.keyOf));
     for (const [key, row] of this.rows) {
@@ -106,8 +106,8 @@ export class Table {
       if (before.nextSibling !== row) before.after(row);
       before = row;
     }
-    this.above.style.height = `${first * ROW_HEIGHT}px`;
-    this.below.style.height = `${(items.length - last) * ROW_HEIGHT}px`;
+    this.above.style.height = `${first * this.height}px`;
+    this.below.style.height = `${(items.length - last) * this.height}px`;
     const active = this.selected !== null && this.rows.get(this.selected);
     if (active) container.setAttribute("aria-activedescendant", active.id);
     else container.removeAttribute("aria-activedescendant");
@@ -150,9 +150,9 @@ export class Table {
   reveal(index) {
     const { container } = this;
     const head = this.table.tHead.offsetHeight + (this.options.quiet ? 0 : this.caption.offsetHeight);
-    const top = index * ROW_HEIGHT;
+    const top = index * this.height;
     if (top < container.scrollTop) container.scrollTop = top;
-    const bottom = top + ROW_HEIGHT + head - container.clientHeight;
+    const bottom = top + this.height + head - container.clientHeight;
     if (bottom > container.scrollTop) container.scrollTop = bottom;
   }
 
@@ -160,7 +160,7 @@ export class Table {
     if (event.target !== this.container || event.ctrlKey || event.metaKey || event.altKey) return;
     const { items } = this;
     const at = items.findIndex((item) => this.options.keyOf(item) === this.selected);
-    const page = Math.max(1, Math.floor(this.container.clientHeight / ROW_HEIGHT) - 2);
+    const page = Math.max(1, Math.floor(this.container.clientHeight / this.height) - 2);
     const steps = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: items.length - 1 };
     if (event.key in steps) {
       event.preventDefault();
@@ -184,6 +184,37 @@ export function setText(element, text) {
 export function setLong(cell, text) {
   setText(cell, text);
   if (cell.title !== text) cell.title = text;
+}
+
+// Sets the badges of a state: pairs of a class and a text.
+export function setBadges(element, badges) {
+  const key = JSON.stringify(badges);
+  if (element.dataset.badges === key) return;
+  element.dataset.badges = key;
+  element.replaceChildren(...badges.map(([className, text]) => span(`badge ${className}`, text)));
+}
+
+// Fills a cell with a name, the badges beside it, and texts that follow: pairs of a class and a text.
+export function fillName(cell, name, badges, texts) {
+  let who = cell.firstElementChild;
+  if (!who) {
+    who = document.createElement("div");
+    who.className = "who";
+    who.append(span("name", ""), span("badges", ""), ...texts.map(([className]) => span(className, "")));
+    cell.append(who);
+  }
+  const [named, flags, ...others] = who.children;
+  who.classList.toggle("plain", badges.length === 0);
+  setLong(named, name);
+  setBadges(flags, badges);
+  texts.forEach(([, text], index) => setLong(others[index], text));
+}
+
+export function span(className, text) {
+  const element = document.createElement("span");
+  element.className = className;
+  element.textContent = text;
+  return element;
 }
 
 // The two largest units of a time, rounded down.

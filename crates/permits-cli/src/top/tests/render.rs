@@ -34,7 +34,7 @@ fn the_overview_has_a_row_for_each_semaphore() {
         "> exports        4      4       12  1 m 5 s  limit pinned, CLOSED (moved)",
         "  imports        0      1        3    0.9 s  PAUSED, recovering for 3.0 s",
         "  migrations     0      -        0           not in use, no limit",
-        "  stray                                      error: the store rejected the co…",
+        "  stray                                      UNREADABLE: the store rejected t…",
         "  日本           …",
         "",
         "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unp…",

@@ -61,6 +61,7 @@ situations! {
     serve_up,
     store_of_serve_down,
     many_semaphores,
+    unreadable,
     old_textfile,
 }
 

@@ -180,6 +180,10 @@ pub(super) fn many_semaphores(world: &mut World) {
     world.serve("--interval 100ms --max-semaphores 2");
 }
 
+pub(super) fn unreadable(world: &mut World) {
+    world.run("redis-cli -u $PERMITS_URL HSET 'permits:{reports}:state' \"$(printf '\\tstate')\" abc");
+}
+
 pub(super) fn old_textfile(world: &mut World) {
     world.run("permits serve --textfile permits.prom");
 }

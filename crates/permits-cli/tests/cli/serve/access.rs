@@ -1,6 +1,8 @@
 //! Requests that are refused.
 
-use crate::support::{CLOSED_PORT, Local, assert_own_lines, output, permits};
+use permits_testkit::{skip, wait};
+
+use crate::support::{CLOSED_PORT, Local, Store as _, TIMEOUT, assert_own_lines, output, permits};
 
 use super::http::Request;
 use super::{Serve, TOKEN, token_file};
@@ -24,11 +26,43 @@ fn another_address_than_a_loopback_address_needs_a_token() {
         assert_own_lines(&refused.stderr);
     }
     let token = token_file(TOKEN, 0o640);
-    let mut command = permits(&crate::support::Store::url(&Local::new()), ["serve", "--listen", "0.0.0.0:0"]);
+    let mut command = permits(&Local::new().url(), ["serve", "--listen", "0.0.0.0:0"]);
     let serve = Serve::of(command.arg("--token-file").arg(token.path()), None);
     let reached = std::net::SocketAddr::from(([127, 0, 0, 1], serve.address.port()));
     assert_eq!(Request::new(reached, "GET", "/metrics").send().status, 401);
     assert_eq!(Request::new(reached, "GET", "/metrics").bearer(TOKEN).send().status, 200);
+}
+
+#[test]
+fn a_socket_of_both_families_answers_both() {
+    if skip::without_dual_stack() {
+        return;
+    }
+    let (store, token) = (Local::new(), token_file(TOKEN, 0o600));
+    let mut command = permits(&store.url(), ["serve", "--listen", "[::]:0", "--allow-write", "--token-file"]);
+    let serve = Serve::of(command.arg(token.path()), None);
+    let port = serve.address.port();
+    for (by, host, status) in [
+        ("[::1]", "[::1]", 200),
+        ("127.0.0.1", "127.0.0.1", 200),
+        ("127.0.0.1", "[::ffff:127.0.0.1]", 200),
+        ("127.0.0.1", "localhost", 200),
+        ("127.0.0.1", "127.0.0.2", 421),
+        ("127.0.0.1", "[::1]", 421),
+    ] {
+        let reached = format!("{by}:{port}").parse().expect("an address");
+        let request = Request::new(reached, "GET", "/healthz").header("Host", &format!("{host}:{port}"));
+        assert_eq!(request.send().status, status, "{host} by {by}");
+    }
+    let reached = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let pause = Request::new(reached, "POST", "/api/v1/semaphores/x/pause").bearer(TOKEN);
+    assert_eq!(pause.header("Content-Type", "application/json").body("{}").send().status, 200);
+    let is_reported = || serve.stderr().starts_with("permits: 127.0.0.1:");
+    assert!(wait::until(TIMEOUT, is_reported), "{}", serve.stderr());
+    // A loopback address in the other notation needs no token.
+    let serve = Serve::of(&mut permits(&store.url(), ["serve", "--listen", "[::ffff:127.0.0.1]:0"]), None);
+    let reached = std::net::SocketAddr::from(([127, 0, 0, 1], serve.address.port()));
+    assert_eq!(Request::new(reached, "GET", "/healthz").send().status, 200);
 }
 
 #[test]

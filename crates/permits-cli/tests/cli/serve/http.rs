@@ -99,6 +99,13 @@ impl Request {
     }
 }
 
+/// The ports of the client and of the server.
+#[track_caller]
+pub(crate) fn ports(stream: &TcpStream) -> (u16, u16) {
+    let port = |address: std::io::Result<SocketAddr>| address.expect("it is connected").port();
+    (port(stream.local_addr()), port(stream.peer_addr()))
+}
+
 /// Reads a reply to its length, or to the end of the connection.
 #[track_caller]
 pub(crate) fn reply(stream: TcpStream) -> Reply {
@@ -177,11 +184,8 @@ impl Stream {
         }
     }
 
-    /// The ports of the client and of the server.
     pub(crate) fn ports(&self) -> (u16, u16) {
-        let stream = self.reader.get_ref();
-        let port = |address: std::io::Result<SocketAddr>| address.expect("it is connected").port();
-        (port(stream.local_addr()), port(stream.peer_addr()))
+        ports(self.reader.get_ref())
     }
 
     /// Reads to the end of the connection.

@@ -64,14 +64,14 @@ impl Metrics {
     }
 
     #[track_caller]
-    fn of(&self, name: &str, semaphore: &str) -> Option<f64> {
+    pub(crate) fn of(&self, name: &str, semaphore: &str) -> Option<f64> {
         let name = format!("permits_semaphore_{name}");
         assert!(self.help.contains_key(&name), "{name}");
         self.samples.get(&(name, Some(semaphore.to_owned()))).copied()
     }
 
     #[track_caller]
-    fn store(&self, name: &str) -> f64 {
+    pub(crate) fn store(&self, name: &str) -> f64 {
         self.samples[&(format!("permits_store_{name}"), None)]
     }
 }

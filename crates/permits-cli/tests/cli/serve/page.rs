@@ -6,10 +6,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use permits_testkit::{Server, skip};
+use serde_json::json;
 
 use super::webdriver::{Browser, DOWN, ENTER, ESCAPE, TAB};
 use super::{Serve, TOKEN};
-use crate::support::{Local, Running, Store, gate, output, permits, prepare, run, status, until_counts};
+use crate::support::{
+    Local, Running, Store, TIMEOUT, gate, output, permits, prepare, run, status, until_counts,
+};
 
 /// A name that would run a script and leave its cell, if it were taken for HTML.
 const HOSTILE: &str = r#"<img src=x onerror="window.harmed=1"><script>window.harmed=1</script></table>"#;
@@ -123,18 +126,142 @@ fn without_the_right_to_write_there_are_no_buttons() {
     });
 }
 
+/// The texts among `wanted` that a reader does not see in full in an element that matches: there is none, or it is cut off.
+#[track_caller]
+fn unseen(browser: &Browser, selector: &str, wanted: &[&str]) -> Vec<String> {
+    let script = format!(
+        "const isSeen = (element) => {{
+            element.scrollIntoView({{ block: 'center' }});
+            const box = element.getBoundingClientRect();
+            const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+            const isWhole = element.scrollWidth <= element.clientWidth && element.scrollHeight <= element.clientHeight + 1;
+            const isInside = (outer) => box.left >= outer.left && box.right <= outer.right + 1 && box.top >= outer.top && box.bottom <= outer.bottom + 1;
+            const outer = element.closest('td') ?? document.body;
+            return box.width > 0 && isWhole && isInside(outer.getBoundingClientRect()) && document.elementFromPoint(x, y) === element;
+        }};
+        const elements = [...document.querySelectorAll({})];
+        return {}.filter((text) => !elements.some((element) => element.textContent === text && isSeen(element)));",
+        json!(selector),
+        json!(wanted),
+    );
+    let unseen = browser.script(&script);
+    unseen.as_array().expect("an array").iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
 #[test]
-fn holders_have_names_on_a_narrow_screen() {
+fn names_labels_and_states_are_visible_in_every_width() {
     if without_browser() {
         return;
     }
-    with_a_holder(|browser, page| {
-        browser.emulate(480, 800, "light");
-        browser.open(page);
-        browser.until("document.querySelector('#holders td.mono')");
-        let width = browser.script("return document.querySelector('#holders td.mono').offsetWidth");
-        assert!(width.as_u64() > Some(100), "{width}");
-    });
+    let server = Server::start();
+    let (name, label) = ("licence/cad-workstations", "seats of the second floor");
+    let closed = "imports/europe-west-1";
+    prepare(&server, name);
+    let holder = |holder: &str, counts| {
+        let arguments = ["run", name, "--limit", "1", "--holder", holder, "--label", label, "sleep", "1000"];
+        let running = Running::start(&mut permits(&server.url(), arguments));
+        until_counts(&server, name, counts);
+        running
+    };
+    let (agent, web) = ("build-agent-17.example.org:12345/nightly", "vm:2823/WAV-7WfqNyBB.0");
+    let _running = [holder(agent, (1, 0)), holder(web, (1, 1))];
+    for arguments in [
+        &["limit", name, "1"][..],
+        &["pause", name],
+        &["limit", closed, "1"],
+        &["pause", closed],
+        &["close", closed, "--reason", "moved to the new server", "--by", "admin@ops-1"],
+        &["limit", "api/tenant-1", "3"],
+        &["limit", "api/tenant-2", "3"],
+    ] {
+        assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
+    }
+    server.command(&["HSET", "permits:{reports}:state", "\tstate", "abc"]);
+    let serve = Serve::start(&server, &[]);
+    let browser = Browser::start();
+    for width in [390, 768, 1024, 1280] {
+        browser.emulate(width, 800, "light");
+        browser.open(&format!("http://{}/?{width}", serve.address));
+        let check = |selector: &str, wanted: &[&str]| {
+            assert_eq!(unseen(&browser, selector, wanted), [""; 0], "{selector} at {width} px");
+        };
+        let list = || {
+            check("#semaphores .name", &[name, closed, "reports", "api/tenant-1", "api/tenant-2"]);
+            check("#semaphores .badge", &["PAUSED", "CLOSED", "pinned", "UNREADABLE"]);
+            let column = browser.script("return document.querySelector('#semaphores th').offsetWidth");
+            assert!(column.as_u64() >= Some(12 * 16), "{column} at {width} px");
+        };
+        browser.until("document.querySelectorAll('#semaphores tr.row').length === 5");
+        list();
+        let open = |name: &str| {
+            browser.script(&format!("location.hash = encodeURIComponent({})", json!(name)));
+            browser.until("document.querySelector('#facts').innerText.startsWith('PAUSED by ')");
+            check("#name", &[name]);
+        };
+        open(closed);
+        check("#badges .badge", &["PAUSED", "CLOSED", "pinned"]);
+        let facts = browser.text("#facts");
+        let line = facts.lines().find(|line| line.starts_with("CLOSED by admin@ops-1 ")).unwrap_or_default();
+        assert!(line.ends_with(" ago: moved to the new server"), "{facts}");
+        open(name);
+        browser.until("document.querySelector('#waiters tr.row')");
+        if width >= 1100 {
+            list();
+        }
+        check("#badges .badge", &["PAUSED", "pinned"]);
+        check("#holders .name", &[agent]);
+        check("#waiters .name", &[web]);
+        check("#holders .label", &[label]);
+        check("#waiters .label", &[label]);
+        let fits = "return [document.documentElement, ...document.querySelectorAll('section, .scroll')].every((element) => element.scrollWidth <= element.clientWidth)";
+        assert_eq!(browser.script(fits), true, "there is no horizontal scroll bar at {width} px");
+    }
+}
+
+#[test]
+fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
+    if without_browser() {
+        return;
+    }
+    let server = Server::start();
+    for name in ["mails", "imports"] {
+        prepare(&server, name);
+    }
+    let cooling = "--limit 3 --weight 2 --at-least 1h";
+    assert_eq!(output(&mut run(&server, "mails", cooling, "true")).code, 0);
+    for arguments in [["limit", "imports", "2"], ["pause", "imports", "-v"]] {
+        assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
+    }
+    server.command(&["HSET", "permits:{reports}:state", "\tstate", "abc"]);
+    let serve = Serve::start(&server, &[]);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/#mails", serve.address));
+    browser.until("document.querySelector('#holders tr.row')");
+    assert_eq!(browser.text("#held-now"), "2 of 3, cooling 2");
+    assert_eq!(browser.text("#holders .badge"), "cooling");
+    let row = row("mails");
+    assert_eq!(browser.script(&format!("return {row}.querySelector('.badge').innerText")), "cooling 2");
+    let widths =
+        format!("return [...{row}.querySelectorAll('rect')].map((rect) => rect.getAttribute('width'))");
+    assert_eq!(browser.script(&widths), json!(["67%", "0%"]), "those that are held, and those at work");
+    assert!(!browser.text("#holders td.lease").contains("cooling"), "{}", browser.text("#holders"));
+
+    let colours = "return ['bad', 'quiet'].map((state) => getComputedStyle(document.querySelector(`#semaphores .badge.${state}`)).backgroundColor)";
+    let colours = browser.script(colours);
+    assert_ne!(colours[0], colours[1]);
+    browser.press("/");
+    browser.press("paused");
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 1");
+    assert_eq!(browser.text("#semaphores .name"), "imports");
+    assert_eq!(browser.text("label:has(#busy)"), "busy");
+
+    for (hash, expected) in [("nowhere", "No such semaphore"), ("reports", "the store ")] {
+        browser.script(&format!("location.hash = {hash:?}"));
+        browser.until(&format!("document.querySelector('#facts').innerText.startsWith({expected:?})"));
+        let shown =
+            "return [...document.querySelectorAll('#detail > *')].filter((part) => part.offsetParent).length";
+        assert_eq!(browser.script(shown), 2, "the name, and the text");
+    }
 }
 
 #[test]
@@ -239,7 +366,9 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
     let server = Server::start();
     prepare(&server, "huge");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let client = runtime.block_on(permits::Client::connect(&server.url())).expect("the server is up");
+    // On a busy machine the calls of so many waiters take longer than the timeout that is the default.
+    let client = permits::Client::builder(server.url()).store_timeout(TIMEOUT);
+    let client = runtime.block_on(client.connect()).expect("the server is up");
     let huge = client.semaphore("huge", 1).expect("valid");
     let _permit = runtime.block_on(huge.acquire()).expect("it is free");
     let mut waiters: Vec<_> = (0..99_999).map(|_| Box::pin(huge.acquire())).collect();

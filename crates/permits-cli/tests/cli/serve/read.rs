@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Serve;
 use super::http::Request;
+use super::metrics::Metrics;
 use crate::support::{
     CLOSED_PORT, Local, Running, Store, assert_matches_schema, gate, on_both_stores, output, permits,
     prepare, run, status, until_counts,
@@ -230,18 +231,46 @@ fn a_port_in_use_is_71_and_says_what_to_do() {
 }
 
 #[test]
-fn a_foreign_key_hides_no_semaphore_and_is_reported_once() {
+fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
     let server = Server::start();
     server.command(&["SET", "permits:{alien}:state", "not ours"]);
+    let damage = ["HSET", "permits:{bad}:state", "\tstate", "abc"];
+    server.command(&damage);
+    // The one that health checks inspect.
+    server.command(&["HSET", "permits:{permits serve: health}:state", "\tstate", "abc"]);
     assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
     let serve = Serve::start(&server, &[]);
     let mut events = serve.get("/api/v1/events").open();
-    assert_eq!(events.event("all")["semaphores"][0]["name"], "one of ours");
+    let all = events.event("all");
+    let rows = all["semaphores"].as_array().expect("an array");
+    let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["alien", "bad", "one of ours", "permits serve: health"]);
+    let reason = |row: usize| rows[row]["unreadable"].as_str().unwrap_or_default();
+    assert!(reason(0).contains("another program"), "{all}");
+    assert!(reason(1).starts_with("the store ") && reason(2).is_empty(), "{all}");
+    assert!(all["error"].is_null() && rows[2]["limit"] == 3, "{all}");
+
+    let list = serve.read("/api/v1/semaphores");
+    assert_eq!(list.status, 200, "{list:?}");
+    assert_matches_schema("list.schema.json", &list.json());
+    let metrics = Metrics::parse(&serve.read("/metrics").body, "");
+    let of_store = ["up", "semaphores", "semaphores_omitted", "semaphores_unreadable"];
+    assert_eq!(of_store.map(|name| metrics.store(name)), [1.0, 4.0, 0.0, 3.0]);
+    assert_eq!((metrics.of("held", "bad"), metrics.of("held", "one of ours")), (None, Some(0.0)));
+    assert_eq!(serve.read("/healthz").status, 200);
+    let (status, refused) = serve.read("/api/v1/semaphores/bad").refusal();
+    assert_eq!((status, refused.as_str()), (503, reason(1)));
+
     for limit in ["4", "5"] {
         assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", limit])).code, 0);
         events.event("change");
     }
-    assert_eq!(serve.stderr().matches("not listed: a key of semaphore \"alien\"").count(), 1);
+    for name in ["alien", "bad"] {
+        let line = format!("semaphore {name:?} cannot be read: ");
+        assert_eq!(serve.stderr().matches(&line).count(), 1, "{}", serve.stderr());
+    }
+    server.command(&["DEL", damage[1]]);
+    while events.event("change")["removed"] != json!(["bad"]) {}
 }
 
 #[test]

@@ -1,19 +1,28 @@
-//! Clients that read events slowly, or not at all.
+//! Clients that read slowly, or not at all.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 
 use futures_util::future::try_join_all;
 use permits::{Client, Limit, Semaphore};
 use permits_testkit::{Server, wait};
 use serde_json::Value;
+use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Serve;
-use super::http::Stream;
+use super::http::{Stream, ports};
 use crate::support::TIMEOUT;
 
 /// The semaphores that change. A change of all of them is an event of more than 100 kB.
 const SEMAPHORES: usize = 100;
+
+/// The semaphores of a list of more than 4 MB.
+const MANY: usize = 3_500;
+
+/// The clients that read each of the large replies slowly.
+const SLOW: usize = 30;
 
 /// More changes than the server keeps for a client.
 const MISSED: usize = 20;
@@ -27,10 +36,10 @@ struct Changing {
 
 impl Changing {
     #[track_caller]
-    fn start(server: &Server) -> Self {
+    fn start(server: &Server, number: usize) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = runtime.block_on(Client::connect(&server.url())).expect("the server is up");
-        let names = (0..SEMAPHORES).map(|number| format!("s{number:03}"));
+        let names = (0..number).map(|number| format!("s{number:04}"));
         let semaphores: Vec<_> =
             names.map(|name| client.semaphore(name, Limit::Stored).expect("valid")).collect();
         let reason = "x".repeat(1_000);
@@ -68,8 +77,7 @@ fn memory(serve: &Serve) -> u64 {
 }
 
 /// The bytes that the system has taken from the server for a client that does not read.
-fn unsent(client: &Stream) -> u64 {
-    let (own, server) = client.ports();
+fn unsent((own, server): (u16, u16)) -> u64 {
     let ends = [format!(":{server:04X}"), format!(":{own:04X}")];
     let connections = fs::read_to_string("/proc/net/tcp").expect("Linux has it");
     let queue = connections.lines().find_map(|line| {
@@ -84,7 +92,7 @@ fn unsent(client: &Stream) -> u64 {
 #[test]
 fn a_client_that_reads_nothing_is_disconnected_and_costs_little() {
     let server = Server::start();
-    let mut changing = Changing::start(&server);
+    let mut changing = Changing::start(&server, SEMAPHORES);
     let serve = Serve::start(&server, &[]);
     let mut healthy = serve.get("/api/v1/events").open();
     healthy.event("all");
@@ -106,7 +114,7 @@ fn a_client_that_reads_nothing_is_disconnected_and_costs_little() {
 #[test]
 fn a_client_that_falls_behind_gets_all_again() {
     let server = Server::start();
-    let mut changing = Changing::start(&server);
+    let mut changing = Changing::start(&server, SEMAPHORES);
     let serve = Serve::start(&server, &[]);
     let mut healthy = serve.get("/api/v1/events").open();
     healthy.event("all");
@@ -115,7 +123,7 @@ fn a_client_that_falls_behind_gets_all_again() {
     let (mut taken, mut missed) = (0, 0);
     while missed < MISSED {
         changing.change(&mut healthy);
-        let now = unsent(&slow);
+        let now = unsent(slow.ports());
         missed = if now == taken { missed + 1 } else { 0 };
         taken = now;
     }
@@ -131,4 +139,49 @@ fn a_client_that_falls_behind_gets_all_again() {
     let rows = rows(&all, "semaphores");
     assert!(rows.len() == SEMAPHORES && rows.iter().all(|row| row["limit"] == latest), "{all}");
     changing.change(&mut slow);
+}
+
+/// Sends a request, and takes the first bytes of the reply. The system takes few bytes for this client.
+#[track_caller]
+fn begin_slowly(runtime: &Runtime, address: SocketAddr, path: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("the system has a socket to give");
+    socket.set_recv_buffer_size(4096).expect("valid");
+    let stream = runtime.block_on(socket.connect(address)).and_then(tokio::net::TcpStream::into_std);
+    let mut stream = stream.expect("it listens");
+    stream.set_nonblocking(false).expect("valid");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("it is read");
+    let mut head = [0; 100];
+    stream.read_exact(&mut head).expect("a reply");
+    assert!(head.starts_with(b"HTTP/1.1 200 "), "{path}");
+    stream.set_nonblocking(true).expect("valid");
+    stream
+}
+
+#[test]
+fn clients_that_read_large_replies_slowly_share_them_and_are_disconnected() {
+    let server = Server::start();
+    let changing = Changing::start(&server, MANY);
+    let serve = Serve::start(&server, &[]);
+    let list = serve.read("/api/v1/semaphores").body;
+    assert!(list.len() > 4_000_000, "{}", list.len());
+    let (files, used) = (open_files(&serve), memory(&serve));
+    let clients = || (0..SLOW).flat_map(|_| ["/api/v1/semaphores", "/api/v1/events", "/metrics"]);
+    let begin = |path| begin_slowly(&changing.runtime, serve.address, path);
+    let mut clients: Vec<TcpStream> = clients().map(begin).collect();
+    // Some 6 MiB. A copy of each reply for each client are 270 MiB more.
+    let grown = memory(&serve).saturating_sub(used);
+    assert!(grown < 40, "{grown} MiB");
+    for client in &clients {
+        let taken = unsent(ports(client));
+        assert!(taken < 300_000, "{taken} bytes");
+    }
+    let mut turn = 0;
+    let are_disconnected = wait::until(TIMEOUT, || {
+        // Fails when there is nothing to read yet, and after the end.
+        let _ = clients[turn].read(&mut [0; 4096]);
+        turn = (turn + 1) % clients.len();
+        turn == 0 && open_files(&serve) == files
+    });
+    assert!(are_disconnected, "{} connections are open", open_files(&serve) - files);
+    assert_eq!(serve.read("/healthz").status, 200);
 }

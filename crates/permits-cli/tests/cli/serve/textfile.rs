@@ -59,3 +59,18 @@ fn a_store_that_cannot_be_reached_is_in_the_file_and_in_the_exit_code() {
     let samples: Vec<_> = metrics.samples.into_iter().collect();
     assert_eq!(samples, [(("permits_store_up".to_owned(), None), 0.0)]);
 }
+
+#[test]
+fn a_semaphore_that_cannot_be_read_leaves_the_metrics_of_the_others() {
+    let server = Server::start();
+    server.command(&["HSET", "permits:{bad}:state", "\tstate", "abc"]);
+    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "3"])).code, 0);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("permits.prom");
+    let written = output(permits(&server.url(), ["serve", "--textfile"]).arg(&path));
+    assert_eq!(written.code, 0);
+    assert!(written.stderr.starts_with("permits: semaphore \"bad\" cannot be read: "), "{}", written.stderr);
+    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"), "");
+    assert_eq!((metrics.store("up"), metrics.store("semaphores_unreadable")), (1.0, 1.0));
+    assert_eq!((metrics.of("limit", "exports"), metrics.of("limit", "bad")), (Some(3.0), None));
+}

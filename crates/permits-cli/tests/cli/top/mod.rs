@@ -275,6 +275,18 @@ fn semaphores_are_sorted_by_their_counts() {
 }
 
 #[test]
+fn a_semaphore_that_cannot_be_read_hides_no_others() {
+    let (server, name) = fresh();
+    server.command(&["HSET", "permits:{bad}:state", "\tstate", "abc"]);
+    let _holder = holder(&server, &name, "--limit 1");
+    let mut view = View::top(&server, &["--sort", "held", "--busy"]);
+    view.shows("2 semaphores by held");
+    view.until("the one that is held first", |rows| listed(rows) == [&name, "bad"]);
+    view.shows("UNREADABLE: the store ");
+    view.quits();
+}
+
+#[test]
 fn idle_semaphores_can_be_hidden() {
     let (server, name) = fresh();
     for idle in ["exports", "imports"] {
