@@ -5,6 +5,7 @@
 //! `SKIPPED`; `scripts/test-servers` counts these.
 
 use std::io::{self, Write};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::thread;
 
@@ -80,6 +81,23 @@ pub fn without_program(program: &str) -> bool {
         "{program} is not in PATH, and {REQUIRED} names it: install it, or unset {REQUIRED}"
     );
     skip(!found, format_args!("needs {program}"))
+}
+
+/// The command that runs a program as the first process of a pid namespace, with the right to make another one.
+pub const IN_NAMESPACE: [&str; 6] =
+    ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
+
+/// Returns whether this machine refuses namespaces, and so the calling test is skipped.
+#[track_caller]
+pub fn without_namespaces() -> bool {
+    let [program, arguments @ ..] = IN_NAMESPACE;
+    let ran = Command::new(program).args(arguments).arg("true").output();
+    let refusal = match &ran {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("{program}: {error}")),
+    };
+    skip(refusal.is_some(), format_args!("needs namespaces: {}", refusal.unwrap_or_default()))
 }
 
 /// Major and minor part of a version.
