@@ -1,5 +1,6 @@
 //! [`Semaphore`]: turns options into messages to the session, and replies into types.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +24,19 @@ use crate::store::StoreError;
 ///
 /// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted when all that
 /// came before it have been, also if it is for fewer units than they.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Semaphore {
     session: Session,
     name: Name,
     limit: Arc<LimitDeclaration>,
     meters: SemaphoreMeters,
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, limit) = (self.name(), self.limit.first());
+        f.debug_struct("Semaphore").field("name", &name).field("limit", &limit).finish()
+    }
 }
 
 impl Semaphore {
