@@ -412,16 +412,18 @@ impl Semaphore {
     }
 
     /// The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
-    /// behind others, or because the semaphore is paused or the store recovers.
+    /// behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
+    /// stored, because the semaphore is not used, the one that this program declares.
     ///
     /// # Errors
-    /// [`AdminError::NoLimit`] if no limit is stored; [`AdminError`].
+    /// [`AdminError::NoLimit`] if no limit is stored and the program declares none; [`AdminError`].
     pub async fn available(&self) -> Result<u32, AdminError> {
         self.start_available().await
     }
 
     pub(crate) fn start_available(&self) -> Reply<u32> {
-        self.start_inspect(0).and_then(|found| match found.limit {
+        let declared = self.limit.limit();
+        self.start_inspect(0).and_then(move |found| match found.limit.or(declared) {
             Some(limit) => Ok(limit.saturating_sub(u32::try_from(found.held).unwrap_or(u32::MAX))),
             None => Err(AdminError::NoLimit { semaphore: found.name }),
         })
