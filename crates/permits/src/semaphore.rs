@@ -357,8 +357,8 @@ impl Semaphore {
     /// closed line. Returns whether there was one. An idle semaphore is forgotten without that, except if it is pinned, paused or
     /// closed.
     ///
-    /// A call whose reply was lost is sent again, and returns `false` if the first one has deleted it. The tokens of a later
-    /// semaphore of this name are higher than those before, because a token is the time of its grant.
+    /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a later semaphore of
+    /// this name are higher than those before, because a token is the time of its grant.
     ///
     /// # Errors
     /// [`AdminError::InUse`] while units are held or cool, or requests wait; [`AdminError::Recovering`] in a recovery window;

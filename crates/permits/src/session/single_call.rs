@@ -11,7 +11,9 @@ use super::outbox::Outbox;
 use super::reply::Answer;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
-use crate::protocol::{AdoptRequest, Declaration, Name, Operation, RenewRequest, Reply};
+use crate::protocol::{
+    AdoptRequest, Answers, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome, RenewRequest, Reply,
+};
 use crate::store::StoreError;
 use crate::timing::BACKOFF;
 
@@ -22,6 +24,8 @@ pub(super) struct SingleCall {
     pub(super) operation: Operation,
     pub(super) reply_to: ReplyTo,
     created_at: Moment,
+    /// An earlier try was sent and not answered. If the store does not know the subject, that may be why.
+    sent_before: bool,
     failures: u32,
     retry_at: Option<Moment>,
     outage: Option<Outage>,
@@ -42,8 +46,17 @@ impl SingleCall {
         reply_to: ReplyTo,
         now: Moment,
     ) -> Self {
-        let (failures, retry_at, outage) = (0, None, None);
-        Self { semaphore, declaration, operation, reply_to, created_at: now, failures, retry_at, outage }
+        Self {
+            semaphore,
+            declaration,
+            operation,
+            reply_to,
+            created_at: now,
+            sent_before: false,
+            failures: 0,
+            retry_at: None,
+            outage: None,
+        }
     }
 
     pub(super) fn admin(
@@ -85,6 +98,21 @@ impl SingleCall {
         matches!(self.reply_to, ReplyTo::Renew(..))
     }
 
+    /// The answers to the caller, made of those to the last try: after one without an answer, an unknown permit counts as
+    /// released, and an unknown semaphore as deleted.
+    pub(super) fn answers(&self, last: Answers) -> Answers {
+        match last {
+            Answers::Release(mut outcomes) if self.sent_before => {
+                outcomes.fill(ReleaseOutcome::Held);
+                Answers::Release(outcomes)
+            }
+            Answers::Delete(DeleteOutcome::Unknown) if self.sent_before => {
+                Answers::Delete(DeleteOutcome::Deleted)
+            }
+            answers => answers,
+        }
+    }
+
     /// Replies with an error of the store.
     pub(super) fn fail(self, error: StoreError, outbox: &mut Outbox) {
         match self.reply_to {
@@ -121,6 +149,7 @@ impl SingleCalls {
 
     /// Takes a call back that failed in a way that may pass.
     pub(super) fn retry(&mut self, mut call: SingleCall, error: StoreError, now: Moment) {
+        call.sent_before |= error.is_outcome_unknown();
         Outage::record(&mut call.outage, error, now);
         call.failures = call.failures.saturating_add(1);
         call.retry_at = Some(now + BACKOFF.pause(call.failures));
