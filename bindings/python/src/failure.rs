@@ -122,7 +122,9 @@ impl From<ConnectError> for Failure {
         match error {
             ConnectError::Invalid(invalid) => invalid.into(),
             ConnectError::Store(store) => store.into(),
-            ConnectError::UnknownScheme { .. } | ConnectError::Url { .. } => Self::new("UrlError", &error),
+            ConnectError::UnknownScheme { .. }
+            | ConnectError::MissingFeature { .. }
+            | ConnectError::Url { .. } => Self::new("UrlError", &error),
             ConnectError::Entropy { .. } | ConnectError::Thread { .. } => Self::new("ResourceError", &error),
             _ => Self::new("PermitsError", &error),
         }

@@ -312,6 +312,7 @@ def test_operators_change_the_limit(client: permits.Client, name: str) -> None:
     semaphore = client.semaphore(name, 2)
     with pytest.raises(permits.NoLimitError):
         client.semaphore(name).acquire().wait()
+    assert semaphore.available() == 2, "of the declaration"
     assert semaphore.declare() == 2
     version = semaphore.inspect().limit_version
     assert semaphore.set_limit(3, version=version) > version

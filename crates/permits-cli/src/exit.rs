@@ -59,7 +59,10 @@ impl Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let code = match error {
-            ConnectError::UnknownScheme { .. } | ConnectError::Url { .. } | ConnectError::Invalid(_) => USAGE,
+            ConnectError::UnknownScheme { .. }
+            | ConnectError::MissingFeature { .. }
+            | ConnectError::Url { .. }
+            | ConnectError::Invalid(_) => USAGE,
             ConnectError::Thread { .. } => SYSTEM,
             _ => UNAVAILABLE,
         };

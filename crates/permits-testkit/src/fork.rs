@@ -39,6 +39,21 @@ pub fn fork(work: impl FnOnce()) -> Forked {
     }
 }
 
+/// Forks, with the child as the first process of a pid namespace: its pid is 1, as that of a parent that is the first of
+/// another namespace. From now on the caller can start no thread.
+///
+/// # Panics
+///
+/// If the system refuses the namespace: see [`skip::without_namespaces`](crate::skip::without_namespaces).
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "the standard library knows no namespaces")]
+pub fn fork_into_namespace(work: impl FnOnce()) -> Forked {
+    // SAFETY: it changes where children are made, and nothing in this process.
+    let refused = unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0;
+    assert!(!refused, "no pid namespace: {}", std::io::Error::last_os_error());
+    fork(work)
+}
+
 impl Forked {
     /// Waits up to `limit` for the end of the child. Returns its exit code; `None` if it still runs, or was killed.
     pub fn wait(&mut self, limit: Duration) -> Option<i32> {

@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::thread;
 
@@ -92,6 +93,23 @@ pub fn without_dual_stack() -> bool {
     };
     let reached = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(reach);
     skip(reached.is_err(), format_args!("needs sockets that are reached by IPv6 and by IPv4"))
+}
+
+/// The command that runs a program as the first process of a pid namespace, with the right to make another one.
+pub const IN_NAMESPACE: [&str; 6] =
+    ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
+
+/// Returns whether this machine refuses namespaces, and so the calling test is skipped.
+#[track_caller]
+pub fn without_namespaces() -> bool {
+    let [program, arguments @ ..] = IN_NAMESPACE;
+    let ran = Command::new(program).args(arguments).arg("true").output();
+    let refusal = match &ran {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("{program}: {error}")),
+    };
+    skip(refusal.is_some(), format_args!("needs namespaces: {}", refusal.unwrap_or_default()))
 }
 
 /// Major and minor part of a version.

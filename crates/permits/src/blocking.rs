@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::block_on::block_on;
@@ -75,8 +76,21 @@ impl ClientBuilder {
     }
 }
 
+/// Shows each of these types as the async one that it wraps.
+macro_rules! shown_as_inner {
+    ($($wrapper:ty),+) => {
+        $(impl fmt::Debug for $wrapper {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.inner.fmt(f)
+            }
+        })+
+    };
+}
+
+shown_as_inner!(Client, Semaphore, Acquire, Permit);
+
 /// A session with a store, as [`crate::Client`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
     inner: AsyncClient,
 }
@@ -162,7 +176,7 @@ impl Client {
 }
 
 /// A named line with a limit, as [`crate::Semaphore`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Semaphore {
     inner: AsyncSemaphore,
 }
@@ -364,7 +378,6 @@ impl Semaphore {
 }
 
 /// An acquisition, as [`crate::Acquire`]. Returned by [`Semaphore::start_acquire`].
-#[derive(Debug)]
 #[must_use = "nothing is acquired before wait"]
 pub struct Acquire {
     inner: AsyncAcquire,
@@ -407,7 +420,6 @@ impl Canceller {
 }
 
 /// Some units of a semaphore, as [`crate::Permit`].
-#[derive(Debug)]
 #[must_use = "a permit that is dropped is released"]
 pub struct Permit {
     inner: AsyncPermit,

@@ -27,6 +27,14 @@ pub enum ConnectError {
         /// The known schemes.
         known: String,
     },
+    /// The program was built without the store of this scheme, or without TLS.
+    #[error("this build has no {scheme} store: enable the feature `{feature}` of the crate permits")]
+    MissingFeature {
+        /// The beginning of the URL.
+        scheme: &'static str,
+        /// The feature of this crate that adds the store.
+        feature: &'static str,
+    },
     /// The URL is malformed. It is not repeated here, since it may have a password.
     #[error("the URL is not valid: {reason}")]
     Url {
@@ -57,6 +65,7 @@ impl From<AddressError> for ConnectError {
     fn from(error: AddressError) -> Self {
         match error {
             AddressError::UnknownScheme { scheme, known } => Self::UnknownScheme { scheme, known },
+            AddressError::MissingFeature { scheme, feature } => Self::MissingFeature { scheme, feature },
             AddressError::Invalid { reason } => Self::Url { reason },
         }
     }

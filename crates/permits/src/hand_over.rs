@@ -72,7 +72,8 @@ impl Client {
 
     /// Releases the permit of a handle: the next in line is granted in the same moment. Returns false if the store no longer
     /// has the permit: its lease ended, so that another holder may have been granted its units, or it was released, revoked
-    /// or adopted.
+    /// or adopted. A call whose reply was lost is sent again, and returns true if the store then no longer has the permit,
+    /// because the first one may have released it.
     ///
     /// # Errors
     /// [`AdminError::Store`] if the store did not confirm the release; without it, the units are free when the lease ends.

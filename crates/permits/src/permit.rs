@@ -1,5 +1,6 @@
 //! [`Permit`]: units held for a lease.
 
+use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -21,10 +22,22 @@ use crate::session::reply::PendingReply;
 /// It is lost earlier if an operator revokes it. Work that must not continue without it should use [`Permit::run`], watch
 /// [`Permit::lost`], or check [`Permit::is_held`] before each step; and a resource that remembers the highest
 /// [`Permit::token`] of each [`Permit::slot`] can reject even a holder that was suspended between the check and the step.
-#[derive(Debug)]
 #[must_use = "a permit that is dropped is released"]
 pub struct Permit {
     guard: PermitGuard,
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("semaphore", &self.semaphore())
+            .field("holder", &self.holder())
+            .field("token", &self.token())
+            .field("slot", &self.slot())
+            .field("weight", &self.weight())
+            .field("status", &self.status())
+            .finish()
+    }
 }
 
 impl Permit {

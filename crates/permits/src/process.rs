@@ -1,4 +1,4 @@
-//! The identity of the process, and statics that a forked child does not share with its parent.
+//! Statics that a forked child does not share with its parent, and the identity of the process.
 //!
 //! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the parent had locked
 //! at the fork stays locked in the child forever, and the child shares the descriptors of the parent's connections. So each
@@ -6,21 +6,7 @@
 
 use std::sync::OnceLock;
 
-/// A process, by its pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process(u32);
-
-impl Process {
-    /// The calling process. Costs a system call.
-    pub(crate) fn current() -> Self {
-        Self(std::process::id())
-    }
-
-    /// Returns true if the caller is a forked child of this process.
-    pub(crate) fn is_forked(self) -> bool {
-        self != Self::current()
-    }
-}
+pub(crate) use permits_process::Process;
 
 /// A static with one value for each process. A forked child makes a new value, and does not touch its copy of the parent's,
 /// which may be locked.

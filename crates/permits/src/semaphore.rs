@@ -1,5 +1,6 @@
 //! [`Semaphore`]: turns options into messages to the session, and replies into types.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +24,19 @@ use crate::store::StoreError;
 ///
 /// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted when all that
 /// came before it have been, also if it is for fewer units than they.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Semaphore {
     session: Session,
     name: Name,
     limit: Arc<LimitDeclaration>,
     meters: SemaphoreMeters,
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, limit) = (self.name(), self.limit.first());
+        f.debug_struct("Semaphore").field("name", &name).field("limit", &limit).finish()
+    }
 }
 
 impl Semaphore {
@@ -349,8 +357,8 @@ impl Semaphore {
     /// closed line. Returns whether there was one. An idle semaphore is forgotten without that, except if it is pinned, paused or
     /// closed.
     ///
-    /// A call whose reply was lost is sent again, and returns `false` if the first one has deleted it. The tokens of a later
-    /// semaphore of this name are higher than those before, because a token is the time of its grant.
+    /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a later semaphore of
+    /// this name are higher than those before, because a token is the time of its grant.
     ///
     /// # Errors
     /// [`AdminError::InUse`] while units are held or cool, or requests wait; [`AdminError::Recovering`] in a recovery window;
@@ -418,16 +426,18 @@ impl Semaphore {
     }
 
     /// The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
-    /// behind others, or because the semaphore is paused or the store recovers.
+    /// behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
+    /// stored, because the semaphore is not used, the one that this program declares.
     ///
     /// # Errors
-    /// [`AdminError::NoLimit`] if no limit is stored; [`AdminError`].
+    /// [`AdminError::NoLimit`] if no limit is stored and the program declares none; [`AdminError`].
     pub async fn available(&self) -> Result<u32, AdminError> {
         self.start_available().await
     }
 
     pub(crate) fn start_available(&self) -> Reply<u32> {
-        self.start_inspect(0).and_then(|found| match found.limit {
+        let declared = self.limit.limit();
+        self.start_inspect(0).and_then(move |found| match found.limit.or(declared) {
             Some(limit) => Ok(limit.saturating_sub(u32::try_from(found.held).unwrap_or(u32::MAX))),
             None => Err(AdminError::NoLimit { semaphore: found.name }),
         })

@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -56,11 +57,17 @@ use crate::session::spec::Wait;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireAll {
     /// Without one: the error of the requests, until it was returned.
     progress: Result<Progress, Option<AcquireAllError>>,
+}
+
+impl fmt::Debug for AcquireAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (semaphore, position) = (self.semaphore(), self.position());
+        f.debug_struct("AcquireAll").field("semaphore", &semaphore).field("position", &position).finish()
+    }
 }
 
 impl AcquireAll {
@@ -98,7 +105,6 @@ impl Future for AcquireAll {
 }
 
 /// A set that is being acquired.
-#[derive(Debug)]
 struct Progress {
     /// In the order in which they are acquired. The first one is acquired now.
     requests: VecDeque<Request>,
@@ -113,7 +119,6 @@ struct Progress {
     losses: Vec<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
-#[derive(Debug)]
 struct Request {
     semaphore: String,
     acquire: Acquire,

@@ -50,9 +50,12 @@ pub(crate) fn held_until(sent_at: Moment, lease: Duration) -> Moment {
     sent_at + lease.saturating_sub(margin(lease))
 }
 
+/// The longest [`call_timeout`].
+pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3);
+
 /// The time after which a call without an answer is given up, and its connection replaced.
 pub(crate) fn call_timeout(lease: Duration) -> Duration {
-    (lease / 5).clamp(Duration::from_millis(250), Duration::from_secs(3))
+    (lease / 5).clamp(Duration::from_millis(250), CALL_TIMEOUT_MAX)
 }
 
 /// The pause before a holder that the store forgot retries its renewal.

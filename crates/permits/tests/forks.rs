@@ -16,9 +16,9 @@ use permits::{
     AcquireError, AdminError, AdoptError, Client as AsyncClient, CloseError, ConnectError, Lost, Permit,
     PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
 };
-use permits_testkit::fork::fork;
+use permits_testkit::fork;
 use permits_testkit::history::now;
-use permits_testkit::{ChildGuard, Server};
+use permits_testkit::{ChildGuard, Server, skip};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
@@ -42,6 +42,8 @@ fn master_process() {
         "workers of one label" => workers(&url, Some("worker")),
         "open" => open(&url),
         "open, asynchronous" => open_async(&url),
+        #[cfg(target_os = "linux")]
+        "open, with one pid" => open_with_one_pid(&url),
         "a client of the child" => client_of_the_child(&url),
         other => panic!("no scenario {other:?}"),
     }
@@ -50,7 +52,12 @@ fn master_process() {
 /// Runs a scenario to its end, and returns the records that its processes wrote.
 #[track_caller]
 fn master(scenario: &str, url: &str) -> Vec<Vec<String>> {
-    let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
+    master_of(Command::new(env::current_exe().expect("a test knows its executable")), scenario, url)
+}
+
+/// Runs a scenario as [`master`] does, by a command that begins with the executable.
+#[track_caller]
+fn master_of(mut command: Command, scenario: &str, url: &str) -> Vec<Vec<String>> {
     command
         .args(["master_process", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env(SCENARIO, scenario)
@@ -96,7 +103,7 @@ fn workers(url: &str, label: Option<&str>) {
         .release()
         .expect("it is held");
     client.close().expect("the store is up");
-    let mut workers: Vec<_> = (0..3).map(|_| fork(|| worker(url, label))).collect();
+    let mut workers: Vec<_> = (0..3).map(|_| fork::fork(|| worker(url, label))).collect();
     for worker in &mut workers {
         assert_eq!(worker.wait(LIMIT), Some(0), "a worker");
     }
@@ -147,7 +154,7 @@ fn open(url: &str) {
     let client = connect(url, None).expect("the store is there");
     let semaphore = client.semaphore("open", 1).expect("valid");
     let permit = semaphore.acquire().expect("it is free");
-    let mut child = fork(|| assert_forked(&client, &permit));
+    let mut child = fork::fork(|| assert_forked(&client, &permit));
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
 
     assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
@@ -157,6 +164,26 @@ fn open(url: &str) {
     permit.release().expect("it is held");
     semaphore.acquire().expect("it is free").release().expect("it is held");
     client.close().expect("the store is up");
+}
+
+/// As [`open`], in the first process of a pid namespace. Its child is the first of another one. In the end the child drops its
+/// copies, which must not release the parent's permit.
+#[cfg(target_os = "linux")]
+fn open_with_one_pid(url: &str) {
+    let client = connect(url, None).expect("the store is there");
+    let semaphore = client.semaphore("open", 1).expect("valid");
+    let mut held = Some(semaphore.acquire().expect("it is free"));
+    let pid = std::process::id();
+    let mut child = fork::fork_into_namespace(|| {
+        assert_eq!(std::process::id(), pid);
+        let permit = held.take().expect("the child has a copy");
+        assert_forked(&client, &permit);
+        assert_eq!(permit.release(), Err(ReleaseError::Lost(Lost::Forked)));
+    });
+    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    let permit = held.take().expect("the parent has its own");
+    assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
+    permit.release().expect("it is held");
 }
 
 fn assert_forked(client: &Client, permit: &BlockingPermit) {
@@ -191,7 +218,7 @@ fn open_async(url: &str) {
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     // Each process has its own copy after the fork.
     let mut session = Some((client, semaphore, permits, waiting));
-    let mut child = fork(|| {
+    let mut child = fork::fork(|| {
         let (client, semaphore, [lost, released, handed_over, dropped], waiting) =
             session.take().expect("the child has a copy");
         runtime().block_on(async {
@@ -236,6 +263,23 @@ fn with_an_open_file_every_operation_fails_in_a_child() {
     master("open, asynchronous", &url);
 }
 
+/// Linux gives the first process of each pid namespace the pid 1.
+#[cfg(target_os = "linux")]
+#[test]
+fn with_an_open_client_every_operation_fails_in_a_child_with_the_pid_of_its_parent() {
+    if skip::without_namespaces() {
+        return;
+    }
+    let [program, arguments @ ..] = skip::IN_NAMESPACE;
+    let directory = tempfile::tempdir().expect("there is room");
+    let server = Server::start();
+    for url in [server.url(), format!("local:{}/file.db", directory.path().display())] {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(env::current_exe().expect("a test knows its executable"));
+        master_of(command, "open, with one pid", &url);
+    }
+}
+
 #[test]
 fn with_an_open_client_every_future_fails_in_a_child() {
     let server = Server::start();
@@ -246,7 +290,7 @@ fn with_an_open_client_every_future_fails_in_a_child() {
 fn client_of_the_child(url: &str) {
     let client = connect(url, None).expect("the store is there");
     let permit = client.semaphore("shared", 1).expect("valid").acquire().expect("it is free");
-    let mut child = fork(|| match connect(url, None) {
+    let mut child = fork::fork(|| match connect(url, None) {
         Ok(own) => {
             let tried = own.semaphore("shared", 1).expect("valid").try_acquire();
             tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));

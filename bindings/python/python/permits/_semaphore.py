@@ -221,7 +221,9 @@ class Semaphore(Unheld):
         return inspection(await result(self._native.inspect(max)))
 
     def available(self) -> int:
-        """The units that are not held. A request for as many may still wait behind others."""
+        """The units that are not held. A request for as many may still wait behind others.
+
+        Of a semaphore that is not used, the limit that it was declared with here."""
         return wait(self._native.available())
 
     async def aavailable(self) -> int:

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::cookbook::{command, log_of};
 
 /// The crates that a release publishes.
-const PUBLISHED: [&str; 3] = ["permits", "permits-tower", "permits-cli"];
+const PUBLISHED: [&str; 4] = ["permits-process", "permits", "permits-tower", "permits-cli"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")

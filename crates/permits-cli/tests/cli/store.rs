@@ -48,6 +48,15 @@ fn the_default_store_is_a_file_of_this_user() {
     drop(gate);
 }
 
+/// Connecting to a new file takes longer than this wait: its units are for holders of a deleted file first.
+#[test]
+fn a_short_wait_is_granted_a_free_unit_of_a_new_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("local:{}/new/semaphores.db", directory.path().display());
+    let run = output(&mut permits(&url, ["run", "x", "--limit", "1", "--wait", "100ms", "true"]));
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+}
+
 #[test]
 fn an_empty_variable_is_64_and_no_other_store_is_used() {
     let state = tempfile::tempdir().expect("a directory");

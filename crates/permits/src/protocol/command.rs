@@ -237,6 +237,14 @@ impl Operation {
         }
     }
 
+    /// Returns true if the store remembers the operation, so that it counts once if it is sent again.
+    pub fn is_remembered(&self) -> bool {
+        matches!(
+            self,
+            Self::SetLimit { .. } | Self::Pause { .. } | Self::CloseLine { .. } | Self::Revoke { .. }
+        )
+    }
+
     /// Returns true if the operation may leave entries of its session, of which the store sends events.
     pub fn keeps_entries(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))

@@ -142,7 +142,7 @@ pub(super) trait Port: Send + Sync {
 }
 
 /// The callers' side of a session. The session ends when its last clone is dropped.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Session {
     shared: Arc<Shared>,
 }
@@ -157,9 +157,10 @@ pub(crate) struct Shared {
     process: Process,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+        let Config { session, label, lease, .. } = &self.shared.config;
+        f.debug_struct("Session").field("id", session).field("label", label).field("lease", lease).finish()
     }
 }
 

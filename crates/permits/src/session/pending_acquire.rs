@@ -21,7 +21,6 @@ use crate::protocol::{Holder, Name, RequestId};
 
 /// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
 /// because the permit in the channel releases itself.
-#[derive(Debug)]
 pub(crate) struct PendingAcquire {
     session: Session,
     semaphore: Name,
@@ -34,6 +33,17 @@ pub(crate) struct PendingAcquire {
     /// Set by [`Canceller::cancel`].
     cancelled: Arc<AtomicBool>,
     progress: Progress,
+}
+
+impl std::fmt::Debug for PendingAcquire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingAcquire")
+            .field("semaphore", &self.semaphore)
+            .field("holder", &self.holder)
+            .field("position", &self.position())
+            .field("progress", &self.progress)
+            .finish()
+    }
 }
 
 /// Cancels an acquisition whose caller is blocked. Keeps no session alive.

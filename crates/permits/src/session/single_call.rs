@@ -11,9 +11,11 @@ use super::outbox::Outbox;
 use super::reply::Answer;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
-use crate::protocol::{AdoptRequest, Declaration, Name, Operation, RenewRequest, Reply};
+use crate::protocol::{
+    AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome, RenewRequest, Reply,
+};
 use crate::store::StoreError;
-use crate::timing::BACKOFF;
+use crate::timing::{BACKOFF, CALL_TIMEOUT_MAX};
 
 /// A call, and its caller.
 pub(super) struct SingleCall {
@@ -22,6 +24,8 @@ pub(super) struct SingleCall {
     pub(super) operation: Operation,
     pub(super) reply_to: ReplyTo,
     created_at: Moment,
+    /// An earlier try was sent and not answered. If the store does not know the subject, that may be why.
+    sent_before: bool,
     failures: u32,
     retry_at: Option<Moment>,
     outage: Option<Outage>,
@@ -42,8 +46,17 @@ impl SingleCall {
         reply_to: ReplyTo,
         now: Moment,
     ) -> Self {
-        let (failures, retry_at, outage) = (0, None, None);
-        Self { semaphore, declaration, operation, reply_to, created_at: now, failures, retry_at, outage }
+        Self {
+            semaphore,
+            declaration,
+            operation,
+            reply_to,
+            created_at: now,
+            sent_before: false,
+            failures: 0,
+            retry_at: None,
+            outage: None,
+        }
     }
 
     pub(super) fn admin(
@@ -85,6 +98,28 @@ impl SingleCall {
         matches!(self.reply_to, ReplyTo::Renew(..))
     }
 
+    /// The answers to the caller, made of those to the last try: after one without an answer, an unknown permit counts as
+    /// released, and an unknown semaphore as deleted.
+    pub(super) fn answers(&self, last: Answers) -> Answers {
+        match last {
+            Answers::Release(mut outcomes) if self.sent_before => {
+                outcomes.fill(ReleaseOutcome::Held);
+                Answers::Release(outcomes)
+            }
+            Answers::Delete(DeleteOutcome::Unknown) if self.sent_before => {
+                Answers::Delete(DeleteOutcome::Deleted)
+            }
+            answers => answers,
+        }
+    }
+
+    /// Returns true if it is a change whose first try may have been executed, and so long ago that the store may not remember it
+    /// when this one arrives.
+    fn may_be_forgotten(&self, now: Moment) -> bool {
+        let remembered = Duration::from_millis(CHANGE_RETRIED_MS).saturating_sub(CALL_TIMEOUT_MAX);
+        self.sent_before && self.operation.is_remembered() && now >= self.created_at + remembered
+    }
+
     /// Replies with an error of the store.
     pub(super) fn fail(self, error: StoreError, outbox: &mut Outbox) {
         match self.reply_to {
@@ -121,6 +156,7 @@ impl SingleCalls {
 
     /// Takes a call back that failed in a way that may pass.
     pub(super) fn retry(&mut self, mut call: SingleCall, error: StoreError, now: Moment) {
+        call.sent_before |= error.is_outcome_unknown();
         Outage::record(&mut call.outage, error, now);
         call.failures = call.failures.saturating_add(1);
         call.retry_at = Some(now + BACKOFF.pause(call.failures));
@@ -133,7 +169,13 @@ impl SingleCalls {
         }
     }
 
-    pub(super) fn take_ready(&mut self, now: Moment) -> Vec<SingleCall> {
+    /// The calls to send now. A change that the store may have made, and may have forgotten, fails instead.
+    pub(super) fn take_ready(&mut self, now: Moment, outbox: &mut Outbox) -> Vec<SingleCall> {
+        for call in self.waiting.extract_if(.., |call| call.may_be_forgotten(now)) {
+            let error = call.outage.as_ref().map(|outage| outage.error.clone());
+            let unanswered = || StoreError::NoAnswer { reason: "for too long to send it again".into() };
+            call.fail(error.unwrap_or_else(unanswered), outbox);
+        }
         self.waiting.extract_if(.., |call| call.retry_at.is_none_or(|at| at <= now)).collect()
     }
 

@@ -165,6 +165,8 @@ impl StoreError {
 pub(crate) enum AddressError {
     /// No backend has this scheme.
     UnknownScheme { scheme: String, known: String },
+    /// The store of this scheme is left out of this build.
+    MissingFeature { scheme: &'static str, feature: &'static str },
     /// The URL of a known scheme is not valid, or no scheme can be recognized.
     Invalid { reason: String },
 }

@@ -39,6 +39,16 @@ const BACKENDS: &[&dyn Backend] = &[
     &redis::Redis,
 ];
 
+/// The features of this build that add stores.
+const FEATURES: &[&str] = &[
+    #[cfg(feature = "local")]
+    "local",
+    #[cfg(feature = "redis")]
+    "redis",
+    #[cfg(feature = "tls")]
+    "tls",
+];
+
 /// The timeout of one attempt to open a store.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -51,6 +61,7 @@ pub(crate) struct Address(Box<dyn Location>);
 impl Address {
     /// Parses a URL, with the recovery that it asks for.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), AddressError> {
+        check_feature(url, FEATURES)?;
         let Some(parsed) = BACKENDS.iter().find_map(|backend| backend.parse(url)) else {
             return Err(unknown_scheme(url));
         };
@@ -68,6 +79,33 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Refuses a URL whose store needs a feature that is not among `features`.
+fn check_feature(url: &str, features: &[&str]) -> Result<(), AddressError> {
+    match needed_feature(url) {
+        Some((scheme, feature)) if !features.contains(&feature) => {
+            Err(AddressError::MissingFeature { scheme, feature })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The beginning of a URL, and the feature that its store needs. `None` for `memory:` and unknown schemes.
+fn needed_feature(url: &str) -> Option<(&'static str, &'static str)> {
+    if url.starts_with("local:") {
+        return Some(("local:", "local"));
+    }
+    let (scheme, _) = url.split_once("://")?;
+    // The part behind a plus sign is the kind of deployment.
+    match scheme.split('+').next()? {
+        "redis" => Some(("redis://", "redis")),
+        "valkey" => Some(("valkey://", "redis")),
+        "unix" => Some(("unix://", "redis")),
+        "rediss" => Some(("rediss://", "tls")),
+        "valkeys" => Some(("valkeys://", "tls")),
+        _ => None,
     }
 }
 
@@ -153,5 +191,29 @@ mod tests {
             }
         }
         assert!(matches!(Address::parse("http://x/"), Err(AddressError::UnknownScheme { .. })));
+    }
+
+    #[test]
+    fn a_store_that_the_build_lacks_is_named_with_its_feature() {
+        for (url, scheme, feature) in [
+            ("local:", "local:", "local"),
+            ("local:/var/lib/s.db", "local:", "local"),
+            ("redis://u:secret@a", "redis://", "redis"),
+            ("valkey+cluster://a", "valkey://", "redis"),
+            ("unix:///a.sock", "unix://", "redis"),
+            ("rediss+sentinel://a/s", "rediss://", "tls"),
+            ("valkeys://a", "valkeys://", "tls"),
+        ] {
+            let Err(AddressError::MissingFeature { scheme: named, feature: missing }) =
+                check_feature(url, &[])
+            else {
+                panic!("{url}: it needs a feature");
+            };
+            assert_eq!((named, missing), (scheme, feature), "{url}");
+            assert_eq!(Address::parse(url).is_ok(), FEATURES.contains(&feature), "{url}");
+        }
+        for url in ["memory:", "http://a", "local", "secret"] {
+            assert!(check_feature(url, &[]).is_ok(), "{url}");
+        }
     }
 }

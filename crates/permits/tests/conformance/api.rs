@@ -153,6 +153,10 @@ impl Semaphore {
         call!(self.declare())
     }
 
+    pub(crate) async fn available(&self) -> Result<u32, AdminError> {
+        call!(self.available())
+    }
+
     pub(crate) async fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
         call!(self.set_limit(limit))
     }

@@ -247,3 +247,19 @@ pub(crate) async fn without_a_limit_nothing_is_granted(fixture: &Fixture) {
     second.release().await.expect("it is held");
     permit.release().await.expect("it is held");
 }
+
+pub(crate) async fn a_declared_limit_is_available_before_it_is_used(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let declared = client.semaphore("unheard of", 3);
+    assert_eq!(declared.available().await, Ok(3));
+    let without = client.semaphore("unheard of", Limit::Stored).available().await;
+    assert_eq!(
+        without,
+        Err(AdminError::NoLimit { semaphore: "unheard of".into() }),
+        "asking has stored none"
+    );
+    let permit = declared.acquire().await.expect("it is free");
+    assert_eq!(declared.available().await, Ok(2));
+    assert_eq!(client.semaphore("unheard of", 5).available().await, Ok(2), "the stored limit counts");
+    permit.release().await.expect("it is held");
+}

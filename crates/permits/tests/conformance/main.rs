@@ -96,6 +96,7 @@ macro_rules! every_case {
                 a_refused_request_changes_no_limit: anything,
                 a_required_limit_is_refused_where_another_is_in_force: anything,
                 without_a_limit_nothing_is_granted: anything,
+                a_declared_limit_is_available_before_it_is_used: anything,
             }
             administering {
                 inspection_shows_holders_and_waiters: units,

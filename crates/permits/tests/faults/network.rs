@@ -144,6 +144,34 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
 }
 
 #[test]
+fn a_lost_reply_to_the_release_of_a_handle_or_to_a_deletion_is_no_failure() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let connect = |url: &str| permits::Client::builder(url).recovery(Recovery::Off).connect_blocking();
+    let direct = connect(&server.url()).expect("the server runs");
+    let proxied = connect(&proxy.url()).expect("the server runs");
+    let semaphore = direct.semaphore("exports", 1).expect("valid");
+    let hand_over = || semaphore.acquire().expect("it is free").hand_over().expect("it is held");
+    let deleted = || proxied.semaphore("exports", permits::Limit::Stored).expect("valid").delete();
+    // So that the server knows the scripts, and a lost reply is the reply of a command.
+    let handle = hand_over();
+    assert_eq!(proxied.release(&handle), Ok(true));
+    assert_eq!(proxied.release(&handle), Ok(false), "every call had a reply, and the second found none");
+    assert_eq!((deleted(), deleted()), (Ok(true), Ok(false)));
+
+    let handle = hand_over();
+    proxy.swallow_reply_to(b"exports");
+    assert_eq!(proxied.release(&handle), Ok(true), "the first call released it");
+    assert_eq!(semaphore.available(), Ok(1));
+    proxy.swallow_reply_to(b"exports");
+    assert_eq!(deleted(), Ok(true), "the first call deleted it");
+    assert_eq!(direct.list(), Ok(Vec::new()));
+    assert_eq!(proxy.swallowed(), 2, "each first reply was lost");
+    // Nothing of that stays with the client.
+    assert_eq!((proxied.release(&handle), deleted()), (Ok(false), Ok(false)));
+}
+
+#[test]
 fn a_lost_reply_to_a_renewal_is_no_loss() {
     let fixture = Fixture::new(1, Duration::from_secs(3));
     let proxy = Proxy::start(fixture.server.address());

@@ -106,6 +106,23 @@ fn a_new_client_waits_for_the_holder_to_follow() {
     }
 }
 
+/// A process that has just made the directory and the file can have earlier holders, too.
+#[test]
+fn a_new_client_that_makes_the_directory_again_waits_for_the_holder_to_follow() {
+    let fixture = Fixture::new(1, Duration::from_secs(10));
+    let below = fixture.directory().join("below");
+    let url = crate::fixture::url(&below.join("semaphores.db"));
+    let mut holder = fixture.start_connected("holder", &url, fixture.settings.lease);
+    holder.acquire("first");
+    fs::remove_dir_all(&below).expect("it is ours");
+    let newcomer = permits::Client::builder(&url).connect_blocking().expect("the directory can be made");
+    assert_eq!(fixture.semaphore(&newcomer).try_acquire().err(), Some(AcquireError::NoPermits));
+    newcomer.close().expect("the file can be used");
+    holder.release("first");
+    holder.close();
+    fixture.assert_safe();
+}
+
 #[test]
 fn clients_that_notice_at_once_follow_to_the_same_file() {
     const HOLDERS: u32 = 6;

@@ -266,7 +266,7 @@ impl Engine {
             }
         }
         if self.connected {
-            for call in self.single_calls.take_ready(now) {
+            for call in self.single_calls.take_ready(now, &mut self.context.outbox) {
                 self.adopting += usize::from(call.is_adoption());
                 let (semaphore, operation) = (call.semaphore.clone(), call.operation.clone());
                 let timeout = call_timeout(self.context.config.lease);

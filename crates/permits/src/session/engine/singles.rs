@@ -15,6 +15,7 @@ use crate::store::StoreError;
 
 impl Engine {
     pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
+        let replied = Reply { answers: call.answers(replied.answers), ..replied };
         match (call.reply_to, replied) {
             (ReplyTo::Admin(answer), replied) => {
                 match call.operation {

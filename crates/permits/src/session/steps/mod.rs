@@ -400,6 +400,27 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
     assert_eq!(released.try_take().expect("it is answered"), Ok(()), "the first may have released it");
 }
 
+/// The store remembers a change for a minute. One that may have been made is not sent again after that.
+#[test]
+fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_it() {
+    let mut bench = Bench::new();
+    let (answer, mut changed) = channel();
+    let operation = Operation::Pause { origin: bench.session.new_change(), paused: true };
+    let (semaphore, declaration) = (Name::new("a").expect("valid"), Declaration::Stored);
+    bench.session.send(Message::Admin { semaphore, declaration, operation, answer });
+    let began = bench.now;
+    let mut last_sent = began;
+    while changed.try_recv().is_err() {
+        for call in bench.calls() {
+            last_sent = bench.now;
+            bench.no_answer(call);
+        }
+        bench.pass(Duration::from_secs(1));
+    }
+    let sent_for = last_sent.since(began);
+    assert!((Duration::from_secs(50)..Duration::from_secs(57)).contains(&sent_for), "{sent_for:?}");
+}
+
 /// An adoption that the store answers when the client is closing already: the permit was once handed out all the
 /// same, by an engine that then ended and renewed nothing.
 #[test]

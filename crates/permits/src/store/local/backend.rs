@@ -36,7 +36,7 @@ impl LocalFile {
 impl Location for LocalFile {
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
         Box::pin(async move {
-            let store: Arc<dyn Store> = Arc::new(LocalStore::open(&self.0, options)?);
+            let store: Arc<dyn Store> = Arc::new(LocalStore::open(&self.0, options).await?);
             Ok(store)
         })
     }

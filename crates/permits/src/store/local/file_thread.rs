@@ -21,6 +21,9 @@ use crate::store::error::StoreError;
 
 /// The age that a new file must have before sessions without permits use it. Holders of a deleted file take less time to
 /// follow; other sessions would find their units free.
+///
+/// This holds for every new file, also in a directory that this process has just made: the directory may have been deleted
+/// beside a holder, which follows when it is there again.
 pub(super) const HOLDERS_FIRST: Duration = Duration::from_millis(300);
 
 /// The longest time that a poll waits for other processes that follow to another file. It delays the next command.
@@ -65,14 +68,16 @@ pub(super) struct FileThread {
 
 impl FileThread {
     /// Opens the file, and starts the thread. The thread ends when the sender of `messages` is dropped, and drops the sender of
-    /// the returned channel when it has closed the file.
+    /// the returned channel when it has closed the file. Returns also the time for which the session is to send nothing yet,
+    /// because the file is new.
     pub(super) fn start(
         path: &Path,
         options: StoreOptions,
         messages: mpsc::Receiver<Message>,
-    ) -> Result<mpsc::Receiver<()>, StoreError> {
+    ) -> Result<(mpsc::Receiver<()>, Duration), StoreError> {
         let count = FileCount::increment()?;
         let database = Database::open(path, &options.prefix, Moment::now() + OPEN_TIMEOUT)?;
+        let holders_first = HOLDERS_FIRST.saturating_sub(database.age());
         let StoreOptions { session, sink, .. } = options;
         sink.report(&mut vec![Report::Up]);
         let (reports, schedule) = (Vec::new(), PollSchedule::default());
@@ -85,12 +90,11 @@ impl FileThread {
                 drop((count, ending));
             })
             .map_err(|error| StoreError::Unreachable { reason: error.to_string() })?;
-        Ok(ended)
+        Ok((ended, holders_first))
     }
 
     fn serve(mut self, messages: &mpsc::Receiver<Message>) {
         let (mut version, mut changed) = (None, Moment::now());
-        self.let_holders_go_first();
         loop {
             let message = match self.schedule.interval(Moment::now().since(changed)) {
                 Some(interval) => messages.recv_timeout(interval),

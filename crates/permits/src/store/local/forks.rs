@@ -4,13 +4,14 @@
 //! not to the descriptor. A child has a copy of that memory and none of the locks, and would take the parent's locks for its
 //! own.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::process::Process;
 use crate::store::error::StoreError;
 
 /// The number of files that are open, and the process that has them open.
 static FILES: AtomicUsize = AtomicUsize::new(0);
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+static PROCESS: AtomicU64 = AtomicU64::new(0);
 
 /// The count of one file.
 pub(super) struct FileCount(());
@@ -21,7 +22,7 @@ impl FileCount {
     /// # Errors
     /// [`StoreError::Unsupported`] in a forked child whose parent had a file open.
     pub(super) fn increment() -> Result<Self, StoreError> {
-        let process = std::process::id();
+        let process = Process::current().number().get();
         if PROCESS.swap(process, Ordering::AcqRel) != process && FILES.load(Ordering::Acquire) > 0 {
             // So that the next call is refused too.
             PROCESS.store(0, Ordering::Release);

@@ -25,11 +25,14 @@ pub(super) struct LocalStore {
 }
 
 impl LocalStore {
-    /// Opens the file, and makes it if there is none.
-    pub(super) fn open(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+    /// Opens the file, and makes it if there is none. Waits while a new file is for holders alone: here, so that the timeout
+    /// of no request ends in that time.
+    pub(super) async fn open(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let (messages, incoming) = mpsc::channel();
-        let ended = FileThread::start(path, options, incoming)?;
-        Ok(Self { messages: Some(messages), ended: Mutex::new(ended) })
+        let (ended, holders_first) = FileThread::start(path, options, incoming)?;
+        let store = Self { messages: Some(messages), ended: Mutex::new(ended) };
+        tokio::time::sleep(holders_first).await;
+        Ok(store)
     }
 
     /// Returns false if the thread has ended.

@@ -24,7 +24,8 @@
 //!   killed. Their commands fail as if the store could not be reached, and are retried.
 //! - If the file, its `-wal` or its `-shm` is deleted, the store loses its state. The first process that notices deletes the
 //!   rest; all users follow to the same new file, and holders reclaim their permits if those still fit. Sessions that hold
-//!   nothing wait until a new file has been open for [`HOLDERS_FIRST`](file_thread::HOLDERS_FIRST), so that holders go first.
+//!   nothing wait until a new file has been open for [`HOLDERS_FIRST`](file_thread::HOLDERS_FIRST), so that holders go first;
+//!   a session that connects does so before it is connected.
 //!   Only a holder that was stopped may come too late: then too many hold, for up to a lease.
 //! - Every wait is bounded, whichever lock another program has.
 //!
