@@ -1,20 +1,28 @@
-"""The Python blocks of the documents run, one after the other."""
+"""The Python blocks of the documents: they run, one after the other, and those of the cookbook keep their limits."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
+import functools
+import os
 import re
+import subprocess
 import sys
 import textwrap
+import threading
+import time
 import types
-from collections.abc import Callable
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import permits
 import pytest
-from support import LIMIT, Server, is_idle
+from support import LIMIT, Server, in_thread, is_idle
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,8 +35,23 @@ class _Signal:
         return function
 
 
+def _blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def _run(block: str, server: Server, scope: dict[str, Any]) -> None:
+    """Runs a block in this scope, on this server."""
+    text = block.replace("redis://127.0.0.1/", f"{server.url}?recovery=off")
+    scope.update({"__name__": "block", "permits": permits, "asyncio": asyncio})
+    code = compile(textwrap.dedent(text), "block", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    running = eval(code, scope)
+    if asyncio.iscoroutine(running):
+        asyncio.run(asyncio.wait_for(running, LIMIT))
+
+
 @pytest.mark.parametrize(
-    ("page", "least"), [("docs/python.md", 14), ("README.md", 1), ("bindings/python/README.md", 1)]
+    ("page", "least"),
+    [("docs/python.md", 14), ("docs/migration.md", 3), ("README.md", 1), ("bindings/python/README.md", 1)],
 )
 def test_the_blocks_of_a_page_run(
     page: str, least: int, server: Server, monkeypatch: pytest.MonkeyPatch
@@ -38,17 +61,143 @@ def test_the_blocks_of_a_page_run(
     monkeypatch.setitem(sys.modules, "celery", types.ModuleType("celery"))
     monkeypatch.setitem(sys.modules, "celery.signals", celery)
     client = permits.connect(server.url, recovery="off")
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    blocks = _blocks((ROOT / page).read_text())
     assert len(blocks) >= least
     for block in blocks:
         # The programs around a block: it has a client, and a semaphore without a pinned limit.
         exports = client.semaphore("exports", 4)
-        scope: dict[str, Any] = {"__name__": page, "permits": permits, "asyncio": asyncio}
-        scope.update(client=client, exports=exports)
-        text = block.replace("redis://127.0.0.1/", f"{server.url}?recovery=off")
-        code = compile(textwrap.dedent(text), page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        running = eval(code, scope)
-        if asyncio.iscoroutine(running):
-            asyncio.run(asyncio.wait_for(running, LIMIT))
+        _run(block, server, {"client": client, "exports": exports})
         assert is_idle(exports), block
     client.close()
+
+
+JOBS = [101] * 8 + [1] * 4
+
+# The entries of the cookbook: copies that run at once, and of each function how often it runs, and its units at once at most.
+COOKBOOK: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
+    "A mutex": (4, {"post": (4, 1)}),
+    "So many a minute, and so many at once": (12, {"call_api": (12, 8)}),
+    "A door that opens every 200 ms": (4, {"step": (4, 1)}),
+    "A limit for each tenant, within a limit for all": (12, {"call_api": (12, 10)}),
+    "Room for urgent work": (10, {"reindex": (10, 6), "answer": (10, 8)}),
+    "Readers and a writer": (4, {"read": (8, 4), "write": (4, 1)}),
+    "A licence that lingers": (8, {"simulate": (8, 8)}),
+    "One cron job over many hosts": (4, {"backup": (1, 1)}),
+    "A deploy lock": (4, {"deploy": (4, 1)}),
+    "Database migrations": (4, {"migrate": (4, 1)}),
+    "The workers of a job queue": (6, {"work": (12, 20)}),
+}
+
+
+class _Calls:
+    """Functions that count their calls, and those that overlap. A heavy job is 5 units."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = self._fresh()
+        self.runs, self.most = self._fresh(), self._fresh()
+
+    @staticmethod
+    def _fresh() -> Counter[str]:
+        return Counter()
+
+    def named(self, name: str) -> Callable[..., None]:
+        def call(*arguments: int) -> None:
+            units = 5 if arguments == (101,) else 1
+            with self._lock:
+                self.runs[name] += 1
+                self._running[name] += units
+                self.most[name] = max(self.most[name], self._running[name])
+                assert not self._running["write"] or sum(self._running.values()) == 1, "a writer is alone"
+            time.sleep(0.02)
+            with self._lock:
+                self._running[name] -= units
+
+        return call
+
+
+def test_the_blocks_of_the_cookbook_do_what_it_says(server: Server) -> None:
+    entries = (ROOT / "docs/cookbook.md").read_text().split("\n## ")[1:]
+    blocks = {entry.partition("\n")[0]: block for entry in entries for block in _blocks(entry)}
+    assert sorted(blocks) == sorted(COOKBOOK), "each entry of the page is tested"
+    for heading, (copies, functions) in COOKBOOK.items():
+        calls, jobs, prefix = _Calls(), iter(JOBS), uuid.uuid4().hex
+        scope: dict[str, Any] = {name: calls.named(name) for name in functions}
+        scope["next_job"] = functools.partial(next, jobs, None)
+        # Each copy is a host with a client of its own.
+        clients = [permits.connect(server.url, recovery="off", prefix=prefix) for _ in range(copies)]
+        scopes = [{**scope, "client": client} for client in clients]
+        running = [in_thread(functools.partial(_run, blocks[heading], server, own)) for own in scopes]
+        for copy in running:
+            copy.result(LIMIT)
+        assert calls.runs == {name: runs for name, (runs, _) in functions.items()}, heading
+        over = {name: calls.most[name] for name, (_, most) in functions.items() if calls.most[name] > most}
+        assert not over, heading
+        for name in clients[0].list():
+            state = clients[0].semaphore(name).inspect()
+            assert (state.waiting, [holder for holder in state.holders if not holder.cooling]) == (0, []), name
+        for client in clients:
+            client.close()
+
+
+def _question(mark: str) -> str:
+    """The only block of the questions with this text, without its wait."""
+    blocks = [block for block in _blocks((ROOT / "docs/faq.md").read_text()) if mark in block]
+    assert len(blocks) == 1, mark
+    return blocks[0].replace("timeout=2", "timeout=0")
+
+
+@contextlib.contextmanager
+def _full(semaphore: permits.Semaphore) -> Iterator[None]:
+    """All units of a semaphore are held meanwhile."""
+    with semaphore.acquire(weight=4):
+        yield
+    assert is_idle(semaphore)
+
+
+async def _get(app: Any, path: str) -> tuple[int, bytes]:
+    """The reply of an application to a request: status and body."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+    await app(scope, receive, send)
+    return sent[0]["status"], sent[1]["body"]
+
+
+def test_the_estimate_of_a_call_counts_until_its_minute_has_passed(server: Server) -> None:
+    with permits.connect(server.url, recovery="off", prefix=uuid.uuid4().hex) as client:
+        _run(_question("llm-tokens"), server, {"client": client})
+        assert client.semaphore("llm-tokens").available() == 90_000 - len("Summarise …") - 500
+
+
+def test_the_fastapi_application_refuses_requests_beyond_its_limit(server: Server) -> None:
+    pytest.importorskip("fastapi")
+    scope: dict[str, Any] = {}
+    _run(_question("from fastapi"), server, scope)
+    assert asyncio.run(_get(scope["app"], "/export")) == (200, b'"exported"')
+    with _full(scope["exports"]):
+        assert asyncio.run(_get(scope["app"], "/export"))[0] == 429
+
+
+def test_the_django_view_refuses_requests_beyond_its_limit(server: Server) -> None:
+    pytest.importorskip("django.conf").settings.configure()
+    scope: dict[str, Any] = {}
+    _run(_question("from django"), server, scope)
+    assert scope["export"](scope["HttpRequest"]()).content == b"exported"
+    with _full(scope["exports"](os.getpid())):
+        assert scope["export"](scope["HttpRequest"]()).status_code == 429
+
+
+def test_the_fixture_gives_a_test_a_device(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(_question("def gpu"))
+    (tmp_path / "test_gpu.py").write_text("def test_gpu(gpu: int) -> None: assert gpu in (0, 1)\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    assert ran.returncode == 0 and "1 passed" in ran.stdout, ran.stdout + ran.stderr

@@ -1,5 +1,6 @@
-//! A server in which each tenant has at most two exports in work, on all hosts together. A request beyond that is answered with
-//! 429 and `Retry-After`. The permit is held until the body of the response has been sent.
+//! A server in which each tenant has at most two exports in work, and all tenants three, on all hosts together. A request beyond
+//! that is answered with 429 and `Retry-After`. The permits are held until the body of the response has been sent. The health
+//! check needs none.
 //!
 //! `cargo run -p permits-tower --example tower_server`, or with a server: `… --example tower_server -- redis://127.0.0.1/`.
 
@@ -21,21 +22,30 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::ServiceBuilder;
 
+/// The path of the health check, which is answered while all exports are taken.
+const HEALTH: &str = "/health";
+
 /// The line of a request: that of the tenant in its header. A request without one shares a line with the others of its kind.
-fn line(request: &Request) -> Option<String> {
+fn of_tenant(request: &Request) -> Option<String> {
     let tenant = request.headers().get("x-tenant").and_then(|tenant| tenant.to_str().ok());
-    Some(format!("exports/{}", tenant.unwrap_or("anonymous")))
+    (request.uri().path() != HEALTH).then(|| format!("exports/{}", tenant.unwrap_or("anonymous")))
 }
 
-/// The routes, behind two exports for each tenant.
+/// The line of all tenants.
+fn of_all(request: &Request) -> Option<&'static str> {
+    (request.uri().path() != HEALTH).then_some("exports")
+}
+
+/// The routes, behind two exports for each tenant and three for all.
 pub(crate) fn limited(routes: Router, client: &Client) -> Router {
-    let tenants = Keyed::new(client, 2, line);
+    let (tenants, all) = (Keyed::new(client, 2, of_tenant), Keyed::new(client, 3, of_all));
     let at_once = AcquireOptions::new().no_wait();
     routes.layer(
         ServiceBuilder::new()
-            // The errors of the layer below as responses.
+            // The errors of the layers below as responses.
             .layer(HandleErrorLayer::new(async |error| refuse(&error)))
-            .layer(PermitLayer::until_body_end(tenants).options(at_once)),
+            .layer(PermitLayer::until_body_end(tenants).options(at_once.clone()))
+            .layer(PermitLayer::until_body_end(all).options(at_once)),
     )
 }
 
@@ -76,7 +86,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let client = Client::connect(&url).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         hosts.push(listener.local_addr()?);
-        let app = limited(Router::new().route("/export", get(export)), &client);
+        let routes = Router::new().route("/export", get(export)).route(HEALTH, get(async || "healthy\n"));
+        let app = limited(routes, &client);
         tokio::spawn(async { axum::serve(listener, app).await });
         clients.push(client);
     }

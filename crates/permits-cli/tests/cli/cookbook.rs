@@ -1,5 +1,5 @@
 //! The commands of docs/cookbook.md, as they stand there: several copies of each at once, beside a log of the scripts that
-//! they start.
+//! they start. The Python package tests the blocks in Python.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,18 @@ use std::process::{Command, Stdio};
 use permits_testkit::Server;
 use tempfile::TempDir;
 
-use crate::support::{Running, without_home};
+use crate::support::{Running, gate, without_home};
 
 /// A script: its name, how often it runs, and how many run at once at most.
 type Script = (&'static str, usize, usize);
 
 /// The entries of the page: the heading, the number of copies that run at once, and the scripts.
-const ENTRIES: [(&str, usize, &[Script]); 11] = [
+const ENTRIES: [(&str, usize, &[Script]); 13] = [
+    ("A mutex", 4, &[("post.sh", 4, 1)]),
     ("So many a minute, and so many at once", 12, &[("call-api.sh", 12, 8)]),
     ("A door that opens every 200 ms", 4, &[("step.sh", 4, 1)]),
     ("A limit for each tenant, within a limit for all", 12, &[("call-api.sh", 12, 10)]),
+    ("Room for urgent work", 8, &[("reindex.sh", 8, 6), ("answer.sh", 8, 8)]),
     ("Readers and a writer", 4, &[("read.sh", 4, 4), ("write.sh", 4, 1)]),
     ("A licence that lingers", 8, &[("simulate.sh", 8, 8)]),
     ("One cron job over many hosts", 4, &[("backup.sh", 1, 1)]),
@@ -33,11 +35,21 @@ const ENTRIES: [(&str, usize, &[Script]); 11] = [
 /// Writes its name and `+` when it begins, its name and `-` when it ends. A short line is appended at once.
 const SCRIPT: &str = "#!/bin/sh\necho \"${0##*/} +\" >>log\nsleep 0.2\necho \"${0##*/} -\" >>log\n";
 
+#[track_caller]
+fn page() -> String {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md"));
+    page.expect("the page is there")
+}
+
+/// The entries of the page: headings and texts.
+fn entries(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split("\n## ").skip(1).map(|entry| entry.split_once('\n').expect("a heading is a line"))
+}
+
 /// The commands of the page by heading, as a shell runs them.
 fn commands(page: &str) -> BTreeMap<&str, String> {
     let mut found = BTreeMap::new();
-    for entry in page.split("\n## ").skip(1) {
-        let (heading, text) = entry.split_once('\n').expect("a heading is a line");
+    for (heading, text) in entries(page) {
         let mut commands = String::new();
         for block in text.split("\n```").skip(1).step_by(2) {
             let (kind, block) = block.split_once('\n').expect("a fence is a line");
@@ -75,6 +87,18 @@ pub(crate) fn command(kind: &str, line: &str) -> String {
     rest.map(|command| command + "\n").unwrap_or_default()
 }
 
+/// The commands in a shell that finds `permits`.
+fn shell(server: &Server, commands: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("it is in a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is one"));
+    let mut command = Command::new("bash");
+    command.args(["-euc", commands]).stdin(Stdio::null()).env("PATH", path).env("CI_JOB_ID", "1");
+    // A new server grants nothing at first, because it may have lost its state.
+    command.env("PERMITS_URL", format!("{}?recovery=off", server.url()));
+    without_home(&mut command);
+    command
+}
+
 /// Starts `copies` of the commands at once, and returns the log of the scripts.
 pub(crate) fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String {
     let (server, directory) = (Server::start(), TempDir::new().expect("a directory"));
@@ -83,18 +107,8 @@ pub(crate) fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String 
         fs::write(&path, SCRIPT).expect("it can be written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("it is ours");
     }
-    let program = Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("it is in a directory").to_owned();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is one"));
-    // A new server grants nothing at first, because it may have lost its state.
-    let url = format!("{}?recovery=off", server.url());
-    let running: Vec<Running> = (0..copies)
-        .map(|_| {
-            let mut command = Command::new("bash");
-            command.args(["-euc", commands]).current_dir(directory.path()).stdin(Stdio::null());
-            command.env("PATH", &path).env("PERMITS_URL", &url).env("CI_JOB_ID", "1");
-            Running::start(without_home(&mut command))
-        })
-        .collect();
+    let running: Vec<Running> =
+        (0..copies).map(|_| Running::start(shell(&server, commands).current_dir(directory.path()))).collect();
     for running in running {
         let output = running.finish();
         assert_eq!(output.code, 0, "{commands}{}", output.stderr);
@@ -104,8 +118,7 @@ pub(crate) fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String 
 
 #[test]
 fn the_commands_of_the_cookbook_do_what_it_says() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cookbook.md"));
-    let page = page.expect("the page is there");
+    let page = page();
     let commands = commands(&page);
     let headings: Vec<&str> = ENTRIES.iter().map(|(heading, ..)| *heading).collect();
     let mut sorted = headings.clone();
@@ -137,4 +150,24 @@ fn the_commands_of_the_cookbook_do_what_it_says() {
         let expected: BTreeMap<&str, usize> = scripts.iter().map(|(name, runs, _)| (*name, *runs)).collect();
         assert_eq!(runs, expected, "{heading}");
     }
+}
+
+#[test]
+fn the_holds_of_the_cookbook_are_its_runs_without_the_command() {
+    let (page, server) = (page(), Server::start());
+    let commands = commands(&page);
+    let mut checked = 0;
+    for (heading, text) in entries(&page) {
+        for hold in text.split('`').filter(|code| code.starts_with("permits hold ")) {
+            let run = hold.replacen("hold", "run", 1);
+            assert!(commands[heading].contains(&format!("{run} ./")), "{heading}: {hold}");
+            let mut command = shell(&server, &format!("TENANT=acme; {hold}"));
+            let input = gate(&mut command);
+            let running = Running::until(&mut command, "\"granted\"");
+            drop(input);
+            assert_eq!(running.finish().code, 0, "{hold}");
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 6, "each of the page");
 }

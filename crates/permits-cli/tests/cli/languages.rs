@@ -1,4 +1,4 @@
-//! The programs of docs/hold.md, as they stand there, in the languages that this machine has.
+//! The programs of docs/hold.md and docs/migration.md, as they stand there, in the languages that this machine has.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -35,9 +35,22 @@ struct Example {
 }
 
 impl Example {
-    /// The program in this language; `None` if the machine does not have the language.
+    /// The program of docs/hold.md in this language; `None` if the machine does not have the language.
     #[track_caller]
-    fn new((kind, file, command): (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
+    fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
+        let (kind, ..) = language;
+        let block = block("hold.md", kind);
+        assert!(block.lines().count() <= MAX_LINES, "{kind} has {} lines", block.lines().count());
+        Self::of(language, &block, work)
+    }
+
+    /// A program in this language; `None` if the machine does not have the language.
+    #[track_caller]
+    fn of(
+        (kind, file, command): (&str, &str, &'static [&'static str]),
+        text: &str,
+        work: &str,
+    ) -> Option<Self> {
         let program = if kind == "go" { "go" } else { command[0] };
         if skip::without_program(program) {
             return None;
@@ -46,7 +59,7 @@ impl Example {
         let script = directory.path().join("export.sh");
         fs::write(&script, work).expect("it can be written");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("it is ours");
-        fs::write(directory.path().join(file), block(kind)).expect("it can be written");
+        fs::write(directory.path().join(file), text).expect("it can be written");
         let example = Self { directory, store, command };
         if kind == "go" {
             let mut build = Command::new("go");
@@ -73,16 +86,14 @@ impl Example {
     }
 }
 
-/// The only block of this kind.
+/// The only block of this kind in the page.
 #[track_caller]
-fn block(kind: &str) -> String {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hold.md"));
+fn block(page: &str, kind: &str) -> String {
+    let page = fs::read_to_string(format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR")));
     let page = page.expect("the page is there");
     let blocks: Vec<&str> = page.split(&format!("\n```{kind}\n")).skip(1).collect();
     let [block] = blocks[..] else { panic!("{} blocks of {kind}", blocks.len()) };
-    let block = block.split("\n```").next().expect("a first part").to_owned() + "\n";
-    assert!(block.lines().count() <= MAX_LINES, "{kind} has {} lines", block.lines().count());
-    block
+    block.split("\n```").next().expect("a first part").to_owned() + "\n"
 }
 
 #[test]
@@ -126,4 +137,34 @@ fn the_programs_kill_their_work_when_the_permit_is_lost() {
             "{language:?}: the work goes on"
         );
     }
+}
+
+/// A use of the functions of docs/migration.md: all permits, one more, and one that is lost.
+const IN_NODE: &str = r#"
+(async () => {
+  const permits = await Promise.all([1, 2, 3, 4, 5].map(() => acquire("exports", "--limit", "5")));
+  const refused = await acquire("exports", "--no-wait", "-q").catch((error) => error.code);
+  const slots = new Set(permits.map((permit) => permit.slot));
+  console.log(refused, slots.size, permits.some((permit) => permit.lost.aborted));
+  await Promise.all(permits.map((permit) => permit.release()));
+  await insteadOfRedisSemaphore((lost) => new Promise((resolve) => {
+    lost.addEventListener("abort", resolve);
+    console.log("held");
+  }));
+  console.log("lost");
+})();
+"#;
+
+#[test]
+fn the_functions_for_node_acquire_release_and_notice_a_loss() {
+    let language = LANGUAGES.into_iter().find(|(kind, ..)| *kind == "javascript").expect("it is there");
+    let text = block("migration.md", "javascript") + IN_NODE;
+    let Some(example) = Example::of(language, &text, "") else { return };
+    let program = example.start();
+    program.prints("held");
+    let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
+    revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
+    let output = program.finish();
+    assert_eq!((output.code, output.stdout.as_str()), (0, "75 5 false\nheld\nlost\n"), "{}", output.stderr);
+    until_counts(&example.store, "exports", (0, 0));
 }

@@ -45,7 +45,8 @@ impl Hosts {
                 sender.send(body).expect("the test receives");
                 Body::new(receiver)
             };
-            let app = tower_server::limited(Router::new().route("/export", get(export)), &client);
+            let routes = Router::new().route("/export", get(export)).route("/health", get("healthy"));
+            let app = tower_server::limited(routes, &client);
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
             addresses.push(listener.local_addr().expect("it is bound"));
             tokio::spawn(async { axum::serve(listener, app).await });
@@ -56,7 +57,11 @@ impl Hosts {
     }
 
     async fn get(&self, host: usize, tenant: &str) -> Response {
-        let uri = format!("http://{}/export", self.addresses[host]);
+        self.get_path(host, "/export", tenant).await
+    }
+
+    async fn get_path(&self, host: usize, path: &str, tenant: &str) -> Response {
+        let uri = format!("http://{}{path}", self.addresses[host]);
         let request = Request::get(uri).header("x-tenant", tenant).body(Body::empty()).expect("valid");
         within(self.http.request(request)).await.expect("the host is up").map(Body::new)
     }
@@ -125,4 +130,25 @@ async fn a_closed_line_and_a_name_that_is_not_valid_have_statuses_of_their_own()
     let invalid = hosts.get(1, &"a".repeat(200)).await;
     assert_eq!(invalid.status(), StatusCode::BAD_REQUEST);
     settles(&hosts.line("acme"), 0, 0).await;
+}
+
+#[tokio::test]
+async fn the_health_check_passes_while_the_lines_of_the_tenant_and_of_all_are_full() {
+    let mut hosts = Hosts::start().await;
+    let taken = [hosts.served(0, "acme").await, hosts.served(1, "acme").await, hosts.served(0, "zeta").await];
+
+    for (tenant, full) in [("acme", "exports/acme"), ("zeta", "exports")] {
+        for host in [0, 1] {
+            let refused = hosts.get(host, tenant).await;
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            let message = refused.collect().await.expect("it is whole").to_bytes();
+            assert_eq!(message, format!("no permit of {full:?}: no permits are free now\n"));
+            let healthy = hosts.get_path(host, "/health", tenant).await;
+            assert_eq!(healthy.status(), StatusCode::OK, "host {host}, {tenant}");
+        }
+    }
+    drop(taken);
+    for tenant in ["acme", "zeta"] {
+        settles(&hosts.line(tenant), 0, 0).await;
+    }
 }
