@@ -216,7 +216,7 @@ impl Simulation {
             Action::CloseLine { reason, again } => {
                 Operation::CloseLine { origin: self.change(3, *again), reason: reason.map(Into::into) }
             }
-            Action::Delete => Operation::Delete { unreadable: self.now_us % 2 == 0 },
+            Action::Delete => Operation::Delete { unreadable: self.now_us.is_multiple_of(2) },
             Action::Inspect { max } => Operation::Inspect { max: *max },
         }
     }
