@@ -16,6 +16,7 @@ use crate::connect;
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run;
+use crate::run::posix::is_stdout_closed;
 use crate::run::signals::Signals;
 use crate::status::milliseconds;
 
@@ -67,6 +68,9 @@ impl Acquired {
 
 /// Acquires a permit and prints its handle.
 pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Failure> {
+    if is_stdout_closed() {
+        return Err(Failure::new(exit::SYSTEM, "standard output is closed: no reader would have the handle"));
+    }
     let requested = Requested::new(common, &options.request, &[])?;
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
     let mut signals = Signals::listen().map_err(Failure::system)?;

@@ -139,7 +139,8 @@ Exit code:
    64  wrong usage, also: no limit is known, the weight exceeds the limit,
        or the limit in force is not the required one
    69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
+   71  the system refuses something, such as a thread, or standard output
+       is closed, so that no reader would have the handle
    75  no permit in time (or -E)
   128+n  signal n ended the wait";
 
