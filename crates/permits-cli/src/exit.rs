@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, error::ErrorKind};
 use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
 
-use crate::args::Args;
+use crate::args::{self, Args};
 use crate::report;
 
 /// Success.
@@ -113,12 +113,13 @@ impl From<AcquireError> for Failure {
 }
 
 /// Prints a result of the parser: help and version as an answer, everything else as wrong usage.
-pub(crate) fn from_clap(error: &clap::Error) -> u8 {
+pub(crate) fn from_clap(error: clap::Error) -> u8 {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
         report::print_raw(&Args::command().after_help(more).render_help().to_string());
         return USAGE;
     }
+    let error = args::with_tip(error);
     let text = error.render().to_string();
     if error.use_stderr() {
         let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 fn code() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return exit::from_clap(&error),
+        Err(error) => return exit::from_clap(error),
     };
     report::set_format(args.common.log_format);
     let installed = filter(&args).map(report::install);

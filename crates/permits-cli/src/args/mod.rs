@@ -5,6 +5,7 @@
 
 mod request;
 mod serve;
+mod tip;
 mod value;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::report::LogFormat;
 use crate::top::Order;
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
+pub(crate) use tip::with_tip;
 pub(crate) use value::{Also, Handle, LimitChange};
 
 /// A distributed semaphore: at most N at once, first come, first served

@@ -34,11 +34,12 @@ pub(crate) struct Request {
     pub(crate) at_least: Duration,
 
     /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
-    #[arg(long, value_name = "TIME", value_parser = value::duration)]
+    // The names that flock and other programs have.
+    #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 
     /// Do not wait: get a permit now, or exit with code 75
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, aliases = ["nonblock", "nb"], short_alias = 'n', conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
     /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
