@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use clap::{CommandFactory as _, error::ErrorKind};
 use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::{self, Args};
 use crate::report;
@@ -44,11 +45,29 @@ pub(crate) fn from_signal(signal: i32) -> u8 {
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
+    /// An object of the values that the message has, for lines that are JSON.
+    pub(crate) fields: Value,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), fields: json!({}) }
+    }
+
+    /// Adds values that the message has.
+    pub(crate) fn with(mut self, fields: Value) -> Self {
+        self.fields = report::joined(self.fields, &fields);
+        self
+    }
+
+    /// Reports the failure, unless its message is empty.
+    pub(crate) fn report(self) -> u8 {
+        let code = self.code;
+        let Self { message, fields, .. } = self.with(json!({ "exit_code": code }));
+        if !message.is_empty() {
+            report::say_failure(message, fields);
+        }
+        code
     }
 
     pub(crate) fn system(error: io::Error) -> Self {
@@ -101,14 +120,7 @@ impl From<AcquireError> for Failure {
             ref error if error.is_not_now() => NOT_NOW,
             _ => UNAVAILABLE,
         };
-        let message = match error {
-            AcquireError::NoLimit { semaphore } => {
-                let how = "give one with --limit N, or set one with: permits limit NAME N";
-                format!("semaphore {semaphore:?} has no limit yet: {how}")
-            }
-            error => report::with_causes(&error),
-        };
-        Self::new(code, message)
+        Self::new(code, report::with_causes(&error))
     }
 }
 

@@ -10,7 +10,7 @@ use permits::{AdminError, Client, Permit, PermitHandle, RenewError};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use crate::acquire::{self, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
+use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Acquire, Common, Handle, Release, Renew};
 use crate::connect;
 use crate::exit::{self, Failure};
@@ -71,7 +71,7 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
     if is_stdout_closed() {
         return Err(Failure::new(exit::SYSTEM, "standard output is closed: no reader would have the handle"));
     }
-    let requested = Requested::new(common, &options.request, &[])?;
+    let requested = Requested::new(common, &options.request, &[], Caller::Verb("acquire"))?;
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
     let mut signals = Signals::listen().map_err(Failure::system)?;
     // A waiter that dies leaves the line when the short lease ends.

@@ -21,6 +21,7 @@ mod generate;
 mod handle;
 mod help;
 mod hold;
+mod holder;
 mod list;
 mod output;
 mod report;
@@ -65,12 +66,7 @@ fn code() -> u8 {
     let installed = filter(&args).map(report::install);
     match installed.and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(args))) {
         Ok(code) => code,
-        Err(Failure { code, message }) => {
-            if !message.is_empty() {
-                report::say(message);
-            }
-            code
-        }
+        Err(failure) => failure.report(),
     }
 }
 

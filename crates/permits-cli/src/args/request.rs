@@ -46,7 +46,8 @@ pub(crate) struct Request {
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
-    /// A text shown beside the holder, at most 120 bytes; it need not be unique
+    /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none [default:
+    /// $PERMITS_LABEL, else the user and the name of the command]
     #[arg(long, value_name = "TEXT", value_parser = value::label)]
     pub(crate) label: Option<String>,
 

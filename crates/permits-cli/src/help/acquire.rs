@@ -45,8 +45,10 @@ The store:
 
 While waiting:
   On a terminal a line on standard error shows the time since the start of
-  the wait, the number of waiters before this one, and some holders. On
-  another stream there is a line after 10 s, and then every minute.
+  the wait, the number of waiters before this one, and some holders: each
+  with its label, its name and the time since its grant. On another stream
+  there is a line after 10 s, and then every minute. A run inside a run of
+  the same semaphore that waits for itself says so at once.
 
 Signals:
   INT, TERM, HUP and QUIT end the wait. While the command runs, they and

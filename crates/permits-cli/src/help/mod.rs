@@ -51,9 +51,12 @@ Environment:
   PERMITS_URL             the store, unless --url names one
   PERMITS_URL_FILE        a file that contains the URL
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
+  PERMITS_LABEL           the label of acquisitions, unless --label is
+                          given; none if it is empty
   PERMITS_LOG             the events on standard error, unless -v is
                           given: warn,permits::waiting=debug
-  Without a URL the store is local:. An empty variable is an error.
+  Without a URL the store is local:. An empty variable is an error, apart
+  from PERMITS_LABEL.
 
 Exit code:
   Each verb lists its own. Always: 64 for wrong usage, 69 if the store

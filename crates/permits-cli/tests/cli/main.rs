@@ -6,6 +6,7 @@ mod doctor;
 mod ends;
 mod generate;
 mod handle;
+mod held_by;
 mod hints;
 mod hold;
 mod languages;

@@ -111,6 +111,7 @@ impl World {
         let mut shell = Command::new("bash");
         shell.args(["-c", script]).current_dir(self.directory.path()).stdin(Stdio::null());
         without_home(&mut shell).env("PATH", path).env("PERMITS_URL", &self.url).env_remove("TERM");
+        shell.env("PERMITS_LABEL", "");
         shell
     }
 
