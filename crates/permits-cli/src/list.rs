@@ -5,6 +5,7 @@ use permits::{AdminError, Client, Inspection, Limit, StoreError};
 use serde::Serialize;
 
 use crate::args::{Common, List};
+use crate::cooling::Cooling;
 use crate::exit::{self, Failure};
 use crate::status::{CountsJson, milliseconds};
 use crate::table::{Row, Table};
@@ -17,8 +18,7 @@ const CONCURRENCY: usize = 64;
 /// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
-    // The table needs counts only; the ages in the JSON need the holders and waiters.
-    let mut inspections = inspect_all(&client, if options.json { status::MAX_LISTED } else { 0 }).await?;
+    let mut inspections = inspect_all(&client).await?;
     if options.busy {
         inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
     }
@@ -34,10 +34,9 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
     Ok(exit::print(human(&inspections)))
 }
 
-/// Inspects each semaphore, with at most `listed` holders and waiters.
-async fn inspect_all(client: &Client, listed: u32) -> Result<Vec<Inspection>, AdminError> {
-    let inspect =
-        |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect_up_to(listed).await };
+/// Inspects each semaphore. The list of holders shows which of them cool.
+async fn inspect_all(client: &Client) -> Result<Vec<Inspection>, AdminError> {
+    let inspect = |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect().await };
     inspect_each(client.list().await?, inspect, |inspection| inspection, report_foreign).await
 }
 
@@ -117,7 +116,10 @@ impl From<&Inspection> for ListJson {
 fn human(inspections: &[Inspection]) -> String {
     let row = |inspection: &Inspection| {
         let recovering = status::is_recovering(inspection);
+        let cooling = Cooling::of(inspection);
+        let cools = cooling.text().unwrap_or_default();
         let flags = [
+            (cools.as_str(), !cools.is_empty()),
             ("pinned", inspection.pinned),
             ("PAUSED", inspection.paused),
             ("CLOSED", inspection.closed.is_some()),
@@ -126,12 +128,13 @@ fn human(inspections: &[Inspection]) -> String {
         let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
         let cells = [
             inspection.name.clone(),
-            inspection.held.to_string(),
+            cooling.in_use(inspection.held).to_string(),
             inspection.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
             inspection.waiting.to_string(),
         ];
         Row { cells, text: flags.join(", ").into() }
     };
     let rows = inspections.iter().map(row).collect();
-    Table { head: ["NAME", "HELD", "LIMIT", "WAITING"], text: "", rows }.print()
+    let head = ["NAME", "HELD", "LIMIT", "WAITING"];
+    Table { head, essential: head.len(), text: "", rows }.print()
 }

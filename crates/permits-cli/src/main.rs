@@ -14,6 +14,7 @@ mod acquire;
 mod administer;
 mod args;
 mod connect;
+mod cooling;
 mod detail;
 mod doctor;
 mod exit;

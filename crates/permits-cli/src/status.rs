@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::args::{Common, Status};
 use crate::connect::{self, Target};
+use crate::cooling::{self, Cooling};
 use crate::exit::{self, Failure};
 use crate::table::{Row, Table};
 use crate::text::duration;
@@ -43,6 +44,7 @@ pub(crate) struct StatusJson<'a> {
     closed: Option<&'a str>,
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
+    cooling: u64,
     #[serde(flatten)]
     counts: CountsJson,
     changes: Vec<ChangeJson<'a>>,
@@ -151,6 +153,7 @@ impl<'a> StatusJson<'a> {
             closed: inspection.closed.as_deref(),
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
+            cooling: Cooling::of(inspection).units,
             counts: inspection.into(),
             changes: inspection.changes.iter().map(ChangeJson::from).collect(),
         }
@@ -176,13 +179,16 @@ pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
     inspection.limit.is_some() && !inspection.recovering.is_zero()
 }
 
-/// The use of a semaphore, as a part of a sentence.
+/// The use of a semaphore, as a part of a sentence. The inspection lists holders.
 pub(crate) fn usage(inspection: &Inspection) -> String {
     let Inspection { limit, held, waiting, .. } = inspection;
+    let cooling = Cooling::of(inspection);
+    let in_use = cooling.in_use(*held);
+    let cooling = cooling.text().map(|cooling| format!(", {cooling}")).unwrap_or_default();
     match limit {
-        Some(limit) => format!("{held} of {limit} held, {waiting} waiting"),
+        Some(limit) => format!("{in_use} of {limit} held{cooling}, {waiting} waiting"),
         None if *held == 0 && *waiting == 0 => "not in use, no limit is set".to_owned(),
-        None => format!("{held} held, {waiting} waiting, no limit is set"),
+        None => format!("{in_use} held{cooling}, {waiting} waiting, no limit is set"),
     }
 }
 
@@ -216,15 +222,16 @@ fn human(inspection: &Inspection) -> String {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
-            let remaining = seconds(info.lease_remaining);
-            let lease = if info.cooling { format!("cooling {remaining}") } else { remaining.to_string() };
-            let age = duration(info.age);
-            let cells = [info.holder.clone(), weight, slot, token, lease, age];
+            let remaining = info.lease_remaining;
+            let lease = if info.cooling { cooling::left(remaining) } else { seconds(remaining) };
+            let cells = [info.holder.clone(), weight, slot, token, lease, duration(info.age)];
             Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };
         let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"];
-        let table = Table { head, text: "LABEL", rows: holders.iter().map(row).collect() };
-        let _ = write!(text, "\n{}", table.print());
+        // Those that cool are no longer there.
+        let (cooling, holding): (Vec<_>, Vec<_>) = holders.iter().partition(|info| info.cooling);
+        let rows = holding.into_iter().chain(cooling).map(row).collect();
+        let _ = write!(text, "\n{}", Table { head, essential: head.len(), text: "LABEL", rows }.print());
         let listed: u64 = holders.iter().map(|info| u64::from(info.weight)).sum();
         more(&mut text, held.saturating_sub(listed), "units held by others");
     }
@@ -234,8 +241,9 @@ fn human(inspection: &Inspection) -> String {
             let cells = [info.holder.clone(), weight, position, duration(info.age)];
             Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };
-        let head = ["WAITER", "WEIGHT", "POSITION", "AGE"];
-        let table = Table { head, text: "LABEL", rows: waiters.iter().map(row).collect() };
+        let head = ["WAITER", "WEIGHT", "BEFORE", "AGE"];
+        let rows = waiters.iter().map(row).collect();
+        let table = Table { head, essential: head.len(), text: "LABEL", rows };
         let _ = write!(text, "\n{}", table.print());
         more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
     }
@@ -245,7 +253,7 @@ fn human(inspection: &Inspection) -> String {
             Row { cells, text: info.change.to_string().into() }
         };
         let rows = inspection.last_changes().map(row).collect();
-        let table = Table { head: ["OPERATOR", "AGE"], text: "LAST CHANGES", rows };
+        let table = Table { head: ["OPERATOR", "AGE"], essential: 2, text: "LAST CHANGES", rows };
         let _ = write!(text, "\n{}", table.print());
     }
     text
