@@ -1,7 +1,7 @@
 //! Exit codes, on which scripts rely.
 //!
 //! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
-//! sorted by its remedy: check the name (1), correct the call (64), see to the store (69), retry later (75),
+//! sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later (75),
 //! or find out what the command did without a permit (76).
 
 use std::io::{self, Write as _};
@@ -16,12 +16,14 @@ use crate::report;
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
-/// No holder or waiter to revoke, or no semaphore to delete.
+/// No holder or waiter to revoke, or a question that was not answered with yes.
 pub(crate) const NO_MATCH: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const UNHEALTHY: u8 = 1;
 /// Wrong usage.
 pub(crate) const USAGE: u8 = 64;
+/// The store does not know the semaphore.
+pub(crate) const UNKNOWN: u8 = 66;
 /// The store cannot be reached, denies access, or is not supported.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The system refuses something that is needed, such as a thread.

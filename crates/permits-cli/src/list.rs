@@ -9,16 +9,16 @@ use crate::cooling::Cooling;
 use crate::exit::{self, Failure};
 use crate::status::{CountsJson, milliseconds};
 use crate::table::{Row, Table};
-use crate::{connect, report, status};
+use crate::{connect, names, report, status};
 
 /// The most inspections in flight at once: enough to hide the round trips, and few enough that a server
 /// serves other clients in between.
-const CONCURRENCY: usize = 64;
+pub(crate) const CONCURRENCY: usize = 64;
 
 /// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
-    let mut inspections = inspect_all(&client).await?;
+    let mut inspections = inspect_all(&client, &options.under).await?;
     if options.busy {
         inspections.retain(|inspection| inspection.held > 0 || inspection.waiting > 0);
     }
@@ -28,16 +28,19 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
     }
     if inspections.is_empty() {
         // Standard output is for names.
-        report::say(if options.busy { "no semaphore is in use" } else { "there are no semaphores" });
+        let none = if options.busy { "no semaphore is in use" } else { "there are no semaphores" };
+        let prefix = Some(&options.under).filter(|prefix| !prefix.is_empty());
+        let under = prefix.map(|prefix| format!(" that begin with {prefix:?}")).unwrap_or_default();
+        report::say(format_args!("{none}{under}"));
         return Ok(exit::SUCCESS);
     }
     Ok(exit::print(human(&inspections)))
 }
 
-/// Inspects each semaphore. The list of holders shows which of them cool.
-async fn inspect_all(client: &Client) -> Result<Vec<Inspection>, AdminError> {
+/// Inspects each semaphore whose name begins with `prefix`. The list of holders shows which of them cool.
+async fn inspect_all(client: &Client, prefix: &str) -> Result<Vec<Inspection>, AdminError> {
     let inspect = |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect().await };
-    inspect_each(client.list().await?, inspect, |inspection| inspection, report_foreign).await
+    inspect_each(names::under(client, prefix).await?, inspect, |inspection| inspection, report_foreign).await
 }
 
 /// Inspects each semaphore of `names`, and makes a `T` of each that is used. `foreign` gets the errors of keys that belong
@@ -68,8 +71,8 @@ pub(crate) fn report_foreign(error: &StoreError) {
     report::say(format_args!("not listed: {}", report::with_causes(error)));
 }
 
-/// False for a semaphore that has ended since it was listed.
-fn is_used(inspection: &Inspection) -> bool {
+/// False for a semaphore that the store does not know, or that has ended since it was listed.
+pub(crate) fn is_used(inspection: &Inspection) -> bool {
     let Inspection { limit, held, waiting, paused, pinned, ref closed, .. } = *inspection;
     limit.is_some() || held > 0 || waiting > 0 || paused || pinned || closed.is_some()
 }

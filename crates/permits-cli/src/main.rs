@@ -17,6 +17,7 @@ mod connect;
 mod cooling;
 mod detail;
 mod doctor;
+mod each;
 mod exit;
 mod generate;
 mod handle;
@@ -24,10 +25,13 @@ mod help;
 mod hold;
 mod holder;
 mod list;
+mod names;
 mod output;
 mod report;
+mod revoke;
 mod run;
 mod serve;
+mod similar;
 mod status;
 mod table;
 mod text;
@@ -116,12 +120,12 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
         Verb::Top(options) => top::top(common, options).await,
         Verb::Watch(options) => watch::watch(common, &options).await,
         Verb::Serve(options) => serve::serve(common, options).await,
-        Verb::Limit(options) => administer::limit(common, &options).await,
+        Verb::Limit(options) => administer::limit(common, options).await,
         Verb::Pause(options) => administer::pause(common, &options).await,
         Verb::Resume(options) => administer::resume(common, &options).await,
         Verb::Close(options) => administer::close(common, &options).await,
         Verb::Open(options) => administer::open_line(common, &options).await,
-        Verb::Revoke(options) => administer::revoke(common, &options).await,
+        Verb::Revoke(options) => revoke::revoke(common, &options).await,
         Verb::Delete(options) => administer::delete(common, &options).await,
         Verb::Doctor(options) => doctor::doctor(common, &options).await,
         Verb::Completions(options) => generate::completions(&options),

@@ -3,28 +3,47 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use permits::{ChangeInfo, HolderInfo, Inspection, Limit, WaiterInfo};
+use permits::{ChangeInfo, HolderInfo, Inspection, WaiterInfo};
 use serde::Serialize;
 
 use crate::args::{Common, Status};
 use crate::connect::{self, Target};
 use crate::cooling::{self, Cooling};
+use crate::each;
 use crate::exit::{self, Failure};
+use crate::list;
+use crate::names::{self, Chosen};
 use crate::table::{Row, Table};
 use crate::text::duration;
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
 
-/// Prints one semaphore. An unused semaphore is no failure.
+/// Prints the semaphores. One that the store does not know is printed, too, since that is its state, and is a failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
+    let chosen = options.names.chosen()?;
     let client = connect::viewer(common, options.json).await?;
-    let inspection = client.semaphore(&options.name, Limit::Stored)?.inspect().await?;
+    let inspections = each::inspect(&client, chosen, MAX_LISTED).await?;
     // The session ends with the process: it holds nothing.
+    let mut code = exit::SUCCESS;
     if options.json {
-        return exit::print_json(&StatusJson::new(&inspection, Target::of(common)?.store));
+        let store = Target::of(common)?.store;
+        for inspection in &inspections {
+            code = code.max(exit::print_json(&StatusJson::new(inspection, store.clone()))?);
+        }
+    } else {
+        let texts: Vec<String> = inspections.iter().map(human).collect();
+        code = exit::print(texts.join("\n"));
     }
-    Ok(exit::print(human(&inspection)))
+    match chosen {
+        Chosen::One(name) if code == exit::SUCCESS && !list::is_used(&inspections[0]) => {
+            Err(match options.json {
+                true => names::unknown_failure_in_json(name),
+                false => names::unknown_failure(&client, name).await,
+            })
+        }
+        _ => Ok(code),
+    }
 }
 
 /// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.

@@ -5,6 +5,7 @@ pub(crate) const STATUS: &str = concat!(
 Examples:
   permits status exports
   permits status exports --json | jq .held
+  permits status --under exp
 
 JSON:
   {\"name\",\"limit\",\"held\",\"paused\",
@@ -29,7 +30,7 @@ JSON:
   open. grants, refused, expired and revoked count what has happened since
   the store has the semaphore.
   The schema is docs/status.schema.json.",
-    exit_codes!("    0  also if the semaphore is not in use\n")
+    exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
 );
 
 pub(crate) const LIST: &str = concat!(
@@ -38,6 +39,7 @@ Examples:
   permits list
   permits list --json | jq -r '.[].name'
   permits list --busy
+  permits list --under exp
 
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
@@ -99,13 +101,15 @@ pub(crate) const WATCH: &str = "\
 Examples:
   permits watch exports
   permits watch exports --interval 200ms
+  permits watch --under api/
   permits watch exports --json | jq -c 'select(.event == \"left\")'
 
 Lines:
   The state first, then a line for each change between two reads of the
   store: permits granted and ended, requests that joined and left the
   queue, the limit, its pin, pause, closed line and recovery. Times are
-  UTC. The semaphore need not exist yet.
+  UTC. The semaphore need not exist yet. With --under each line has the
+  name, and semaphores are watched from their first use on.
 
 Limits:
   A permit that is granted and ends between two reads has no line of its

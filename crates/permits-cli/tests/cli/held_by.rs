@@ -1,6 +1,7 @@
 //! Who holds it: the label first, then the name and the age, in every line for people; and the label by default.
 
 use permits_testkit::{Server, wait};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -10,6 +11,7 @@ use crate::support::{
 
 on_both_stores! {
     refusals_and_waits_tell_the_label_before_the_name,
+    a_watch_tells_the_label_the_time_and_the_cause,
     the_label_is_the_user_and_the_program_without_arguments,
 }
 
@@ -29,6 +31,25 @@ fn refusals_and_waits_tell_the_label_before_the_name(store: &dyn Store, name: &s
     assert!(wait::until(TIMEOUT, || ageless(&waiter.stderr()).contains(says)), "{}", waiter.stderr());
     drop(gate);
     assert_eq!(waiter.finish().code, 0);
+}
+
+fn a_watch_tells_the_label_the_time_and_the_cause(store: &dyn Store, name: &str) {
+    prepare(store, name);
+    let watch = Running::until(&mut permits(&store.url(), ["watch", name, "--interval", "100ms"]), "Z  ");
+    let mut holder = permits(&store.url(), ["run", name, "--limit", "1"]);
+    holder.args(OPTIONS).args(["sh", "-c", "echo ready; read x"]);
+    let gate = gate(&mut holder);
+    let holder = Running::until(&mut holder, "ready");
+    watch.prints("Z  \"first holder\" (web-1) was granted, slot 0\n");
+    let waiter = Running::start(&mut run(store, name, "--holder web-2", "true"));
+    watch.prints("Z  web-2 joined the queue, first in line\n");
+    waiter.signal(Signal::TERM);
+    watch.prints("Z  web-2 left the queue after ");
+    watch.prints(" s, cancelled\n");
+    drop(gate);
+    assert_eq!(holder.finish().code, 1);
+    watch.prints("Z  \"first holder\" (web-1) left after ");
+    watch.prints(" s, released\n");
 }
 
 fn the_label_is_the_user_and_the_program_without_arguments(store: &dyn Store, name: &str) {

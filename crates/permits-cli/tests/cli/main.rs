@@ -27,5 +27,7 @@ mod store;
 mod support;
 mod terminal;
 mod top;
+mod under;
+mod unknown;
 mod usage;
 mod watch;

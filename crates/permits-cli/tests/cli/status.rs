@@ -16,15 +16,16 @@ on_both_stores! {
 }
 
 #[test]
-fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
+fn an_unused_semaphore_is_shown_with_66_and_leaves_no_keys() {
     let server = Server::start();
     let json = output(&mut permits(&server.url(), ["status", "unused", "--json"]));
-    assert_eq!((json.code, json.stderr.as_str()), (0, ""));
+    let says = "permits: no program has used \"unused\" lately\n";
+    assert_eq!((json.code, json.stderr.as_str()), (66, says));
     let expected =
         r#"{"name":"unused","limit":null,"held":0,"paused":false,"holders":[],"waiters":[],"store":""#;
     assert!(json.stdout.starts_with(expected), "{}", json.stdout);
     let text = output(&mut permits(&server.url(), ["status", "unused"]));
-    assert_eq!((text.code, text.stderr.as_str()), (0, ""));
+    assert_eq!((text.code, text.stderr.as_str()), (66, says));
     assert_eq!(text.stdout, "unused: not in use, no limit is set\n");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
 }
