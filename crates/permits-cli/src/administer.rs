@@ -5,7 +5,7 @@
 
 use permits::{AdminError, Client, Inspection, Semaphore};
 
-use crate::args::{Changed, Close, Common, Limit, LimitChange, NameArg};
+use crate::args::{Changed, Close, Common, Delete, Limit, LimitChange};
 use crate::exit::{self, Failure};
 use crate::names::{self, Chosen};
 use crate::status::usage;
@@ -111,10 +111,11 @@ pub(crate) async fn open_line(common: &Common, changed: &Changed) -> Result<u8, 
 }
 
 /// Forgets a semaphore.
-pub(crate) async fn delete(common: &Common, options: &NameArg) -> Result<u8, Failure> {
-    let name = &options.name;
+pub(crate) async fn delete(common: &Common, Delete { name, force }: &Delete) -> Result<u8, Failure> {
     let client = connect::operator(common).await?;
-    if client.semaphore(name, permits::Limit::Stored)?.delete().await? {
+    let semaphore = client.semaphore(name, permits::Limit::Stored)?;
+    let deleted = if *force { semaphore.delete_unreadable().await? } else { semaphore.delete().await? };
+    if deleted {
         Ok(exit::print(format!("{name}: deleted\n")))
     } else {
         Err(names::unknown_failure(&client, name).await)

@@ -103,7 +103,7 @@ pub(crate) enum Verb {
     Revoke(Revoke),
     /// Forget a semaphore that is not in use, with its limit
     #[command(after_help = help::DELETE)]
-    Delete(NameArg),
+    Delete(Delete),
     /// Check the store, and say how to fix what is wrong with it
     Doctor(Doctor),
     /// Print a completion script for a shell
@@ -277,12 +277,15 @@ pub(crate) struct Author {
     pub(crate) by: Option<String>,
 }
 
-/// A name and nothing else.
 #[derive(Debug, clap::Args)]
-pub(crate) struct NameArg {
+pub(crate) struct Delete {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
+
+    /// Delete it also if it cannot be read, whatever it holds
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, clap::Args)]

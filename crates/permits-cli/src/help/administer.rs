@@ -106,6 +106,9 @@ Deleted:
   A program that acquires declares its limit again. An idle semaphore is
   forgotten within minutes by itself, unless it is pinned, paused or
   closed.
+  --force deletes also a semaphore that is damaged or of another layout,
+  whatever it holds. If a holder of it is alive, more than the limit may
+  be held until its lease ends.
 
 Exit code:
     0  it is deleted

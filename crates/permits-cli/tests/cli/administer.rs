@@ -1,5 +1,6 @@
 //! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects, messages and exit codes.
 
+use permits_testkit::Server;
 use serde_json::json;
 
 use crate::support::{
@@ -170,6 +171,21 @@ fn an_idle_semaphore_is_deleted(store: &dyn Store, name: &str) {
     let unknown = delete();
     assert_eq!((unknown.code, unknown.stdout.as_str()), (66, ""));
     assert_eq!(unknown.stderr, "permits: no program has used \"semaphore\" lately\n");
+}
+
+#[test]
+fn a_semaphore_that_cannot_be_read_is_deleted_by_force() {
+    let server = Server::start();
+    let delete = |more: &[&str]| output(permits(&server.url(), ["delete", "bad"]).args(more));
+    for value in ["abc", "\u{9}of another layout"] {
+        server.command(&["HSET", "permits:{bad}:state", "\tstate", value]);
+        let refused = delete(&[]);
+        assert_eq!(refused.code, 69, "{refused:?}");
+        assert!(refused.stderr.contains("bad") && refused.stderr.contains("delete"), "{}", refused.stderr);
+        let deleted = delete(&["--force"]);
+        assert_eq!((deleted.code, deleted.stdout.as_str()), (0, "bad: deleted\n"), "{}", deleted.stderr);
+        assert_eq!(delete(&["--force"]).code, 66, "there is none any more");
+    }
 }
 
 fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {
