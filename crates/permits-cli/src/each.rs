@@ -1,7 +1,7 @@
 //! A call for each of the semaphores of a verb, many at once.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use permits::{AdminError, Client, Inspection, Limit, StoreError};
+use permits::{AdminError, Client, Inspection, Limit};
 use serde_json::json;
 
 use crate::args::{Common, Targets};
@@ -76,8 +76,8 @@ fn nothing(of: &str) -> Failure {
     Failure::new(exit::NO_MATCH, format!("{of}: there is no holder and no waiter"))
 }
 
-/// Inspects each semaphore of `chosen`, with at most `listed` holders and waiters. Below a prefix, a key of another program
-/// that looks like a semaphore is reported, and hides none.
+/// Inspects each semaphore of `chosen`, with at most `listed` holders and waiters. Below a prefix, one that cannot be read is
+/// reported, and hides none.
 pub(crate) async fn inspect(
     client: &Client,
     chosen: Chosen<'_>,
@@ -87,7 +87,7 @@ pub(crate) async fn inspect(
     let names = chosen.names(client).await?;
     let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
     let ours = inspections.filter_map(async |inspected| match (inspected, chosen) {
-        (Err(AdminError::Store(error @ StoreError::WrongType { .. })), Chosen::Under(_)) => {
+        (Err(AdminError::Store(error)), Chosen::Under(_)) if error.concerns_one_semaphore() => {
             report::say(format_args!("not shown: {}", report::with_causes(&error)));
             None
         }

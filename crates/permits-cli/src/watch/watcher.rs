@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use permits::{AdminError, Inspection, Semaphore, StoreError};
+use permits::{AdminError, Inspection, Semaphore};
 
 use super::difference::{differences, first};
 use super::event::{StateLine, WatchEvent, WatchLine};
@@ -32,19 +32,19 @@ pub(super) struct Watcher {
     /// The store knew the semaphore at the last inspection.
     pub(super) is_known: bool,
     /// A key of another program looks like one of this semaphore.
-    is_foreign: bool,
+    is_unreadable: bool,
     /// The reason why the semaphore could not be inspected, until it could be.
     pub(super) unreachable: Option<String>,
 }
 
 impl Watcher {
     pub(super) fn new(semaphore: Semaphore) -> Self {
-        Self { semaphore, last: None, is_known: false, is_foreign: false, unreachable: None }
+        Self { semaphore, last: None, is_known: false, is_unreadable: false, unreachable: None }
     }
 
     /// Inspects the semaphore and prints the events since the last inspection.
     pub(super) async fn look(&mut self, lines: Lines<'_>) -> Result<(), Failure> {
-        if self.is_foreign {
+        if self.is_unreadable {
             return Ok(());
         }
         let requested = Instant::now();
@@ -56,9 +56,9 @@ impl Watcher {
                 self.on_unreachable(report::with_causes(&error), lines);
                 return Ok(());
             }
-            Err(AdminError::Store(error @ StoreError::WrongType { .. })) if lines.several => {
+            Err(AdminError::Store(error)) if lines.several && error.concerns_one_semaphore() => {
                 report::say(format_args!("not watched: {}", report::with_causes(&error)));
-                self.is_foreign = true;
+                self.is_unreadable = true;
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
