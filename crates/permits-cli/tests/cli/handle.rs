@@ -160,7 +160,7 @@ fn an_input_without_a_handle_is_64() {
         ("", "it has fewer than 8 parts"),
         ("hello\n", "it has fewer than 8 parts"),
         (&endless, "it has fewer than 8 parts"),
-        ("a:b:c:d:e:f:g:h\n", "it does not begin with permits2"),
+        ("a:b:c:d:e:f:g:h\n", "it does not begin with permits and a number"),
     ] {
         let output = with_handle(&store, "release", input);
         assert_eq!((output.code, output.stdout.as_str()), (64, ""));
