@@ -266,7 +266,7 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
         events.event("change");
     }
     for name in ["alien", "bad"] {
-        let line = format!("semaphore {name:?} cannot be read: ");
+        let line = format!("{name:?} is UNREADABLE: ");
         assert_eq!(serve.stderr().matches(&line).count(), 1, "{}", serve.stderr());
     }
     server.command(&["DEL", damage[1]]);
