@@ -83,7 +83,7 @@ pub(crate) async fn unknown_failure(client: &Client, name: &str) -> Failure {
     failure(name, unknown(client, name).await)
 }
 
-/// The same for a program that asks again and again: without similar names, for which the store would walk over all keys.
+/// The failure for a program that polls: without similar names, for which the store would walk over all keys.
 pub(crate) fn unknown_failure_in_json(name: &str) -> Failure {
     failure(name, unknown_name(name))
 }

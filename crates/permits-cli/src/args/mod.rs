@@ -283,7 +283,7 @@ pub(crate) struct Delete {
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
 
-    /// Delete it also if it cannot be read, whatever it holds
+    /// Delete it also if it cannot be read, even if it is in use
     #[arg(long)]
     pub(crate) force: bool,
 }

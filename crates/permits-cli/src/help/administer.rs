@@ -107,7 +107,7 @@ Deleted:
   forgotten within minutes by itself, unless it is pinned, paused or
   closed.
   --force deletes also a semaphore that is damaged or of another layout,
-  whatever it holds. If a holder of it is alive, more than the limit may
+  even if it is in use. If a holder of it is alive, more than the limit may
   be held until its lease ends.
 
 Exit code:
