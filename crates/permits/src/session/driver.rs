@@ -5,9 +5,8 @@
 //! which writes them without blocking: so they are written in the order in which they were asked for. When the lock is
 //! free again, callers are answered ([`outbox`](super::outbox)): nothing of the program's runs under it.
 
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,6 +16,7 @@ use super::call::{Call, Sending, SentCall};
 use super::callers::{Message, Port, Session};
 use super::config::Config;
 use super::engine::Engine;
+use super::locked::Locked;
 use super::reply::{Answer, reply};
 use super::{LONGEST_SLEEP, Map};
 use crate::clock::Moment;
@@ -59,42 +59,6 @@ struct Open {
     store: Arc<dyn Store>,
     /// The session's own.
     runtime: Handle,
-}
-
-/// Asserts, in a build with debug assertions, that this thread has no session locked: what follows runs code of the program.
-pub(super) fn assert_unlocked() {
-    #[cfg(debug_assertions)]
-    assert!(!LOCKED.get(), "code of the program runs under the lock of a session");
-}
-
-#[cfg(debug_assertions)]
-thread_local! {
-    /// This thread has a session locked.
-    static LOCKED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-/// The locked state.
-struct Locked<'a>(MutexGuard<'a, State>);
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.0
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.0
-    }
-}
-
-#[cfg(debug_assertions)]
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        LOCKED.set(false);
-    }
 }
 
 impl Driver {
@@ -164,11 +128,8 @@ impl Driver {
         outbox.deliver(None).record(&self.meters);
     }
 
-    fn lock(&self) -> Locked<'_> {
-        let state = Locked(self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        #[cfg(debug_assertions)]
-        LOCKED.set(true);
-        state
+    fn lock(&self) -> Locked<'_, State> {
+        Locked::new(&self.state)
     }
 
     /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are left for a

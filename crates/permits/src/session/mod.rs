@@ -9,6 +9,7 @@
 //!   the lock is free; [`thread`]: the session's thread, which keeps time;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches and
 //!   renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
+//! - [`locked`]: the lock around the engine, and the assertion that it is free;
 //! - [`keywords`]: the outcomes, as events and metrics name them;
 //! - [`permit_state`]: a permit, as the engine and its holder share it; [`watchdog`] ends one whose session is stuck.
 //!
@@ -22,6 +23,7 @@ mod declarations;
 mod driver;
 mod engine;
 mod keywords;
+mod locked;
 mod outage;
 mod outbox;
 pub(crate) mod pending_acquire;

@@ -16,7 +16,7 @@ use crate::clock::Moment;
 use crate::error::Lost;
 use crate::observe::events;
 use crate::session::watchdog::{self, Watched};
-use crate::session::{LONGEST_SLEEP, driver, keywords, timers};
+use crate::session::{LONGEST_SLEEP, keywords, locked, timers};
 
 /// See the module. Not for code that runs under the lock of a session.
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ impl PermitState {
 
     /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program.
     fn signal_loss(&self) {
-        driver::assert_unlocked();
+        locked::assert_unlocked();
         let signalled = catch_unwind(AssertUnwindSafe(|| self.lost.cancel()));
         let (mutex, condition) = &self.blocked;
         drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
