@@ -180,18 +180,18 @@ fn change_each(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng)
             0..3 if !is_followed => continue,
             0 => {
                 spoilt.remove(number);
-                "missing".to_owned()
+                "missing"
             }
             1 => {
                 spoilt.swap(number, number + 1);
-                "late".to_owned()
+                "late"
             }
             2 => {
                 spoilt.insert(number, records[number].clone());
-                "twice".to_owned()
+                "twice"
             }
             _ => {
-                let mut changes = record::mutants(&records[number]);
+                let mut changes = record::mutants(records, number);
                 let (what, changed) = changes.swap_remove(random.usize(0..changes.len()));
                 spoilt[number] = changed;
                 what

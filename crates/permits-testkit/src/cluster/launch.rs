@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Cluster;
 use super::slot::SLOTS;
-use crate::group::{self, Group, Options, deployment_options};
+use crate::group::{self, Options, deployment_options};
 use crate::server::launch::{BUS_OFFSET, ServerBuilder};
 
 /// The default node timeout where a replica can take over: as short as a busy machine allows.
@@ -69,9 +69,7 @@ impl ClusterBuilder {
         let count = self.primaries * (1 + self.replicas);
         let nodes: Vec<_> = (0..count).map(|_| self.node().start()).collect();
         let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text().to_owned()).collect();
-        let group = Group::new(nodes, self.options.proxied);
-        let cluster = Cluster { group, ids, password: self.options.password.clone() };
-        cluster.announce();
+        let cluster = Cluster { nodes, ids, password: self.options.password.clone() };
         self.give_out_slots(&cluster);
         cluster.introduce();
         for (index, node) in cluster.nodes().iter().enumerate().skip(self.primaries) {
@@ -105,21 +103,6 @@ impl ClusterBuilder {
 }
 
 impl Cluster {
-    /// Lets the nodes announce their proxies, now and after a restart.
-    fn announce(&self) {
-        for (index, node) in self.nodes().iter().enumerate().filter(|_| self.group.is_proxied()) {
-            let announced = self.group.announced(index);
-            for (name, value) in [
-                ("cluster-announce-ip", announced.ip().to_string()),
-                ("cluster-announce-port", announced.port().to_string()),
-                ("cluster-announce-bus-port", (node.port() + BUS_OFFSET).to_string()),
-            ] {
-                group::order(node, &["CONFIG", "SET", name, &value]);
-            }
-            group::order(node, &["CONFIG", "REWRITE"]);
-        }
-    }
-
     /// Lets every node meet every other, and waits until they have.
     #[track_caller]
     fn introduce(&self) {

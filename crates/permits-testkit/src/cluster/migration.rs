@@ -37,16 +37,6 @@ impl<'a> Migration<'a> {
         Self { cluster, slot, from, to }
     }
 
-    /// The index of the node that had the slot.
-    pub fn from(&self) -> usize {
-        self.from
-    }
-
-    /// The index of the node that gets it.
-    pub fn to(&self) -> usize {
-        self.to
-    }
-
     /// Moves up to `count` keys of the slot. Returns the number of keys that there were to move.
     ///
     /// # Panics
@@ -62,16 +52,6 @@ impl<'a> Migration<'a> {
         ]);
         self.send(&found.array().iter().map(Resp::text).collect::<Vec<&str>>());
         found.array().len()
-    }
-
-    /// Moves these keys, of those that the old owner still has.
-    ///
-    /// # Panics
-    ///
-    /// If a node is down or refuses.
-    #[track_caller]
-    pub fn move_these(&self, keys: &[&str]) {
-        self.send(keys);
     }
 
     /// Moves the remaining keys, sets the new owner at every primary, and waits until all nodes know it.
@@ -106,7 +86,7 @@ impl<'a> Migration<'a> {
         if keys.is_empty() {
             return;
         }
-        let target = self.cluster.group.announced(self.to);
+        let target = self.node(self.to).address();
         let (host, port) = (target.ip().to_string(), target.port().to_string());
         let mut command = vec!["MIGRATE", &host, &port, "", "0", MOVE_LIMIT_MS];
         if let Some(password) = &self.cluster.password {

@@ -16,8 +16,7 @@ pub use launch::ClusterBuilder;
 pub use migration::Migration;
 pub use slot::{SLOTS, slot};
 
-use crate::group::{self, Group};
-use crate::proxy::Proxy;
+use crate::group;
 use crate::server::Server;
 use crate::server::launch::{info_field, percent_encoded};
 use view::View;
@@ -46,7 +45,7 @@ const AGREE_LIMIT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Debug)]
 pub struct Cluster {
-    group: Group,
+    nodes: Vec<Server>,
     ids: Vec<String>,
     password: Option<String>,
 }
@@ -68,28 +67,17 @@ impl Cluster {
     }
 
     /// The URL for a client: `redis+cluster://127.0.0.1:port,…`, with every node as a seed, and the password if there
-    /// is one. If the nodes have proxies, these are the proxies' addresses.
+    /// is one.
     pub fn url(&self) -> String {
         let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
-        let hosts: Vec<String> =
-            (0..self.nodes().len()).map(|node| self.group.announced(node).to_string()).collect();
+        let hosts: Vec<String> = self.nodes.iter().map(|node| node.address().to_string()).collect();
         format!("redis+cluster://{}{}", password.unwrap_or_default(), hosts.join(","))
     }
 
     /// Its nodes: first the primaries of the start, then their replicas. Node `i` beyond the primaries began as
     /// a replica of `i` modulo their number.
     pub fn nodes(&self) -> &[Server] {
-        &self.group.servers
-    }
-
-    /// The proxy before a node.
-    ///
-    /// # Panics
-    ///
-    /// If the cluster was not built with [`proxied`](ClusterBuilder::proxied).
-    #[track_caller]
-    pub fn proxy(&self, node: usize) -> &Proxy {
-        self.group.proxy(node)
+        &self.nodes
     }
 
     /// The index of the node that owns `slot`, whether it is up or not: by the newest of all claims that the nodes
@@ -287,7 +275,7 @@ impl Cluster {
             let reply = group::ask_text(&self.nodes()[node], &["CLUSTER", "NODES"])?;
             Ok((node, View::parse(&reply, &self.ids)))
         };
-        self.group.up().map(view).collect()
+        group::up(&self.nodes).map(view).collect()
     }
 
     /// Waits until `condition` succeeds; otherwise panics with its last error and the logs of the nodes.

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 pub use launch::SentinelsBuilder;
 
-use crate::group::{self, Group};
-use crate::proxy::Proxy;
+use crate::group;
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{info_field, percent_encoded};
@@ -45,7 +44,7 @@ const AGREE_LIMIT: Duration = Duration::from_secs(60);
 pub struct Sentinels {
     // Declared first: without a sentinel, the end of the servers causes no failover.
     sentinels: Vec<Server>,
-    group: Group,
+    servers: Vec<Server>,
     min_replicas_to_write: usize,
     password: Option<String>,
     sentinel_password: Option<String>,
@@ -81,22 +80,12 @@ impl Sentinels {
 
     /// The primary and its replicas; the primary of the start is the first.
     pub fn servers(&self) -> &[Server] {
-        &self.group.servers
+        &self.servers
     }
 
     /// The sentinels.
     pub fn sentinels(&self) -> &[Server] {
         &self.sentinels
-    }
-
-    /// The proxy before a server.
-    ///
-    /// # Panics
-    ///
-    /// If the set was not built with [`proxied`](SentinelsBuilder::proxied).
-    #[track_caller]
-    pub fn proxy(&self, server: usize) -> &Proxy {
-        self.group.proxy(server)
     }
 
     /// The index of the primary, once all sentinels that are up name the same.
@@ -162,10 +151,10 @@ impl Sentinels {
         if !self.servers()[primary].is_up() {
             return Err(format!("the primary, server {primary}, is down"));
         }
-        let replicas: Vec<usize> = self.group.up().filter(|server| *server != primary).collect();
+        let replicas: Vec<usize> = group::up(&self.servers).filter(|server| *server != primary).collect();
         for &replica in &replicas {
             self.replication(replica, "role", "slave")?;
-            self.replication(replica, "master_port", &self.group.announced(primary).port().to_string())?;
+            self.replication(replica, "master_port", &self.servers[primary].port().to_string())?;
             self.replication(replica, "master_link_status", "up")?;
         }
         if self.min_replicas_to_write > 0 {
@@ -196,9 +185,9 @@ impl Sentinels {
         if known.len() != self.servers().len() - 1 {
             return Err(format!("it knows {} replicas", known.len()));
         }
-        let primary = self.group.announced(primary).port().to_string();
+        let primary = self.servers[primary].port().to_string();
         for &replica in replicas {
-            let port = self.group.announced(replica).port().to_string();
+            let port = self.servers[replica].port().to_string();
             let seen = known.iter().find(|it| it["port"] == port).ok_or("it does not know a replica")?;
             for (field, expected) in
                 [("flags", "slave"), ("master-link-status", "ok"), ("master-port", &primary)]
@@ -217,8 +206,7 @@ impl Sentinels {
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_up()) {
             let reply = group::ask(sentinel, &["SENTINEL", "get-master-addr-by-name", SERVICE])?;
             let port = reply.array()[1].text().to_owned();
-            let server =
-                (0..self.servers().len()).find(|it| self.group.announced(*it).port().to_string() == port);
+            let server = self.servers.iter().position(|server| server.port().to_string() == port);
             named.push(server.ok_or_else(|| format!("port {port} is not ours"))?);
         }
         let first = *named.first().ok_or("no sentinel is up")?;

@@ -10,7 +10,7 @@
 //!   import here. So a `mod.rs` may re-export its children, and they may import what it defines; but it may not use a child
 //!   that imports what it defines. `mod` lines are no imports.
 //!
-//! The sources are read as text: see `source` for the tokens and `graph` for the resolution of paths. Paths in the arguments of
+//! The sources are read as tokens: see `source` for what they declare and `graph` for the resolution of paths. Paths in the arguments of
 //! macros count; the expansions of macros do not.
 
 mod graph;

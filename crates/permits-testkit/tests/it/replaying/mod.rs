@@ -234,7 +234,7 @@ fn every_field_of_every_reply_and_message_counts() {
             let end = (number + 2).min(story.records.len());
             let mut wanted = wanted.clone();
             wanted.losses.retain(|loss| loss.record < end);
-            for (what, changed) in record::mutants(&story.records[number]) {
+            for (what, changed) in record::mutants(&story.records, number) {
                 let mut records = story.records[..end].to_vec();
                 records[number] = changed;
                 assert!(
