@@ -61,7 +61,8 @@ impl Target {
         self
     }
 
-    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a warning.
+    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a
+    /// warning.
     pub(crate) async fn connect(self, store_timeout: Duration) -> Result<Client, Failure> {
         Ok(self.builder.store_timeout(store_timeout).connect().await?)
     }

@@ -1,7 +1,7 @@
 //! `permits-lab scale`: `permits` with many processes on a semaphore, with several semaphores, and over TLS.
 //!
-//! - **Measures**: the cost of a grant to 10, 100 and 1,000 processes of one waiter each, which should stay the same; the
-//!   cycles of 64 tasks that share one semaphore, and eight; cycles over TCP and over TLS.
+//! - **Measures**: the cost of a grant to 10, 100 and 1,000 processes of one waiter each, which should stay
+//!   the same; the cycles of 64 tasks that share one semaphore, and eight; cycles over TCP and over TLS.
 //! - **Run**: `scripts/bench scale`, which takes 8 minutes; `--quick` for a little of everything.
 //! - **Result**: a table in `docs/performance.md`.
 

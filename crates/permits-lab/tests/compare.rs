@@ -1,6 +1,6 @@
-//! The comparison measures every figure that its page and the regression check show, for `permits` and for the floors, in
-//! each mode that this machine has; so do the programs for many processes and for limits in time. They are run by hand and rarely, and would
-//! rot unnoticed.
+//! The comparison measures every figure that its page and the regression check show, for `permits` and for
+//! the floors, in each mode that this machine has; so do the programs for many processes and for limits in
+//! time. They are run by hand and rarely, and would rot unnoticed.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};

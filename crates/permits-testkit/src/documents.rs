@@ -56,7 +56,8 @@ pub struct LibraryMetric {
     pub meaning: String,
 }
 
-/// The metrics that `docs/observability.md` lists. The suite `observability` shows that the library has these.
+/// The metrics that `docs/observability.md` lists. The suite `observability` shows that the library has
+/// these.
 ///
 /// # Panics
 ///

@@ -1,7 +1,7 @@
 //! Servers of one deployment: the common part of clusters and sentinels.
 //!
-//! It owns the members with the proxies before them, and the one way to wait for their agreement: a poll of all
-//! members that names the first difference.
+//! It owns the members with the proxies before them, and the one way to wait for their agreement: a poll of
+//! all members that names the first difference.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
 
-/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a second and
-/// more.
+/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a
+/// second and more.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The options that clusters and sets of sentinels share.
@@ -60,10 +60,11 @@ macro_rules! deployment_options {
             self
         }
 
-        /// Puts a [`Proxy`](crate::Proxy) before every server that holds data. The server announces the proxy's address.
+        /// Puts a [`Proxy`](crate::Proxy) before every server that holds data. The server announces the
+        /// proxy's address.
         ///
-        /// Clients, replicas, sentinels and migrations then pass through the proxy; the bus of a cluster does not. With
-        /// [`Proxy::stall`](crate::Proxy::stall) a primary can be cut off and continue.
+        /// Clients, replicas, sentinels and migrations then pass through the proxy; the bus of a cluster does
+        /// not. With [`Proxy::stall`](crate::Proxy::stall) a primary can be cut off and continue.
         pub fn proxied(mut self) -> Self {
             self.options.proxied = true;
             self

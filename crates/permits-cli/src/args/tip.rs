@@ -1,4 +1,5 @@
-//! The option that is meant by one of another program, in place of the parser's tip, which takes it for a value.
+//! The option that is meant by one of another program, in place of the parser's tip, which takes it for a
+//! value.
 
 use clap::error::{ContextKind, ContextValue, Error};
 

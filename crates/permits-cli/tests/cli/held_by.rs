@@ -1,4 +1,5 @@
-//! Who holds it: the label first, then the name and the age, in every line for people; and the label by default.
+//! Who holds it: the label first, then the name and the age, in every line for people; and the label by
+//! default.
 
 use permits_testkit::{Server, wait};
 use rustix::process::Signal;

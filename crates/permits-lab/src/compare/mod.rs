@@ -1,17 +1,18 @@
 //! `permits-lab compare`: permits and other libraries through the same workloads, in turn, on one server.
 //!
-//! - **Measures**: ten workloads, A to J ([`workloads`]): latency, throughput, hand-off, idle cost, long queues,
-//!   memory, crashes, start. Also the lower bounds that the same server and client allow.
-//! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and some over a
-//!   link with a delay ([`permits_lab::modes`]). A ratio compares two figures of one mode.
-//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes; `--quick` for a
-//!   little of everything. `cargo test -p permits-lab --test compare` checks that no figure is missing.
-//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value; the table
-//!   of aims in `docs/performance.md`.
+//! - **Measures**: ten workloads, A to J ([`workloads`]): latency, throughput, hand-off, idle cost, long
+//!   queues, memory, crashes, start. Also the lower bounds that the same server and client allow.
+//! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and
+//!   some over a link with a delay ([`permits_lab::modes`]). A ratio compares two figures of one mode.
+//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes;
+//!   `--quick` for a little of everything. `cargo test -p permits-lab --test compare` checks that no figure
+//!   is missing.
+//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value;
+//!   the table of aims in `docs/performance.md`.
 //!
-//! In each round every system goes through everything once in each mode, so that other load on the machine meets all of
-//! them. The page shows the median of the rounds, with the least and the most. Each system is a process with a line
-//! protocol ([`driver`]), so that this runner treats all alike.
+//! In each round every system goes through everything once in each mode, so that other load on the machine
+//! meets all of them. The page shows the median of the rounds, with the least and the most. Each system is a
+//! process with a line protocol ([`driver`]), so that this runner treats all alike.
 
 mod aims;
 pub(crate) mod driver;

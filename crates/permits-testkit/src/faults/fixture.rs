@@ -61,8 +61,8 @@ impl Deployment {
     }
 }
 
-/// The work of all workers. Holds are mostly short, so that much happens; some outlast the lease, so that a fault meets
-/// a permit that is being renewed.
+/// The work of all workers. Holds are mostly short, so that much happens; some outlast the lease, so that a
+/// fault meets a permit that is being renewed.
 fn work(limit: u32) -> Work {
     let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
     Work {

@@ -1,5 +1,5 @@
-//! Mutants of a record: every way to change the reply and the events of one command. The model gives one answer alone,
-//! so a replay has to find each of them.
+//! Mutants of a record: every way to change the reply and the events of one command. The model gives one
+//! answer alone, so a replay has to find each of them.
 
 use crate::history::Record;
 use permits::protocol::{
@@ -7,7 +7,8 @@ use permits::protocol::{
     Inspection, Label, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 
-/// The record with each field of its reply and of its events changed, one at a time; with the name of the change.
+/// The record with each field of its reply and of its events changed, one at a time; with the name of the
+/// change.
 pub fn mutants(record: &Record) -> Vec<(String, Record)> {
     let mut all = Vec::new();
     for (what, reply) in replies(&record.reply) {
@@ -65,7 +66,8 @@ fn answers(answers: &Answers) -> Vec<Answers> {
     }
 }
 
-/// The list with each item changed in each way, without its last item, and with its first two exchanged if they differ.
+/// The list with each item changed in each way, without its last item, and with its first two exchanged if
+/// they differ.
 fn each<T: Clone + PartialEq>(all: &[T], change: impl Fn(&T) -> Vec<T>) -> Vec<Vec<T>> {
     let mut lists = Vec::new();
     for (index, one) in all.iter().enumerate() {

@@ -12,10 +12,11 @@ use crate::protocol::{Command, Name, OperationKind, ReleaseRequest, RequestId};
 pub(super) enum Sending {
     /// All that there are.
     AtOnce,
-    /// All that there are; but while several callers are being answered, when they have been, with their next requests.
+    /// All that there are; but while several callers are being answered, when they have been, with their next
+    /// requests.
     AfterAnswers,
-    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to send together:
-    /// the next one, the reply to that call at the latest.
+    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to
+    /// send together: the next one, the reply to that call at the latest.
     Gathering,
 }
 

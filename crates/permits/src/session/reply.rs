@@ -45,7 +45,8 @@ pub(crate) struct PendingReply<R, E, T = R> {
     receiver: oneshot::Receiver<Result<R, E>>,
     /// Makes the result of the reply, or of `None` if the session ended without one.
     finish: Option<Finish<R, T, E>>,
-    /// Sends the request, if it was kept to travel with others; and whether the tasks that were ready have run.
+    /// Sends the request, if it was kept to travel with others; and whether the tasks that were ready have
+    /// run.
     flush: Option<(Flush, bool)>,
 }
 
@@ -61,7 +62,8 @@ impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
         PendingReply { receiver, finish: Some(finish), flush: None }
     }
 
-    /// The same reply, to a request that `flush` sends: with the second poll, when the tasks that were ready have run.
+    /// The same reply, to a request that `flush` sends: with the second poll, when the tasks that were ready
+    /// have run.
     pub(super) fn flushed_by(mut self, flush: impl FnOnce() + Send + 'static) -> Self {
         self.flush = Some((Box::new(flush), false));
         self

@@ -1,5 +1,5 @@
-//! The scopes in which all properties hold, in two sizes. Each fault is in some scope: all faults at once are more than
-//! can be explored.
+//! The scopes in which all properties hold, in two sizes. Each fault is in some scope: all faults at once are
+//! more than can be explored.
 
 use permits::protocol::Recovery;
 

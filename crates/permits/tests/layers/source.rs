@@ -10,7 +10,8 @@ use std::path::Path;
 pub(crate) struct Source {
     /// The path below the root, with `/`.
     pub(crate) file: String,
-    /// The modules of the file: first its own, then those in its text. Each with the path from the crate's root.
+    /// The modules of the file: first its own, then those in its text. Each with the path from the crate's
+    /// root.
     pub(crate) modules: Vec<Module>,
     /// The modules in other files that this file declares under `#[cfg(test)]`.
     pub(crate) test_modules: Vec<Vec<String>>,

@@ -1,6 +1,7 @@
 //! The text of the Lua files: the headers agree with the code, and numbers stay exact.
 //!
-//! A header is read by people alone, so it drifts. These tests compare as much of it with the code as they can.
+//! A header is read by people alone, so it drifts. These tests compare as much of it with the code as they
+//! can.
 
 use std::collections::BTreeSet;
 use std::fs;

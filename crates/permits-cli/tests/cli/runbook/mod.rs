@@ -1,5 +1,5 @@
-//! `docs/runbook.md` and `docs/runbook-store.md`: their commands, in the situations that they are for, print what the pages
-//! show.
+//! `docs/runbook.md` and `docs/runbook-store.md`: their commands, in the situations that they are for, print
+//! what the pages show.
 
 mod page;
 mod situations;

@@ -1,8 +1,8 @@
 //! The commands of `docs/runbook.md` and `docs/runbook-store.md`, and the output that they show.
 //!
-//! The first line of a block has words that its readers do not see. After `situation=NAME` a situation begins: its blocks,
-//! up to the next heading or situation, are run in it one after the other. After `not run: REASON` is a block that the tests
-//! cannot run.
+//! The first line of a block has words that its readers do not see. After `situation=NAME` a situation
+//! begins: its blocks, up to the next heading or situation, are run in it one after the other. After
+//! `not run: REASON` is a block that the tests cannot run.
 
 use std::collections::BTreeMap;
 

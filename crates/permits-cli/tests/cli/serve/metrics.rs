@@ -22,7 +22,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Parses the text, in which a counter is described by its name without `suffix`. Panics at the first byte that is not in the format, with at most one label of the name `semaphore`.
+    /// Parses the text, in which a counter is described by its name without `suffix`. Panics at the first
+    /// byte that is not in the format, with at most one label of the name `semaphore`.
     #[track_caller]
     pub(crate) fn parse(text: &str, suffix: &str) -> Self {
         let mut metrics = Self::default();

@@ -1,8 +1,9 @@
 //! `permits-lab recipes`: runs every experiment on every recipe, prints the outcomes, and writes them into
 //! docs/recipes.md, with plots, and the aims into docs/performance.md.
 //!
-//! The document is written by hand, except the parts between `<!-- measured: NAME -->` and `<!-- end -->`, which are
-//! replaced. Forced outcomes are the same each time; measured figures are for comparing within the run.
+//! The document is written by hand, except the parts between `<!-- measured: NAME -->` and `<!-- end -->`,
+//! which are replaced. Forced outcomes are the same each time; measured figures are for comparing within the
+//! run.
 
 mod figures;
 mod plots;

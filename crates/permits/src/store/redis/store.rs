@@ -34,8 +34,8 @@ enum Route {
 }
 
 impl RedisStore {
-    /// Connects, checks the server, and subscribes to the session's channel: one attempt. Must be called on the session's
-    /// runtime.
+    /// Connects, checks the server, and subscribes to the session's channel: one attempt. Must be called on
+    /// the session's runtime.
     pub(crate) async fn connect(address: &Address, options: StoreOptions) -> Result<Self, StoreError> {
         let scripts = Scripts::new(matches!(address, Address::Cluster(_)));
         Self::connect_with(address, options, scripts).await
