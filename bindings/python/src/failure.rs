@@ -64,7 +64,7 @@ impl Failure {
         self
     }
 
-    /// The same exception with the message of an error that it has caused.
+    /// Replaces the message by that of an error which this one has caused.
     fn within(mut self, error: &(dyn Error + 'static)) -> Self {
         self.message = Self::new(self.class, error).message;
         self

@@ -55,7 +55,7 @@ impl Target {
         Ok(Self { builder, store })
     }
 
-    /// The same with the author of the changes that the client makes.
+    /// Sets the author of the changes that the client makes.
     pub(crate) fn with_author(mut self, by: String) -> Self {
         self.builder = self.builder.label(by);
         self
@@ -73,12 +73,12 @@ pub(crate) async fn operator(common: &Common) -> Result<Client, Failure> {
     operate(Target::of(common)?, common, false).await
 }
 
-/// The same for a verb that prints semaphores: on a terminal it names the store first.
+/// A client for a verb that prints semaphores: on a terminal it names the store first.
 pub(crate) async fn viewer(common: &Common, json: bool) -> Result<Client, Failure> {
     operate(Target::of(common)?, common, !json && io::stderr().is_terminal()).await
 }
 
-/// The same for a verb that makes changes in the name of `author`.
+/// A client for a verb that makes changes in the name of `author`.
 pub(crate) async fn author(common: &Common, author: &Author) -> Result<Client, Failure> {
     let by = author.by.clone().unwrap_or_else(user_and_host);
     operate(Target::of(common)?.with_author(by), common, false).await

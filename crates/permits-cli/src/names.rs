@@ -84,8 +84,8 @@ pub(crate) async fn unknown_failure(client: &Client, name: &str) -> Failure {
     failure(name, unknown(client, name).await)
 }
 
-/// The same for a program that asks again and again: without similar names, for which the store would walk
-/// over all keys.
+/// The failure of [`unknown_failure`] for programs, which repeat their calls: without similar names, since to
+/// find these the store walks over all keys.
 pub(crate) fn unknown_failure_in_json(name: &str) -> Failure {
     failure(name, unknown_name(name))
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     TABLE.put(&text, Path::new(page))
 }
 
-/// The same tasks on one semaphore, and on several.
+/// Sixty-four tasks on one semaphore, and on several.
 fn several_semaphores(bench: &mut Bench) -> Result<(), Failure> {
     let Scale { warm_up, seconds, .. } = bench.scale;
     let mut process = bench.start(permits())?;

@@ -1,5 +1,5 @@
 //! The prose of the repository is plain technical English: comments, documentation, help and scripts use none
-//! of the words below, and a doc begins with a noun or a verb.
+//! of the words below, and a doc begins with a noun or a verb. Comments are at most as wide as the code.
 //!
 //! An actor has a name (caller, client, session, waiter, holder, store, server, task), a mechanism too
 //! (timeout, retry, push, reply), and a quantity is named. Code in backticks and generated tables do not
@@ -156,6 +156,9 @@ fn faults(text: &str, prose: Prose) -> Vec<(usize, String)> {
             if OPENINGS.contains(&first) && !doc.contains('?') {
                 faults.push((index + 1, format!("a doc begins with {first:?}: begin with a noun or a verb")));
             }
+            if doc.trim_start().starts_with("The same") {
+                faults.push((index + 1, "a doc begins with \"The same\": name it".to_owned()));
+            }
         }
         in_doc = doc.is_some();
     }
@@ -196,6 +199,11 @@ fn faults_are_found_in_comments_and_not_in_code() {
     assert_eq!(of("let nobody = told(\"https://nobody\"); // plain"), 0);
     assert_eq!(of("/// What is sent.\n/// What follows is not the beginning."), 1);
     assert_eq!(of("// Retold, untold: other words."), 0);
+    assert_eq!(
+        of("/// The same without a gate.\n/// The same again."),
+        1,
+        "a doc is read without its neighbour"
+    );
     let wide = format!("// {}", "x".repeat(WIDTH));
     assert_eq!(
         [of(&wide), of(&wide.replace("// ", "/// | ")), of(&wide.replace("//", "let x ="))],

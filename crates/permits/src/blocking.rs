@@ -1,4 +1,4 @@
-//! The same API without async: for programs that have no runtime.
+//! The API without async: for programs that have no runtime.
 //!
 //! It is the same engine on the same background thread; a call here blocks its thread until the reply. The
 //! types mirror those at the root of the crate, which document each operation, its errors and its bounds.

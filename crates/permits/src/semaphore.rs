@@ -376,9 +376,9 @@ impl Semaphore {
 
     /// Deletes the semaphore also if it cannot be read:
     /// [`StoreError::Unreadable`](crate::StoreError::Unreadable), or
-    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted whatever it holds, and
-    /// the store does not know its holders any more: more than the limit may be held until their leases have
-    /// ended. One that can be read is deleted as by [`Semaphore::delete`], only if it is idle.
+    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted with all that it
+    /// holds, and the store does not know its holders any more: more than the limit may be held until their
+    /// leases have ended. One that can be read is deleted as by [`Semaphore::delete`], only if it is idle.
     ///
     /// # Errors
     /// As [`Semaphore::delete`].

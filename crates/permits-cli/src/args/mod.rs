@@ -250,7 +250,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// The same with N in its place, which the parser took for NAME if there is a prefix.
+    /// Moves N to its place. With a prefix, the parser has taken N for NAME.
     pub(crate) fn settled(mut self) -> Result<Self, Failure> {
         let Names { name, under } = &mut self.changed.targets.names;
         let wrong = |why: String| Failure::new(exit::USAGE, why);
@@ -283,7 +283,7 @@ pub(crate) struct Delete {
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
 
-    /// Delete it also if it cannot be read, whatever it holds
+    /// Delete it also if it cannot be read, with all that it holds
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -19,7 +19,7 @@ impl Filter {
         Self { directives: vec![(LIBRARY.to_owned(), level)] }
     }
 
-    /// The same without those of this target.
+    /// Excludes the events of this target.
     pub(crate) fn without(mut self, target: &str) -> Self {
         self.directives.push((target.to_owned(), LevelFilter::OFF));
         self

@@ -1,5 +1,4 @@
-//! Who holds it: the label first, then the name and the age, in every line for people; and the label by
-//! default.
+//! Holders in lines for people: the label first, then the name and the age; and the default label.
 
 use permits_testkit::{Server, wait};
 use rustix::process::Signal;

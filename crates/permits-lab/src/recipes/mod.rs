@@ -82,9 +82,9 @@ pub enum Kind {
     TimeZset,
     /// Two sorted sets and a counter.
     FairZset,
-    /// The same under a lock.
+    /// [`FairZset`](Self::FairZset) under a lock.
     LockedFairZset,
-    /// The same in a script, with a line of waiters.
+    /// [`FairZset`](Self::FairZset) in a script, with a queue of waiters.
     LuaFairZset,
     /// A number.
     Counter,

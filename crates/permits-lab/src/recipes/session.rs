@@ -149,7 +149,7 @@ impl Session {
         Ok(Self { server, shared, clock, gate, requests })
     }
 
-    /// The same without a gate, for the background task.
+    /// A copy without a gate, for the background task.
     pub(super) fn ungated(&self) -> Self {
         Self { gate: None, ..self.clone() }
     }

@@ -21,7 +21,8 @@ pub(super) enum Deployment {
     Server { server: Server, proxies: Vec<Proxy> },
     /// Servers watched by sentinels, of which every worker knows all.
     Sentinels(Sentinels),
-    /// The same; half of the workers know the first sentinel alone, the other half the other sentinels.
+    /// Servers watched by sentinels. Half of the workers know the first sentinel alone, the other half the
+    /// other sentinels.
     Parted(Sentinels),
     /// A cluster.
     Cluster(Cluster),

@@ -16,7 +16,7 @@ pub(super) fn watched() -> Deployment {
     Deployment::Sentinels(Sentinels::start())
 }
 
-/// The same; the primary accepts writes only while a replica is connected.
+/// A primary that accepts writes only while a replica is connected, two replicas and three sentinels.
 pub(super) fn watched_careful() -> Deployment {
     Deployment::Sentinels(Sentinels::builder().min_replicas_to_write(1).start())
 }

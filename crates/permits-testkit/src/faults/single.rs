@@ -133,7 +133,7 @@ pub(super) fn restart(fixture: &mut Fixture) -> Fault {
     Fault::over_now(1)
 }
 
-/// The same, with an empty disk at the restart.
+/// Kills the server, empties its disk, and starts it again.
 pub(super) fn restart_emptied(fixture: &mut Fixture) -> Fault {
     fixture.server().kill();
     sleep(down(fixture));

@@ -396,7 +396,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P7: work that a bound has cut off is asked for by sessions of waiters, whatever becomes of the caller: at
+/// P7: work that a bound has cut off is asked for by sessions of waiters, also if the caller has died: at
 /// once by that of the head, and by a few others later, since that one may be dead. Otherwise the head alone
 /// has its turn, and no herd asks.
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {

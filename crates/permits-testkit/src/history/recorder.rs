@@ -53,7 +53,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Heard {
     messages: Vec<String>,
-    /// The same messages, to recognize those that are both in the list and published. No two are equal,
+    /// The messages as a set, to recognize those that are both in the list and published. No two are equal,
     /// because each has its time.
     known: HashSet<String>,
     last_mark: String,

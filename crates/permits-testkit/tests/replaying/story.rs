@@ -169,7 +169,7 @@ pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
     random_of(apply, random, commands)
 }
 
-/// The same, of a store that may be a mutant.
+/// A random history of a store, which may be a mutant.
 pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usize) -> Story {
     let mut story = Story::of(store);
     // The grants, as the clients know them.

@@ -173,7 +173,7 @@ pub enum Operation {
     },
     /// Forget the semaphore, if it is idle.
     Delete {
-        /// Also if its state cannot be read, by this layout or at all: then whatever it holds.
+        /// Also if its state cannot be read, by this layout or at all: then with all that it holds.
         unreadable: bool,
     },
     /// List holders and waiters.

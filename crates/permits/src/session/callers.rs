@@ -130,8 +130,8 @@ pub(super) trait Port: Send + Sync {
     /// Sends a message. If the engine has ended, the message is refused.
     fn send(&self, message: Message);
 
-    /// The same, but the requests that follow from it may be kept for a moment, to travel with others.
-    /// Returns true if they are: then [`Port::flush`] is due when the tasks that are ready have run.
+    /// Sends a message whose requests may travel with those of other ready tasks. Returns true if they were
+    /// kept for that: then [`Port::flush`] is due when the tasks that are ready have run.
     fn gather(&self, message: Message) -> bool;
 
     /// Sends what was gathered.
@@ -233,8 +233,8 @@ impl Session {
         self.shared.process.is_forked()
     }
 
-    /// The same, together with the requests of other tasks that are ready. Returns true if [`Session::flush`]
-    /// is due when they have run.
+    /// Sends a message whose requests may travel with those of other ready tasks. Returns true if
+    /// [`Session::flush`] is due when these tasks have run.
     pub(super) fn gather(&self, message: Message) -> bool {
         if self.is_forked() {
             message.refuse(Ended::Forked);

@@ -46,7 +46,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-/// The hasher of maps. With a random seed, because names may come from whoever sends requests to the program.
+/// The hasher of maps. With a random seed, because names may come from clients of the program.
 /// Without one in the tests of this crate, so that a simulation can be repeated.
 #[cfg(not(test))]
 type Seeded = std::hash::RandomState;

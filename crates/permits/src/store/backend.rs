@@ -49,7 +49,7 @@ pub struct Request {
     pub command: Command,
     /// The time within which the outcome is reported.
     pub timeout: Duration,
-    /// The number of replicas to wait for, which are to have all that this and earlier commands wrote.
+    /// The number of replicas that must acknowledge the writes of this and earlier commands.
     pub replicas: u32,
 }
 

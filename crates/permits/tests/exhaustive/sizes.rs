@@ -44,7 +44,7 @@ fn forgets(budget: Budget) -> Scope {
     Scope { restarts: &[Memory::Nothing], recovery: Recovery::Strict, budget, ..scope }
 }
 
-/// The same with the default window, which covers connected clients.
+/// A restart without state, with the default window, which covers connected clients.
 fn forgets_connected(budget: Budget) -> Scope {
     let scope = Scope::small("forgets, all connected");
     Scope { recovery: Recovery::Interval, connected: true, name: scope.name, ..forgets(budget) }

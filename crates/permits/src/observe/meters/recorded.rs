@@ -86,8 +86,7 @@ impl SessionMeters {
         locked(&session.semaphores).entry(name.to_owned()).or_insert(registered).clone()
     }
 
-    /// The same, without registration: those of other semaphores, if this one is not known. Calls no
-    /// recorder.
+    /// The metrics of a semaphore if they are registered, else those of the label `other`. Calls no recorder.
     pub(crate) fn known_semaphore(&self, name: &str) -> SemaphoreMeters {
         let Some(session) = &self.0 else { return SemaphoreMeters::default() };
         locked(&session.semaphores).get(name).unwrap_or(&session.other).clone()

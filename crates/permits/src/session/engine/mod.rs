@@ -235,8 +235,7 @@ impl Engine {
 
     /// The store has pushed an event.
     pub(super) fn on_event(&mut self, event: Event, now: Moment) {
-        // A push for another session is none of this one's, however it came here: to release what it grants
-        // would take it from its holder.
+        // Ignore pushes for other sessions. Releasing such a grant would take it from its holder.
         if !self.context.config.session.has_made(&event.request) {
             return;
         }

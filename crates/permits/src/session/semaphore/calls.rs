@@ -28,8 +28,8 @@ use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 /// out, and the requests that follow from them are gathered. A third gains nothing (docs/performance.md).
 const CALLS_AT_ONCE: usize = 2;
 
-/// Returns true if so many requests are worth a call, while `calls` of the kind are in flight with
-/// `in_flight` requests. A second call for a few requests would keep many that follow waiting.
+/// Returns true if a call for `requests` requests is due, while `calls` calls of its kind, with `in_flight`
+/// requests, are in flight. A second call for a few requests would delay the many that follow.
 fn is_worth_a_call(requests: usize, calls: usize, in_flight: usize) -> bool {
     calls == 0 || (calls < CALLS_AT_ONCE && 2 * requests >= in_flight)
 }

@@ -6,7 +6,7 @@
 //! sets work. As long as one works, time alone continues the others. So if none works, none ever will: a
 //! deadlock.
 //!
-//! The same programs run with an [`Atomic`] store, which grants a whole set at once: with strict lines, as
+//! These programs also run with an [`Atomic`] store, which grants a whole set at once: with strict lines, as
 //! here, or with lines in which any request that fits overtakes. The latter is about the most that can be
 //! done, and starves heavy requests.
 
@@ -429,7 +429,7 @@ fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
     assert!(shared.of_strict() > 1.0, "{shared}");
 }
 
-/// The same programs, by the same code, but each acquires the semaphores of a set in the order of its job.
+/// Programs that run the code of the others, but acquire the semaphores of a set in the order of their job.
 #[test]
 fn without_the_shared_order_random_sets_block_one_another() {
     let is_blocked =

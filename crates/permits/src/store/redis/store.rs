@@ -41,7 +41,7 @@ impl RedisStore {
         Self::connect_with(address, options, scripts).await
     }
 
-    /// The same, with these scripts.
+    /// Connects as [`connect`](Self::connect) does, with these scripts.
     pub(super) async fn connect_with(
         address: &Address,
         options: StoreOptions,
