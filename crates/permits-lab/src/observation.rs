@@ -11,7 +11,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
 
-use permits_lab::aims::{Aim, Bound, part, table};
+use permits_lab::aims::{Aim, Bound, figures, part, table};
 use permits_lab::modes::{Awake, Mode, available};
 use permits_testkit::Server;
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub(crate) fn run(directory: &str) -> Result<(), Failure> {
     let table = table(&aims);
     println!("\n{table}");
     part("<!-- aims: figures of scripts/bench core, observation -->")
-        .put(&table, Path::new("docs/performance.md"))
+        .put(&figures(&aims), Path::new("docs/performance.md"))
 }
 
 /// Runs all rounds of one mode.

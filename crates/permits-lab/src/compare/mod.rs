@@ -7,8 +7,8 @@
 //! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes;
 //!   `--quick` for a little of everything. `cargo test -p permits-lab --test compare` checks that no figure
 //!   is missing.
-//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value;
-//!   the table of aims in `docs/performance.md`.
+//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value
+//!   and the aims.
 //!
 //! In each round every system goes through everything once in each mode, so that other load on the machine
 //! meets all of them. The page shows the median of the rounds, with the least and the most. Each system is a
@@ -23,10 +23,10 @@ mod results;
 mod system;
 mod workloads;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use permits_lab::aims::{Aim, part, table};
+use permits_lab::aims::{Aim, table};
 use permits_lab::modes::{Mode, available};
 use permits_testkit::Server;
 use serde_json::{Value, json};
@@ -68,9 +68,6 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let page = page::page(&about, &plan.systems, &bench.results, plan.scale);
     page::FIGURES.put(&page, &plan.into.join("README.md"))?;
     let table = table(&aims);
-    // The page on performance lies beside the folder of the comparison.
-    let directory = plan.into.parent().unwrap_or(Path::new("."));
-    part("<!-- aims: figures of scripts/bench compare -->").put(&table, &directory.join("performance.md"))?;
     println!("{page}\n{table}\nin {}, after {minutes:.0} minutes", plan.into.display());
     Ok(())
 }

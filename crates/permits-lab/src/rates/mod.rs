@@ -5,7 +5,7 @@
 //!   the most grants in any window, also while processes are killed.
 //! - **Run**: `scripts/bench rates`, which builds the peers first, and takes 5 minutes at most; `--quick` for
 //!   a little of everything, to `target/rates.md`.
-//! - **Result**: a table and the aims in `docs/performance.md`.
+//! - **Result**: a table in `docs/performance.md`, and the aims in `target/rates-aims.md`.
 //!
 //! In each round every system runs every workload once, with clients that always wait and release at once. A
 //! token of `permits` is the time of its grant by the server's clock, to the microsecond. For the peers the
@@ -86,7 +86,7 @@ const QUICK: Scale = Scale { rounds: 1, warm_up: 0.2, seconds: 1.0, long: 0.5, m
 /// `[--quick]`
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (scale, page, aims_page) = match arguments {
-        [] => (FULL, "docs/performance.md", "docs/performance.md"),
+        [] => (FULL, "docs/performance.md", "target/rates-aims.md"),
         ["--quick"] => (QUICK, "target/rates.md", "target/rates-aims.md"),
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };
