@@ -157,10 +157,10 @@ fn an_input_without_a_handle_is_64() {
     let store = crate::support::Local::new();
     let endless = "x".repeat(5000);
     for (input, reason) in [
-        ("", "it has fewer than 8 parts"),
-        ("hello\n", "it has fewer than 8 parts"),
-        (&endless, "it has fewer than 8 parts"),
-        ("a:b:c:d:e:f:g:h\n", "it does not begin with permits2"),
+        ("", "it does not begin with permits and a number"),
+        ("hello\n", "it does not begin with permits and a number"),
+        (&endless, "it does not begin with permits and a number"),
+        ("permits2:a:b\n", "it has fewer than 8 parts"),
     ] {
         let output = with_handle(&store, "release", input);
         assert_eq!((output.code, output.stdout.as_str()), (64, ""));

@@ -9,7 +9,8 @@
 //!   what is delivered once the lock is free; [`thread`]: the session's thread, which keeps time;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches
 //!   and renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
-//! - [`keywords`]: the outcomes, as events and metrics name them;
+//! - [`locked`]: the assertion that no code of the program runs under the lock; [`keywords`]: the outcomes,
+//!   as events and metrics name them;
 //! - [`permit_state`]: a permit, as the engine and its holder share it; [`watchdog`] ends one whose session
 //!   is stuck.
 //!
@@ -23,6 +24,7 @@ mod declarations;
 mod driver;
 mod engine;
 mod keywords;
+mod locked;
 mod outage;
 mod outbox;
 pub(crate) mod pending_acquire;

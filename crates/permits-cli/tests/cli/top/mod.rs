@@ -284,7 +284,7 @@ fn a_semaphore_that_cannot_be_read_hides_no_others() {
     let mut view = View::top(&server, &["--sort", "held", "--busy"]);
     view.shows("2 semaphores by held");
     view.until("the one that is held first", |rows| listed(rows) == [&name, "bad"]);
-    view.shows("UNREADABLE: the store ");
+    view.shows("UNREADABLE: semaphore ");
     view.quits();
 }
 
