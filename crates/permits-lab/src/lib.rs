@@ -1,5 +1,5 @@
-//! The part of the lab that its tests share: the published recipes for semaphores on Redis, the experiments with them and
-//! with `permits`, and the means of every benchmark: modes, aims, medians, pages.
+//! The part of the lab that its tests share: the published recipes for semaphores on Redis, the experiments
+//! with them and with `permits`, and the means of every benchmark: modes, aims, medians, pages.
 //!
 //! The recipes are implemented as published, for reading and measuring; a program should not use them.
 

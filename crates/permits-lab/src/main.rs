@@ -1,7 +1,7 @@
 //! `permits-lab`: benchmarks of `permits`, run by `scripts/bench`.
 //!
-//! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on one
-//! server that the lab starts. Absolute times are printed for orientation.
+//! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on
+//! one server that the lab starts. Absolute times are printed for orientation.
 
 mod compare;
 mod faults;

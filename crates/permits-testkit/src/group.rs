@@ -1,7 +1,7 @@
 //! Servers of one deployment: the common part of clusters and sentinels.
 //!
-//! It has the options that they share, and the one way to wait for their agreement: a poll of all members that names the
-//! first difference.
+//! It has the options that they share, and the one way to wait for their agreement: a poll of all members
+//! that names the first difference.
 
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
@@ -10,8 +10,8 @@ use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
 
-/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a second and
-/// more.
+/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a
+/// second and more.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The options that clusters and sets of sentinels share.

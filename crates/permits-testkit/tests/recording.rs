@@ -1,5 +1,5 @@
-//! The record of real servers and worker processes, over faults, passes both kinds of checks. Every change of the record
-//! is found.
+//! The record of real servers and worker processes, over faults, passes both kinds of checks. Every change of
+//! the record is found.
 
 use std::time::Duration;
 
@@ -242,8 +242,8 @@ fn commands_without_a_listener_are_recorded() {
     assert_eq!(replayed.commands, 1 + 2 * ROUNDS);
 }
 
-/// A server answers before it publishes: in half of the rounds the last record is not published yet when the server
-/// dies.
+/// A server answers before it publishes: in half of the rounds the last record is not published yet when the
+/// server dies.
 #[test]
 fn records_that_a_killed_server_did_not_publish_are_read_when_it_is_back() {
     const ROUNDS: usize = 20;

@@ -1,9 +1,9 @@
 //! The Lua of the Redis store equals the model, step by step.
 //!
-//! Random histories run on the model and on a real server at once, one command at a time, with the same fixed clock and
-//! server identity. After every command the whole reply, the events of every session and the contents of all keys must
-//! be equal, and the keys must expire when the model forgets the state. So the properties that the test `properties`
-//! shows for the model hold for the server.
+//! Random histories run on the model and on a real server at once, one command at a time, with the same fixed
+//! clock and server identity. After every command the whole reply, the events of every session and the
+//! contents of all keys must be equal, and the keys must expire when the model forgets the state. So the
+//! properties that the test `properties` shows for the model hold for the server.
 //!
 //! `PERMITS_CASES` multiplies the number of histories; a history that failed is kept in
 //! `differential.regressions` and tried first the next time.

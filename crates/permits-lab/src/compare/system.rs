@@ -118,7 +118,8 @@ impl Process {
         Ok(self.stdin.write_all(format!("{command}\n").as_bytes())?)
     }
 
-    /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if the system cannot do it.
+    /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if the system cannot
+    /// do it.
     pub(crate) fn answer(&self) -> Result<Value, Failure> {
         let line = self.lines.next_line(TIMEOUT);
         let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.last_command))?;

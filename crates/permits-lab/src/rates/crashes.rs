@@ -1,7 +1,9 @@
-//! Windows under crashes: processes whose clients release, drop, hold, cancel and let leases end, and that are killed.
+//! Windows under crashes: processes whose clients release, drop, hold, cancel and let leases end, and that
+//! are killed.
 //!
-//! A process reports each token as soon as it has the permit. A grant to a process that was killed may be in the store alone,
-//! and stays there until its lease ends. So the holders are read from the store several times in a lease, too.
+//! A process reports each token as soon as it has the permit. A grant to a process that was killed may be in
+//! the store alone, and stays there until its lease ends. So the holders are read from the store several
+//! times in a lease, too.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

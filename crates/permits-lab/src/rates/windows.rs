@@ -1,7 +1,7 @@
 //! The arithmetic of grants in windows of time. Times are in microseconds, in ascending order.
 
-/// The most grants in any window. A window begins with a grant and ends before the moment that lies its whole length later:
-/// grants that are exactly the length apart are never in one window.
+/// The most grants in any window. A window begins with a grant and ends before the moment that lies its whole
+/// length later: grants that are exactly the length apart are never in one window.
 pub(super) fn most_in_a_window(times: &[f64], length: f64) -> usize {
     let mut first = 0;
     let mut most = 0;
@@ -14,8 +14,8 @@ pub(super) fn most_in_a_window(times: &[f64], length: f64) -> usize {
     most
 }
 
-/// For each grant but the first `limit`: the moment at which it became possible, a window after the grant whose units it
-/// takes.
+/// For each grant but the first `limit`: the moment at which it became possible, a window after the grant
+/// whose units it takes.
 pub(super) fn possible(times: &[f64], limit: usize, length: f64) -> impl Iterator<Item = f64> {
     times[..times.len().saturating_sub(limit)].iter().map(move |time| time + length)
 }

@@ -7,8 +7,8 @@ use permits::{AcquireError, Recovery};
 use super::{Client, Doing, Semaphore};
 use crate::Failure;
 
-/// Connects without a recovery window: with one, a server that was started for the experiment would grant nothing for
-/// its first second.
+/// Connects without a recovery window: with one, a server that was started for the experiment would grant
+/// nothing for its first second.
 pub(super) async fn connect(semaphore: &Semaphore, url: &str) -> Result<permits::Client, Failure> {
     let client = permits::Client::builder(url).lease(semaphore.lease).recovery(Recovery::Off);
     Ok(client.connect().await?)

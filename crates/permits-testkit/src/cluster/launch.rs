@@ -1,8 +1,8 @@
 //! The forming of a cluster.
 //!
-//! The usual tool assigns the slots, lets one node meet all others, and leaves the rest to gossip, which takes
-//! seconds. Here every node meets every other, and each wait is for a condition. A primary waits 2 seconds after its
-//! start before it accepts anything, which no option shortens.
+//! The usual tool assigns the slots, lets one node meet all others, and leaves the rest to gossip, which
+//! takes seconds. Here every node meets every other, and each wait is for a condition. A primary waits 2
+//! seconds after its start before it accepts anything, which no option shortens.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::server::launch::{BUS_OFFSET, ServerBuilder};
 /// The default node timeout where a replica can take over: as short as a busy machine allows.
 const WITH_REPLICAS: Duration = Duration::from_millis(1500);
 
-/// The default node timeout without replicas. No failover follows, so a short timeout only lets a machine that stalls
-/// look like a dead node.
+/// The default node timeout without replicas. No failover follows, so a short timeout only lets a machine
+/// that stalls look like a dead node.
 const WITHOUT_REPLICAS: Duration = Duration::from_secs(15);
 
 /// A cluster to be configured; made by [`Cluster::builder`].
@@ -47,7 +47,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// The silence after which the others consider a node dead; by default 1.5 s with replicas, and 15 s without.
+    /// The silence after which the others consider a node dead; by default 1.5 s with replicas, and 15 s
+    /// without.
     ///
     /// A replica takes over about a second after that. Below 1 s, a busy machine alone causes failovers.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
@@ -57,8 +58,8 @@ impl ClusterBuilder {
 
     deployment_options!();
 
-    /// Starts the cluster; returns once every node knows all the others and accepts commands, and every replica
-    /// has its first copy.
+    /// Starts the cluster; returns once every node knows all the others and accepts commands, and every
+    /// replica has its first copy.
     ///
     /// # Panics
     ///
@@ -84,8 +85,8 @@ impl ClusterBuilder {
         self.options.apply(ServerBuilder::node(self.node_timeout.unwrap_or(default)))
     }
 
-    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to resolve
-    /// that first.
+    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to
+    /// resolve that first.
     fn give_out_slots(&self, cluster: &Cluster) {
         for (index, node) in cluster.nodes().iter().enumerate() {
             group::order(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);

@@ -13,9 +13,9 @@ const MOVE_LIMIT_MS: &str = "5000";
 
 /// A slot whose migration has begun; made by [`Cluster::begin_migration`].
 ///
-/// Until [`finish`](Self::finish), the old owner answers for the keys that it still has and replies `ASK` for others.
-/// A command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration stays where it
-/// is, as when the tool that made it has crashed.
+/// Until [`finish`](Self::finish), the old owner answers for the keys that it still has and replies `ASK` for
+/// others. A command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration
+/// stays where it is, as when the tool that made it has crashed.
 #[derive(Debug)]
 #[must_use = "a migration that is not finished stays half done"]
 pub struct Migration<'a> {
@@ -64,8 +64,8 @@ impl<'a> Migration<'a> {
         while self.move_keys(BATCH) > 0 {}
         let number = self.slot.to_string();
         let assign = ["CLUSTER", "SETSLOT", &number, "NODE", &self.cluster.ids[self.to]];
-        // The new owner first: it takes a new epoch, by which its claim is the newest. If the old one gave the slot up
-        // before, the slot would have no owner for a moment.
+        // The new owner first: it takes a new epoch, by which its claim is the newest. If the old one gave
+        // the slot up before, the slot would have no owner for a moment.
         group::order(self.node(self.to), &assign);
         group::order(self.node(self.from), &assign);
         self.cluster.wait_for("every node knows who owns the slot", || {

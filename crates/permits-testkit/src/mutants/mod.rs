@@ -1,4 +1,5 @@
-//! Mutants: a store, a record or a client with one defect each. A check that finds none of them shows nothing.
+//! Mutants: a store, a record or a client with one defect each. A check that finds none of them shows
+//! nothing.
 //!
 //! - [`model`]: the model with a defect around it, each with the property that it breaks.
 //! - [`record`]: the record of a command with one thing changed.

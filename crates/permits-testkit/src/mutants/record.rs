@@ -1,9 +1,9 @@
-//! Mutants of a record: its reply or its events changed in one thing. The model gives one answer alone, so a replay has to
-//! find each of them.
+//! Mutants of a record: its reply or its events changed in one thing. The model gives one answer alone, so a
+//! replay has to find each of them.
 //!
-//! A replay compares replies and events as wholes, by the equality that the compiler derives. So a mutant for each field of a
-//! reply and of an event is enough, and answers are changed by exchanging them with other answers of the same history, of
-//! which each kind is one.
+//! A replay compares replies and events as wholes, by the equality that the compiler derives. So a mutant for
+//! each field of a reply and of an event is enough, and answers are changed by exchanging them with other
+//! answers of the same history, of which each kind is one.
 
 use crate::history::Record;
 use permits::protocol::{

@@ -1,8 +1,8 @@
 //! The forming of a set of sentinels.
 //!
-//! A sentinel learns of replicas from the primary's `INFO`, every 10 seconds and once at its start: so it is started
-//! when the primary has them all. It learns of other sentinels from their messages, every 2 seconds: so each is sent
-//! the same messages right away.
+//! A sentinel learns of replicas from the primary's `INFO`, every 10 seconds and once at its start: so it is
+//! started when the primary has them all. It learns of other sentinels from their messages, every 2 seconds:
+//! so each is sent the same messages right away.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -70,7 +70,8 @@ impl SentinelsBuilder {
         self
     }
 
-    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try another one.
+    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try
+    /// another one.
     pub fn failover_timeout(mut self, failover_timeout: Duration) -> Self {
         self.failover_timeout = failover_timeout;
         self
@@ -163,12 +164,13 @@ impl Sentinels {
         });
     }
 
-    /// Shortens the periods of the sentinels: by default they poll a replica every 10 seconds, and after a failover
-    /// they need two polls.
+    /// Shortens the periods of the sentinels: by default they poll a replica every 10 seconds, and after a
+    /// failover they need two polls.
     fn hurry(&self) {
         for sentinel in &self.sentinels {
-            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter, because a
-            // sentinel that does not learn of a failover within four times the second period undoes it.
+            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter,
+            // because a sentinel that does not learn of a failover within four times the second period undoes
+            // it.
             sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "1000"]);
         }
     }

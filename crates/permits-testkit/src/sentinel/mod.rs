@@ -1,8 +1,8 @@
 //! A real primary with replicas, and sentinels that watch over them.
 //!
-//! [`Sentinels`] owns the servers and the sentinels, each a [`Server`] that can be killed and paused like any other,
-//! and waits for the sentinels' agreement. Servers have indexes, the primary of the start is 0; an index stays with
-//! its server, also when the server's role changes. Forming a set is in `launch`.
+//! [`Sentinels`] owns the servers and the sentinels, each a [`Server`] that can be killed and paused like any
+//! other, and waits for the sentinels' agreement. Servers have indexes, the primary of the start is 0; an
+//! index stays with its server, also when the server's role changes. Forming a set is in `launch`.
 
 mod launch;
 
@@ -19,8 +19,9 @@ use crate::server::launch::{info_field, percent_encoded};
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "service";
 
-/// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where the
-/// sentinels' periods cannot be shortened, they take 20 seconds to see a primary that restarts as a replica.
+/// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where
+/// the sentinels' periods cannot be shortened, they take 20 seconds to see a primary that restarts as a
+/// replica.
 const AGREE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A primary, its replicas and their sentinels, all of them killed when this is dropped.
@@ -67,8 +68,9 @@ impl Sentinels {
         SentinelsBuilder::new()
     }
 
-    /// The URL by which a client finds the primary: `redis+sentinel://127.0.0.1:port,…/service`, with every sentinel;
-    /// before them the servers' password, and as the parameter `sentinel_password` the sentinels', if there is one.
+    /// The URL by which a client finds the primary: `redis+sentinel://127.0.0.1:port,…/service`, with every
+    /// sentinel; before them the servers' password, and as the parameter `sentinel_password` the sentinels',
+    /// if there is one.
     pub fn url(&self) -> String {
         let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
         let hosts: Vec<String> = self.sentinels.iter().map(|it| it.address().to_string()).collect();
@@ -98,8 +100,8 @@ impl Sentinels {
         self.wait_for("the sentinels name the same primary", || self.named())
     }
 
-    /// Has a sentinel replace the primary by a replica (`SENTINEL FAILOVER`), without a vote. Returns the index of the
-    /// new primary, once all sentinels name it.
+    /// Has a sentinel replace the primary by a replica (`SENTINEL FAILOVER`), without a vote. Returns the
+    /// index of the new primary, once all sentinels name it.
     ///
     /// The old primary works until it is demoted; the writes that it accepts meanwhile are lost.
     ///
@@ -117,8 +119,8 @@ impl Sentinels {
         self.wait_for_switch(old)
     }
 
-    /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken over. Returns
-    /// its index.
+    /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken
+    /// over. Returns its index.
     ///
     /// # Panics
     ///
@@ -135,8 +137,8 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of its
-    /// data, and every sentinel that is up sees this, and enough others for a failover.
+    /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of
+    /// its data, and every sentinel that is up sees this, and enough others for a failover.
     ///
     /// # Panics
     ///
@@ -170,8 +172,8 @@ impl Sentinels {
         })
     }
 
-    /// Checks that a sentinel knows all servers and sentinels, and that the primary and these replicas are well in its
-    /// view.
+    /// Checks that a sentinel knows all servers and sentinels, and that the primary and these replicas are
+    /// well in its view.
     fn sees(&self, sentinel: &Server, primary: usize, replicas: &[usize]) -> Result<(), String> {
         let master = fields(&group::ask(sentinel, &["SENTINEL", "MASTER", SERVICE])?);
         let others = (self.sentinels.len() - 1).to_string();

@@ -1,9 +1,9 @@
-//! `permits-lab driver KIND URL [LEASE_MS]`: a system of the comparison, as a process with the line protocol of
-//! `peers/`.
+//! `permits-lab driver KIND URL [LEASE_MS]`: a system of the comparison, as a process with the line protocol
+//! of `peers/`.
 //!
-//! The protocol is the same for all systems: a command is a line of words on standard input, its answer one JSON
-//! object in a line on standard output. `peers/README.md` lists the commands. This file has the loops that the drivers
-//! written in Rust share.
+//! The protocol is the same for all systems: a command is a line of words on standard input, its answer one
+//! JSON object in a line on standard output. `peers/README.md` lists the commands. This file has the loops
+//! that the drivers written in Rust share.
 
 mod permits;
 mod rates;
@@ -52,8 +52,8 @@ fn answer(value: &Value) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Runs `one` in a loop in `tasks` tasks for `seconds`. Returns the number of runs, and the time of each. A single
-/// task is the caller's: main, as in a program that does one thing.
+/// Runs `one` in a loop in `tasks` tasks for `seconds`. Returns the number of runs, and the time of each. A
+/// single task is the caller's: main, as in a program that does one thing.
 async fn cycles<F, Fut>(tasks: usize, seconds: f64, one: F) -> Result<Value, Failure>
 where
     F: Fn() -> Fut + Clone + Send + 'static,

@@ -30,8 +30,8 @@ impl Clients {
         Ok(semaphores.collect::<Result<_, _>>()?)
     }
 
-    /// Clients that always wait and release at once. Returns their grants: the request, the permit and its release by the
-    /// clock of this machine's processes, and the token.
+    /// Clients that always wait and release at once. Returns their grants: the request, the permit and its
+    /// release by the clock of this machine's processes, and the token.
     pub(super) async fn admit(
         &mut self,
         name: &str,
@@ -67,7 +67,8 @@ impl Clients {
         Ok(json!({ "events": events }))
     }
 
-    /// Clients that end their permits in every way, until this process is killed. Answers with the token of each grant.
+    /// Clients that end their permits in every way, until this process is killed. Answers with the token of
+    /// each grant.
     pub(super) async fn mix(
         &mut self,
         name: &str,
