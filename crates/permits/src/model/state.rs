@@ -34,7 +34,7 @@ pub struct ServerClock<'a> {
 
 /// The state of one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct State {
     /// Units that may be held at once; 0 while none is declared.
     pub limit: u32,
@@ -113,7 +113,7 @@ pub enum Damage {
 
 /// A holder or waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Entry {
     /// The acquisition.
     pub request: RequestId,
@@ -144,7 +144,7 @@ impl Entry {
 
 /// The state of an entry: waiting, holding or cooling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EntryState {
     /// In the queue, with this ticket.
     Waiting(u64),

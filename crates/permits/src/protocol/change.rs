@@ -11,7 +11,7 @@ pub const CHANGE_RETRIED_MS: u64 = 60_000;
 
 /// The origin of a change by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChangeOrigin {
     /// The id of the change: sent again, it has one effect and one answer.
     pub request: RequestId,
@@ -28,7 +28,7 @@ impl From<RequestId> for ChangeOrigin {
 
 /// A change by an operator that had an effect, as a store remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Change {
     /// Its origin.
     pub origin: ChangeOrigin,
@@ -40,7 +40,7 @@ pub struct Change {
 
 /// The effect of a [`Change`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ChangeEffect {
     /// The limit was set, and pinned.
     Limit {

@@ -13,6 +13,7 @@ pub const MAX_BATCH: usize = 500;
 /// The rule for the recovery window: the time for which a new era holds back free capacity, for holders that
 /// the store may have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Recovery {
     /// No window: after a restart that lost state, more than the limit may be held for up to a lease.
@@ -67,6 +68,7 @@ impl Window {
 
 /// The limit as the program declares it in an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Declaration {
     /// No declaration: the stored limit counts, and there must be one.
     Stored,
@@ -80,6 +82,7 @@ pub enum Declaration {
 
 /// One message from a session to the store: an operation on one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Command {
     /// The semaphore.
     pub semaphore: Name,
@@ -119,6 +122,7 @@ impl Command {
 
 /// An operation on a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
     /// Take units, or join the queue for them.
     Acquire {
@@ -279,6 +283,7 @@ impl Operation {
 
 /// A change of the limit by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LimitChange {
     /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes
     /// nothing.
@@ -291,6 +296,7 @@ pub enum LimitChange {
 
 /// A request for units.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AcquireRequest {
     /// The holder's name.
     pub holder: Holder,
@@ -304,6 +310,7 @@ pub struct AcquireRequest {
 
 /// What names an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestKey {
     /// The holder's name.
     pub holder: Holder,
@@ -325,6 +332,7 @@ impl From<&RenewRequest> for RequestKey {
 
 /// A request to extend a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RenewRequest {
     /// The holder's name.
     pub holder: Holder,
@@ -342,6 +350,7 @@ pub struct RenewRequest {
 
 /// A request to take over a permit that another session hands over.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AdoptRequest {
     /// The holder's name.
     pub holder: Holder,

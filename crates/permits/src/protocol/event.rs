@@ -7,7 +7,7 @@ use super::reply::Grant;
 
 /// A change to an entry, made by another session or by time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Event {
     /// The session that the entry belongs to.
     pub session: SessionId,
@@ -23,7 +23,7 @@ pub struct Event {
 
 /// A kind of change to an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EventKind {
     /// The waiter holds this grant now.
     Granted(Grant),

@@ -162,7 +162,7 @@ fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, In
 
 /// The name of a semaphore: 1 to 200 bytes of printable UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Name(Arc<str>);
 
 impl Name {
@@ -192,7 +192,7 @@ impl fmt::Display for Name {
 /// The name of one acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a
 /// semaphore.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder(Arc<str>);
 
 impl Holder {
@@ -246,7 +246,7 @@ impl fmt::Display for Holder {
 /// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may
 /// have the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Label(Arc<str>);
 
 impl Label {
@@ -284,7 +284,7 @@ fn is_identifier(text: &str) -> bool {
 
 /// The identifier of a session, unique among all sessions: 1 to 64 of `[A-Za-z0-9._-]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionId(Arc<str>);
 
 impl SessionId {
@@ -330,7 +330,7 @@ impl fmt::Display for SessionId {
 /// The identifier of one request (an acquisition, a revocation, a change of the limit), unique among all
 /// sessions: 1 to 64 of `[A-Za-z0-9._-]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestId(Arc<str>);
 
 impl RequestId {

@@ -7,7 +7,7 @@ use super::names::{Holder, Label};
 
 /// Token and slot of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grant {
     /// The fencing token.
     pub token: u64,
@@ -141,7 +141,7 @@ pub enum Refusal {
 
 /// The answer to one [`RequestKey`](super::RequestKey): the state of the entry before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReleaseOutcome {
     /// It held; its units are free.
     Held,
@@ -185,7 +185,7 @@ impl RenewOutcome {
 
 /// The answer to a [`LimitChange`](super::LimitChange).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LimitOutcome {
     /// It was done, now or by an earlier call of the same request. The limit and its version after it.
     Done {
@@ -244,7 +244,7 @@ pub struct Inspection {
 /// The numbers of what has happened to a semaphore since its state exists. A store that loses the state
 /// begins again at 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
     /// Permits granted.
     pub grants: u64,

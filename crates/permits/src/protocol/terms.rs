@@ -6,7 +6,7 @@ use super::names::Label;
 
 /// What a request asks for, an entry stands for and a permit has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct PermitTerms {
     /// Units.
     pub weight: u32,

@@ -5,11 +5,7 @@
 //! stored twice: its length stands for it. An entry has one encoding, so a script sees that nothing has
 //! changed by comparing bytes.
 
-#[cfg(feature = "testing")]
-use super::values::{Decoded, Malformed};
 use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};
-#[cfg(feature = "testing")]
-use crate::protocol::{Label, RenewRequest};
 
 /// Added to the first byte of an entry whose grant is to count for some time, or whose lease was changed.
 const TIMES: u8 = 2;
@@ -60,68 +56,10 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     packed
 }
 
-/// Reads the packed entry of `holder`, the inverse of [`pack`], as the request that renews it; and its
-/// session.
-#[cfg(feature = "testing")]
-pub(super) fn unpack(holder: &Holder, packed: &[u8]) -> Decoded<(RenewRequest, SessionId)> {
-    read(holder, packed).ok_or_else(|| Malformed(format!("the entry {packed:?} of {holder}")))
-}
-
-#[cfg(feature = "testing")]
-fn read(holder: &Holder, packed: &[u8]) -> Option<(RenewRequest, SessionId)> {
-    let (&[flags], rest) = packed.split_first_chunk()?;
-    let (weight, rest) = rest.split_first_chunk()?;
-    let (lease_ms, rest) = rest.split_first_chunk()?;
-    let (&[request_bytes, session_bytes], mut rest) = rest.split_first_chunk()?;
-    let (mut at_least_ms, mut lease_version) = (0, 0);
-    if flags / LAYOUTS != layout() {
-        return None;
-    }
-    if flags % LAYOUTS >= TIMES {
-        let (milliseconds, behind) = rest.split_first_chunk()?;
-        let (version, behind) = behind.split_first_chunk()?;
-        at_least_ms = u32::from_le_bytes(*milliseconds).into();
-        (lease_version, rest) = (u32::from_le_bytes(*version), behind);
-    }
-    let start = holder.as_str().len().checked_sub(request_bytes.into())?;
-    let (request, rest) = known_or_read(holder.as_str().get(start..)?, rest)?;
-    let (session, rest) = known_or_read(request.get(..session_bytes.into())?, rest)?;
-    let (label, grant) = if flags % TIMES == 0 {
-        (rest, None)
-    } else {
-        let (label, rest) = rest.split_at_checked(rest.len().checked_sub(12)?)?;
-        let (token, slot) = rest.split_first_chunk()?;
-        let (token, slot) = (f64::from_le_bytes(*token) as u64, u32::from_le_bytes(slot.try_into().ok()?));
-        (label, Some(Grant { token, slot }))
-    };
-    let renew = RenewRequest {
-        holder: holder.clone(),
-        request: RequestId::new(request).ok()?,
-        terms: PermitTerms {
-            weight: u32::from_le_bytes(*weight),
-            lease_ms: u32::from_le_bytes(*lease_ms).into(),
-            at_least_ms,
-            label: Label::new(std::str::from_utf8(label).ok()?).ok()?,
-        },
-        lease_version,
-        grant,
-    };
-    Some((renew, SessionId::new(session).ok()?))
-}
-
-/// The text that is known, or if it is empty the one that comes next; and the rest.
-#[cfg(feature = "testing")]
-fn known_or_read<'a>(known: &'a str, rest: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
-    if !known.is_empty() {
-        return Some((known, rest));
-    }
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
-}
-
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Label;
 
     #[test]
     fn a_text_that_a_name_contains_is_not_stored_again() {
@@ -150,9 +88,6 @@ mod tests {
                     + if grant.is_some() { 12 } else { 0 }
                     + if at_least_ms > 0 || lease_version > 0 { 8 } else { 0 };
                 assert_eq!(packed.len(), bytes + more, "{holder}");
-                let (read, from) = unpack(&holder, &packed).expect("it was packed");
-                assert_eq!((&read.request, &from, &read.terms), (&request, &session, &terms));
-                assert_eq!((read.grant, read.lease_version), (grant, lease_version));
             }
         }
     }

@@ -4,14 +4,12 @@
 //! - `codec`: the encoding of commands, replies and events, as far as the operations share it.
 //! - `change`: the line of a remembered change by an operator.
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
-//! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
+//! - `values`: readers of returned values.
 //!
 //! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in
 //! [`SHARED`], the operation's general course, and `finish`, in this order. The headers of the Lua files
 //! describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
 
-#[cfg(feature = "testing")]
-pub(super) mod arguments;
 mod change;
 pub(super) mod codec;
 mod entry;
@@ -19,7 +17,7 @@ pub(super) mod ops;
 pub(super) mod values;
 
 use self::ops::Lua;
-use crate::protocol::{OperationKind, layout};
+use crate::protocol::{Command, OperationKind, layout};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = include_str!("lua/read.lua");
@@ -47,8 +45,12 @@ pub(crate) struct Script {
     pub(crate) hash: String,
 }
 
-/// The scripts, by kind of operation.
-pub(crate) struct Scripts(Vec<Script>);
+/// The scripts.
+pub(crate) struct Scripts {
+    by_kind: Vec<Script>,
+    /// A last argument for each call, which a recording build takes off again.
+    pub(super) note: Option<fn(&Command) -> String>,
+}
 
 /// The build that takes the place of [`Scripts::new`] in a recording process.
 #[cfg(feature = "testing")]
@@ -83,11 +85,11 @@ impl Scripts {
             let hash = redis::Script::new(&code).get_hash().to_owned();
             Script { code, hash }
         };
-        Self(OperationKind::ALL.iter().copied().map(script).collect())
+        Self { by_kind: OperationKind::ALL.iter().copied().map(script).collect(), note: None }
     }
 
     /// The script that executes operations of this kind.
     pub(crate) fn of(&self, kind: OperationKind) -> &Script {
-        &self.0[kind as usize]
+        &self.by_kind[kind as usize]
     }
 }

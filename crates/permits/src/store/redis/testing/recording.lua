@@ -1,9 +1,8 @@
 -- The recording build of a command: executes the command, then publishes a record of it.
 --
--- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its
--- bytes; of packed entries in hexadecimal.
---   operation, state key, now, run id, uptime ms; the number of ARGV, ARGV; the number of answers, the reply;
---   then channel and text of each message that the command published
+-- Published on CHANNEL, in the order of execution: fields, each its length, a sign for its kind and its bytes.
+--   state key, now, run id, uptime ms, the command, which is the last of ARGV; the number of answers, the
+--   reply; then channel and text of each message that the command published
 -- A command that fails has written nothing, and is not recorded.
 --
 -- A server replies to the caller before it writes to subscribers, so a message may be lost with the server
@@ -14,6 +13,7 @@
 -- Writes that the user may not make are left out: recording changes no reply.
 
 local clock, messages = {}, {}
+local note = table.remove(ARGV)
 
 local function command()
   local original = redis
@@ -33,29 +33,18 @@ local fields = {}
 local function add(value)
   local number = type(value) == 'number'
   local text = number and string.format('%.0f', value) or value or ''
-  -- A packed entry goes through listeners that expect text. It begins with a control character, as no text
-  -- does.
-  local packed = string.find(text, '^%c')
-  if packed then
-    text = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
-  end
   fields[#fields + 1] = string.format('%.0f', #text)
-  fields[#fields + 1] = number and ':' or packed and '#' or value and '$' or '_'
+  fields[#fields + 1] = number and ':' or value and '$' or '_'
   fields[#fields + 1] = text
 end
-local function add_all(values)
-  add(#values)
-  for i = 1, #values do add(values[i]) end
-end
-
 local run_id, uptime_ms = clock.identity()
-add(OPERATION)
 add(KEYS[1])
 add(clock.now)
 add(run_id)
 add(uptime_ms)
-add_all(ARGV)
-add_all(reply)
+add(note)
+add(#reply)
+for i = 1, #reply do add(reply[i]) end
 for _, message in ipairs(messages) do
   add(message[1])
   add(message[2])

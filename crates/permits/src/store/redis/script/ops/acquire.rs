@@ -3,13 +3,7 @@
 use redis::Cmd;
 
 use crate::protocol::{AcquireOutcome, AcquireRequest, Refusal, SessionId};
-#[cfg(feature = "testing")]
-use crate::protocol::{Operation, RenewRequest};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::entry::{self, Entry};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::values::Malformed;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 10;
@@ -46,20 +40,4 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         "limit_mismatch" => AcquireOutcome::Refused(Refusal::LimitMismatch),
         other => return Err(unknown_answer("acquire", other)),
     })
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let queue_max = arguments.number()?;
-    let waits = arguments.text()?;
-    let requests = arguments.each(|arguments| {
-        let RenewRequest { holder, request, terms, .. } = arguments.entry()?;
-        Ok(AcquireRequest { holder, request, terms, wait: false })
-    })?;
-    if requests.len() != waits.len() {
-        return Err(Malformed(format!("{} requests, and {waits:?}", requests.len())));
-    }
-    let requests = requests.into_iter().zip(waits.chars());
-    let requests = requests.map(|(request, wait)| AcquireRequest { wait: wait == '1', ..request });
-    Ok(Operation::Acquire { queue_max, requests: requests.collect() })
 }

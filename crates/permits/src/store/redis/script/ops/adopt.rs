@@ -3,10 +3,6 @@
 use redis::Cmd;
 
 use crate::protocol::AdoptRequest;
-#[cfg(feature = "testing")]
-use crate::protocol::{Operation, PermitTerms};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/adopt.lua")];
@@ -24,13 +20,4 @@ pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<bool> {
     fields.flag()
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let (holder, request) = (arguments.holder()?, arguments.request()?);
-    let terms = PermitTerms::new(arguments.number()?, arguments.number()?);
-    let (grant, new_request) = (arguments.grant()?, arguments.request()?);
-    let terms = PermitTerms { at_least_ms: arguments.number()?, ..terms };
-    Ok(Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request }))
 }

@@ -3,10 +3,6 @@
 use redis::Cmd;
 
 use crate::protocol::DeleteOutcome;
-#[cfg(feature = "testing")]
-use crate::protocol::Operation;
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const UNREADABLE: &[&str] = &[include_str!("../lua/delete_unreadable.lua")];
@@ -14,12 +10,6 @@ pub(super) const LUA: &[&str] = &[include_str!("../lua/delete.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, unreadable: bool) {
     cmd.arg(u8::from(unreadable));
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let unreadable = arguments.number::<u8>()? == 1;
-    Ok(Operation::Delete { unreadable })
 }
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<DeleteOutcome> {

@@ -2,11 +2,7 @@
 
 use redis::Cmd;
 
-#[cfg(feature = "testing")]
-use crate::protocol::Operation;
 use crate::protocol::{Counts, InspectedHolder, InspectedWaiter, Inspection};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
 
@@ -47,9 +43,4 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
         })
     })?;
     Ok(Inspection { held, waiting, paused, closed, counts, holders, waiters, changes })
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    Ok(Operation::Inspect { max: arguments.number()? })
 }

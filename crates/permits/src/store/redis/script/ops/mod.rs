@@ -1,5 +1,5 @@
-//! The operations on the wire, one file each: its Lua files, the encoder of its arguments, the decoder of its
-//! answers, and, for recordings, the decoder of its arguments.
+//! The operations on the wire, one file each: its Lua files, the encoder of its arguments and the decoder of its
+//! answers.
 
 mod acquire;
 mod adopt;
@@ -14,8 +14,6 @@ mod set_limit;
 
 use redis::Cmd;
 
-#[cfg(feature = "testing")]
-use super::arguments::Arguments;
 use super::values::{Decoded, Fields};
 use crate::protocol::{Answers, ChangeOrigin, Operation, OperationKind, SessionId};
 
@@ -91,21 +89,4 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Delete { .. } => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),
     })
-}
-
-/// Reads the operation's arguments: the inverse of [`encode`].
-#[cfg(feature = "testing")]
-pub(crate) fn read(kind: OperationKind, arguments: &mut Arguments) -> Decoded<Operation> {
-    match kind {
-        OperationKind::Acquire => acquire::read(arguments),
-        OperationKind::Release => release::read(arguments),
-        OperationKind::Renew => renew::read(arguments),
-        OperationKind::Adopt => adopt::read(arguments),
-        OperationKind::SetLimit => set_limit::read(arguments),
-        OperationKind::Pause => pause::read(arguments),
-        OperationKind::CloseLine => close_line::read(arguments),
-        OperationKind::Revoke => revoke::read(arguments),
-        OperationKind::Delete => delete::read(arguments),
-        OperationKind::Inspect => inspect::read(arguments),
-    }
 }

@@ -2,11 +2,7 @@
 
 use redis::Cmd;
 
-#[cfg(feature = "testing")]
-use crate::protocol::Operation;
 use crate::protocol::{ReleaseOutcome, RequestKey};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const HOLDERS_AT: u32 = 8;
@@ -23,11 +19,4 @@ pub(super) fn encode(cmd: &mut Cmd, requests: &[RequestKey]) {
 /// The answer to one request.
 pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
     fields.released("release")
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let requests = arguments
-        .each(|arguments| Ok(RequestKey { holder: arguments.holder()?, request: arguments.request()? }))?;
-    Ok(Operation::Release(requests))
 }

@@ -2,11 +2,7 @@
 
 use redis::Cmd;
 
-#[cfg(feature = "testing")]
-use crate::protocol::Operation;
 use crate::protocol::{RenewOutcome, RenewRequest, SessionId};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
@@ -39,9 +35,4 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<RenewOutcome> {
         "exceeds_limit" => RenewOutcome::ExceedsLimit,
         other => return Err(unknown_answer("renew", other)),
     })
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    Ok(Operation::Renew(arguments.each(Arguments::entry)?))
 }

@@ -3,10 +3,6 @@
 use redis::Cmd;
 
 use crate::protocol::{Holder, ReleaseOutcome};
-#[cfg(feature = "testing")]
-use crate::protocol::{Operation, check_reason};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/revoke.lua")];
@@ -17,14 +13,4 @@ pub(super) fn encode(cmd: &mut Cmd, holder: &Holder, cooling: Option<u64>, reaso
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
     fields.released("revoke")
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    Ok(Operation::Revoke {
-        origin: arguments.origin()?,
-        holder: arguments.holder()?,
-        cooling: Some(arguments.number()?).filter(|token| *token > 0),
-        reason: arguments.parsed(|reason| check_reason(reason).ok())?,
-    })
 }

@@ -2,11 +2,7 @@
 
 use redis::Cmd;
 
-#[cfg(feature = "testing")]
-use crate::protocol::Operation;
 use crate::protocol::{LimitChange, LimitOutcome};
-#[cfg(feature = "testing")]
-use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/set_limit.lua")];
@@ -33,20 +29,4 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<LimitOutcome> {
         "out_of_range" => Ok(LimitOutcome::OutOfRange),
         other => Err(unknown_answer("set_limit", other)),
     }
-}
-
-#[cfg(feature = "testing")]
-pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let origin = arguments.origin()?;
-    let kind = arguments.text()?;
-    let change = match kind.as_str() {
-        "set" => LimitChange::Set(arguments.number()?),
-        "adjust" => LimitChange::Adjust(arguments.number()?),
-        _ => {
-            let _zero = arguments.text()?;
-            LimitChange::Unpin
-        }
-    };
-    let expected_version = u64::try_from(arguments.number::<i64>()?).ok();
-    Ok(Operation::SetLimit { origin, change, expected_version })
 }
