@@ -85,12 +85,19 @@ pub(crate) async fn author(common: &Common, author: &Author) -> Result<Client, F
 
 /// The default author of changes: `USER@HOST`.
 pub(crate) fn user_and_host() -> String {
-    // Short enough for a label.
-    let plain = |text: &str| text.chars().filter(char::is_ascii_graphic).take(55).collect::<String>();
+    format!("{}@{}", user(), plain(&rustix::system::uname().nodename().to_string_lossy()))
+}
+
+/// The user of this process.
+pub(crate) fn user() -> String {
     let named = |variable| env::var(variable).ok().map(|name| plain(&name)).filter(|name| !name.is_empty());
     let user = ["USER", "LOGNAME"].into_iter().find_map(named);
-    let user = user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()));
-    format!("{user}@{}", plain(&rustix::system::uname().nodename().to_string_lossy()))
+    user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
+}
+
+/// A name short enough for half a label.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_graphic).take(55).collect()
 }
 
 async fn operate(target: Target, common: &Common, name_store: bool) -> Result<Client, Failure> {

@@ -4,12 +4,16 @@ use std::time::{Duration, SystemTime};
 
 use permits::{ChangeInfo, Inspection, OperatorChange};
 
+use crate::cooling::Cooling;
+
 /// The counts of one semaphore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) limit: Option<u32>,
     pub(crate) limit_version: u64,
+    /// With those that cool.
     pub(crate) held: u64,
+    pub(crate) cooling: Cooling,
     pub(crate) waiting: u64,
     pub(crate) paused: bool,
     /// The reason for which the line is closed.
@@ -80,6 +84,13 @@ impl Detail {
         self.holders.len() + self.waiters.len()
     }
 
+    /// The label of a holder or waiter.
+    pub(crate) fn label_of(&self, name: &str) -> Option<&str> {
+        let holder = self.holders.iter().find(|holder| holder.name == name).map(|holder| &holder.label);
+        let waiter = || self.waiters.iter().find(|waiter| waiter.name == name).map(|waiter| &waiter.label);
+        holder.or_else(waiter).map(String::as_str)
+    }
+
     /// The held units of holders that are not listed.
     pub(crate) fn unlisted_units(&self) -> u64 {
         let listed: u64 = self.holders.iter().map(|holder| u64::from(holder.weight)).sum();
@@ -107,6 +118,11 @@ impl Counts {
         self.limit.is_some() && !self.recovering.is_zero()
     }
 
+    /// The held units that do not cool.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.cooling.in_use(self.held)
+    }
+
     /// True if no unit is held and no request waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0
@@ -124,6 +140,7 @@ impl From<&Inspection> for Counts {
             limit,
             limit_version,
             held,
+            cooling: Cooling::of(inspection),
             waiting,
             paused,
             closed,

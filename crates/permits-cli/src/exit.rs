@@ -1,7 +1,7 @@
 //! Exit codes, on which scripts rely.
 //!
 //! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
-//! sorted by its remedy: check the name (1), correct the call (64), see to the store (69), retry later (75),
+//! sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later (75),
 //! or find out what the command did without a permit (76).
 
 use std::io::{self, Write as _};
@@ -9,18 +9,21 @@ use std::io::{self, Write as _};
 use clap::{CommandFactory as _, error::ErrorKind};
 use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::args::Args;
+use crate::args::{self, Args};
 use crate::report;
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
-/// No holder or waiter to revoke, or no semaphore to delete.
+/// No holder or waiter to revoke, or a question that was not answered with yes.
 pub(crate) const NO_MATCH: u8 = 1;
 /// The doctor found a problem.
 pub(crate) const UNHEALTHY: u8 = 1;
 /// Wrong usage.
 pub(crate) const USAGE: u8 = 64;
+/// The store does not know the semaphore.
+pub(crate) const UNKNOWN: u8 = 66;
 /// The store cannot be reached, denies access, or is not supported.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The system refuses something that is needed, such as a thread.
@@ -44,11 +47,29 @@ pub(crate) fn from_signal(signal: i32) -> u8 {
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
+    /// An object of the values that the message has, for lines that are JSON.
+    pub(crate) fields: Value,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), fields: json!({}) }
+    }
+
+    /// Adds values that the message has.
+    pub(crate) fn with(mut self, fields: Value) -> Self {
+        self.fields = report::joined(self.fields, &fields);
+        self
+    }
+
+    /// Reports the failure, unless its message is empty.
+    pub(crate) fn report(self) -> u8 {
+        let code = self.code;
+        let Self { message, fields, .. } = self.with(json!({ "exit_code": code }));
+        if !message.is_empty() {
+            report::say_failure(message, fields);
+        }
+        code
     }
 
     pub(crate) fn system(error: io::Error) -> Self {
@@ -104,24 +125,18 @@ impl From<AcquireError> for Failure {
             ref error if error.is_not_now() => NOT_NOW,
             _ => UNAVAILABLE,
         };
-        let message = match error {
-            AcquireError::NoLimit { semaphore } => {
-                let how = "give one with --limit N, or set one with: permits limit NAME N";
-                format!("semaphore {semaphore:?} has no limit yet: {how}")
-            }
-            error => report::with_causes(&error),
-        };
-        Self::new(code, message)
+        Self::new(code, report::with_causes(&error))
     }
 }
 
 /// Prints a result of the parser: help and version as an answer, everything else as wrong usage.
-pub(crate) fn from_clap(error: &clap::Error) -> u8 {
+pub(crate) fn from_clap(error: clap::Error) -> u8 {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
         report::print_raw(&Args::command().after_help(more).render_help().to_string());
         return USAGE;
     }
+    let error = args::with_tip(error);
     let text = error.render().to_string();
     if error.use_stderr() {
         let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -10,12 +10,13 @@ use permits::{AdminError, Client, Permit, PermitHandle, RenewError};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use crate::acquire::{self, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
+use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Acquire, Common, Handle, Release, Renew};
 use crate::connect;
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run;
+use crate::run::posix::is_stdout_closed;
 use crate::run::signals::Signals;
 use crate::status::milliseconds;
 
@@ -67,7 +68,10 @@ impl Acquired {
 
 /// Acquires a permit and prints its handle.
 pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Failure> {
-    let requested = Requested::new(common, &options.request, &[])?;
+    if is_stdout_closed() {
+        return Err(Failure::new(exit::SYSTEM, "standard output is closed: no reader would have the handle"));
+    }
+    let requested = Requested::new(common, &options.request, &[], Caller::Verb("acquire"))?;
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
     let mut signals = Signals::listen().map_err(Failure::system)?;
     // A waiter that dies leaves the line when the short lease ends.

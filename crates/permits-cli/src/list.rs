@@ -5,14 +5,15 @@ use permits::{AdminError, Client, Inspection, Limit};
 use serde::Serialize;
 
 use crate::args::{Common, List};
+use crate::cooling::Cooling;
 use crate::exit::{self, Failure};
 use crate::status::{CountsJson, milliseconds};
 use crate::table::{Row, Table};
-use crate::{connect, report, status};
+use crate::{connect, names, report, status};
 
 /// The most inspections in flight at once: enough to hide the round trips, and few enough that a server
 /// serves other clients in between.
-const CONCURRENCY: usize = 64;
+pub(crate) const CONCURRENCY: usize = 64;
 
 /// A semaphore that is in use, or one whose keys cannot be read, with the reason.
 pub(crate) type Listed = Result<Inspection, Unreadable>;
@@ -27,8 +28,7 @@ pub(crate) struct Unreadable {
 /// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
     let client = connect::viewer(common, options.json).await?;
-    // The table needs counts only; the ages in the JSON need the holders and waiters.
-    let mut listed = inspect_all(&client, if options.json { status::MAX_LISTED } else { 0 }).await?;
+    let mut listed = inspect_all(&client, &options.under).await?;
     if options.busy {
         let is_busy = |inspection: &Inspection| inspection.held > 0 || inspection.waiting > 0;
         // One that cannot be read may be in use.
@@ -40,17 +40,19 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
     }
     if listed.is_empty() {
         // Standard output is for names.
-        report::say(if options.busy { "no semaphore is in use" } else { "there are no semaphores" });
+        let none = if options.busy { "no semaphore is in use" } else { "there are no semaphores" };
+        let prefix = Some(&options.under).filter(|prefix| !prefix.is_empty());
+        let under = prefix.map(|prefix| format!(" that begin with {prefix:?}")).unwrap_or_default();
+        report::say(format_args!("{none}{under}"));
         return Ok(exit::SUCCESS);
     }
     Ok(exit::print(human(&listed)))
 }
 
-/// Inspects each semaphore, with at most `most` holders and waiters.
-async fn inspect_all(client: &Client, most: u32) -> Result<Vec<Listed>, AdminError> {
-    let inspect =
-        |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect_up_to(most).await };
-    inspect_each(client.list().await?, inspect, |listed| listed).await
+/// Inspects each semaphore whose name begins with `prefix`. The list of holders shows which of them cool.
+async fn inspect_all(client: &Client, prefix: &str) -> Result<Vec<Listed>, AdminError> {
+    let inspect = |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect().await };
+    inspect_each(names::under(client, prefix).await?, inspect, |listed| listed).await
 }
 
 /// Inspects each semaphore of `names`, and makes a `T` of each that is in use or cannot be read. Fails with an error that
@@ -76,8 +78,8 @@ pub(crate) async fn inspect_each<T, F: Future<Output = Result<Inspection, AdminE
     listed.map_ok(make).try_collect().await
 }
 
-/// False for a semaphore that has ended since it was listed.
-fn is_used(inspection: &Inspection) -> bool {
+/// False for a semaphore that the store does not know, or that has ended since it was listed.
+pub(crate) fn is_used(inspection: &Inspection) -> bool {
     let Inspection { limit, held, waiting, paused, pinned, ref closed, .. } = *inspection;
     limit.is_some() || held > 0 || waiting > 0 || paused || pinned || closed.is_some()
 }
@@ -131,7 +133,7 @@ impl From<&Inspection> for ListJson {
             oldest_holder_age_ms: status::oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: status::oldest_waiter_age_ms(inspection),
             closed: inspection.closed.clone(),
-            cooling: status::cooling(inspection),
+            cooling: Cooling::of(inspection).units,
             unreadable: None,
             counts: inspection.into(),
         }
@@ -148,7 +150,10 @@ fn human(listed: &[Listed]) -> String {
             }
         };
         let recovering = status::is_recovering(inspection);
+        let cooling = Cooling::of(inspection);
+        let cools = cooling.text().unwrap_or_default();
         let flags = [
+            (cools.as_str(), !cools.is_empty()),
             ("pinned", inspection.pinned),
             ("PAUSED", inspection.paused),
             ("CLOSED", inspection.closed.is_some()),
@@ -157,12 +162,13 @@ fn human(listed: &[Listed]) -> String {
         let flags: Vec<&str> = flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| *flag).collect();
         let cells = [
             inspection.name.clone(),
-            inspection.held.to_string(),
+            cooling.in_use(inspection.held).to_string(),
             inspection.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
             inspection.waiting.to_string(),
         ];
         Row { cells, text: flags.join(", ").into() }
     };
     let rows = listed.iter().map(row).collect();
-    Table { head: ["NAME", "HELD", "LIMIT", "WAITING"], text: "", rows }.print()
+    let head = ["NAME", "HELD", "LIMIT", "WAITING"];
+    Table { head, essential: head.len(), text: "", rows }.print()
 }

@@ -14,18 +14,24 @@ mod acquire;
 mod administer;
 mod args;
 mod connect;
+mod cooling;
 mod detail;
 mod doctor;
+mod each;
 mod exit;
 mod generate;
 mod handle;
 mod help;
 mod hold;
+mod holder;
 mod list;
+mod names;
 mod output;
 mod report;
+mod revoke;
 mod run;
 mod serve;
+mod similar;
 mod status;
 mod table;
 mod text;
@@ -59,18 +65,13 @@ fn main() -> ExitCode {
 fn code() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return exit::from_clap(&error),
+        Err(error) => return exit::from_clap(error),
     };
     report::set_format(args.common.log_format);
     let installed = filter(&args).map(report::install);
     match installed.and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(args))) {
         Ok(code) => code,
-        Err(Failure { code, message }) => {
-            if !message.is_empty() {
-                report::say(message);
-            }
-            code
-        }
+        Err(failure) => failure.report(),
     }
 }
 
@@ -119,12 +120,12 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
         Verb::Top(options) => top::top(common, options).await,
         Verb::Watch(options) => watch::watch(common, &options).await,
         Verb::Serve(options) => serve::serve(common, options).await,
-        Verb::Limit(options) => administer::limit(common, &options).await,
+        Verb::Limit(options) => administer::limit(common, options).await,
         Verb::Pause(options) => administer::pause(common, &options).await,
         Verb::Resume(options) => administer::resume(common, &options).await,
         Verb::Close(options) => administer::close(common, &options).await,
         Verb::Open(options) => administer::open_line(common, &options).await,
-        Verb::Revoke(options) => administer::revoke(common, &options).await,
+        Verb::Revoke(options) => revoke::revoke(common, &options).await,
         Verb::Delete(options) => administer::delete(common, &options).await,
         Verb::Doctor(options) => doctor::doctor(common, &options).await,
         Verb::Completions(options) => generate::completions(&options),

@@ -3,27 +3,47 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use permits::{ChangeInfo, HolderInfo, Inspection, Limit, WaiterInfo};
+use permits::{ChangeInfo, HolderInfo, Inspection, WaiterInfo};
 use serde::Serialize;
 
 use crate::args::{Common, Status};
 use crate::connect::{self, Target};
+use crate::cooling::{self, Cooling};
+use crate::each;
 use crate::exit::{self, Failure};
+use crate::list;
+use crate::names::{self, Chosen};
 use crate::table::{Row, Table};
 use crate::text::duration;
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
 
-/// Prints one semaphore. An unused semaphore is no failure.
+/// Prints the semaphores. One that the store does not know is printed, too, since that is its state, and is a failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
+    let chosen = options.names.chosen()?;
     let client = connect::viewer(common, options.json).await?;
-    let inspection = client.semaphore(&options.name, Limit::Stored)?.inspect().await?;
+    let inspections = each::inspect(&client, chosen, MAX_LISTED).await?;
     // The session ends with the process: it holds nothing.
+    let mut code = exit::SUCCESS;
     if options.json {
-        return exit::print_json(&StatusJson::new(&inspection, Target::of(common)?.store));
+        let store = Target::of(common)?.store;
+        for inspection in &inspections {
+            code = code.max(exit::print_json(&StatusJson::new(inspection, store.clone()))?);
+        }
+    } else {
+        let texts: Vec<String> = inspections.iter().map(human).collect();
+        code = exit::print(texts.join("\n"));
     }
-    Ok(exit::print(human(&inspection)))
+    match chosen {
+        Chosen::One(name) if code == exit::SUCCESS && !list::is_used(&inspections[0]) => {
+            Err(match options.json {
+                true => names::unknown_failure_in_json(name),
+                false => names::unknown_failure(&client, name).await,
+            })
+        }
+        _ => Ok(code),
+    }
 }
 
 /// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.
@@ -43,6 +63,7 @@ pub(crate) struct StatusJson<'a> {
     closed: Option<&'a str>,
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
+    cooling: u64,
     #[serde(flatten)]
     counts: CountsJson,
     changes: Vec<ChangeJson<'a>>,
@@ -151,6 +172,7 @@ impl<'a> StatusJson<'a> {
             closed: inspection.closed.as_deref(),
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
+            cooling: Cooling::of(inspection).units,
             counts: inspection.into(),
             changes: inspection.changes.iter().map(ChangeJson::from).collect(),
         }
@@ -167,11 +189,6 @@ pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
     inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
 }
 
-/// The units of the listed holders that have gone and whose units stay taken.
-pub(crate) fn cooling(inspection: &Inspection) -> u64 {
-    inspection.holders.iter().filter(|info| info.cooling).map(|info| u64::from(info.weight)).sum()
-}
-
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -181,13 +198,16 @@ pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
     inspection.limit.is_some() && !inspection.recovering.is_zero()
 }
 
-/// The use of a semaphore, as a part of a sentence.
+/// The use of a semaphore, as a part of a sentence. The inspection lists holders.
 pub(crate) fn usage(inspection: &Inspection) -> String {
     let Inspection { limit, held, waiting, .. } = inspection;
+    let cooling = Cooling::of(inspection);
+    let in_use = cooling.in_use(*held);
+    let cooling = cooling.text().map(|cooling| format!(", {cooling}")).unwrap_or_default();
     match limit {
-        Some(limit) => format!("{held} of {limit} held, {waiting} waiting"),
+        Some(limit) => format!("{in_use} of {limit} held{cooling}, {waiting} waiting"),
         None if *held == 0 && *waiting == 0 => "not in use, no limit is set".to_owned(),
-        None => format!("{held} held, {waiting} waiting, no limit is set"),
+        None => format!("{in_use} held{cooling}, {waiting} waiting, no limit is set"),
     }
 }
 
@@ -221,15 +241,16 @@ fn human(inspection: &Inspection) -> String {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
-            let remaining = seconds(info.lease_remaining);
-            let lease = if info.cooling { format!("cooling {remaining}") } else { remaining.to_string() };
-            let age = duration(info.age);
-            let cells = [info.holder.clone(), weight, slot, token, lease, age];
+            let remaining = info.lease_remaining;
+            let lease = if info.cooling { cooling::left(remaining) } else { seconds(remaining) };
+            let cells = [info.holder.clone(), weight, slot, token, lease, duration(info.age)];
             Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };
         let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"];
-        let table = Table { head, text: "LABEL", rows: holders.iter().map(row).collect() };
-        let _ = write!(text, "\n{}", table.print());
+        // Those that cool are no longer there.
+        let (cooling, holding): (Vec<_>, Vec<_>) = holders.iter().partition(|info| info.cooling);
+        let rows = holding.into_iter().chain(cooling).map(row).collect();
+        let _ = write!(text, "\n{}", Table { head, essential: head.len(), text: "LABEL", rows }.print());
         let listed: u64 = holders.iter().map(|info| u64::from(info.weight)).sum();
         more(&mut text, held.saturating_sub(listed), "units held by others");
     }
@@ -239,8 +260,9 @@ fn human(inspection: &Inspection) -> String {
             let cells = [info.holder.clone(), weight, position, duration(info.age)];
             Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };
-        let head = ["WAITER", "WEIGHT", "POSITION", "AGE"];
-        let table = Table { head, text: "LABEL", rows: waiters.iter().map(row).collect() };
+        let head = ["WAITER", "WEIGHT", "BEFORE", "AGE"];
+        let rows = waiters.iter().map(row).collect();
+        let table = Table { head, essential: head.len(), text: "LABEL", rows };
         let _ = write!(text, "\n{}", table.print());
         more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
     }
@@ -250,7 +272,7 @@ fn human(inspection: &Inspection) -> String {
             Row { cells, text: info.change.to_string().into() }
         };
         let rows = inspection.last_changes().map(row).collect();
-        let table = Table { head: ["OPERATOR", "AGE"], text: "LAST CHANGES", rows };
+        let table = Table { head: ["OPERATOR", "AGE"], essential: 2, text: "LAST CHANGES", rows };
         let _ = write!(text, "\n{}", table.print());
     }
     text

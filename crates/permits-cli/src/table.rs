@@ -1,12 +1,13 @@
 //! The tables of `status`, `list` and `top`: names to the left, numbers to the right, a text at the end.
 //!
 //! Columns are as wide as terminals show them. In a narrow window columns are left out, the last ones first, because
-//! they matter least. A text with several forms is never left out: it takes a shorter form, and numbers go first.
+//! they matter least: those that are not `essential` before the text, the others after it. A text with several forms is never
+//! left out: it takes a shorter form, and numbers go first.
 
 use crate::text::{truncate, width};
 
 /// The width down to which names are truncated to make room for a number.
-const MIN_NAME: usize = 12;
+const MIN_NAME: usize = 11;
 
 /// The least width in which a text is begun.
 const MIN_TEXT: usize = 6;
@@ -76,6 +77,8 @@ impl Text {
 
 pub(crate) struct Table<const N: usize> {
     pub(crate) head: [&'static str; N],
+    /// The number of columns that matter more than the text.
+    pub(crate) essential: usize,
     /// The title of the texts.
     pub(crate) text: &'static str,
     pub(crate) rows: Vec<Row<N>>,
@@ -99,16 +102,19 @@ impl<const N: usize> Table<N> {
         let mut kept = 1;
         let mut left = columns - for_forms;
         let least = widths[0].min(MIN_NAME);
+        let text = self.rows.iter().map(|row| row.text.width()).max().unwrap_or(0).min(WANTED_TEXT);
         for number in &widths[1..] {
-            let Some(less) = left.checked_sub(2 + number).filter(|less| *less >= least) else { break };
+            let is_essential = kept < self.essential || for_forms > 0 || text == 0;
+            let needed = least + if is_essential { 0 } else { 2 + text };
+            let Some(less) = left.checked_sub(2 + number).filter(|less| *less >= needed) else { break };
             (kept, left) = (kept + 1, less);
         }
-        let text = self.rows.iter().map(|row| row.text.width()).max().unwrap_or(0).min(WANTED_TEXT);
-        let has_room = kept == N && text > 0 && (for_forms > 0 || left >= least + 2 + MIN_TEXT);
+        let shows_text = kept >= self.essential;
+        let has_room = shows_text && text > 0 && (for_forms > 0 || left >= least + 2 + MIN_TEXT);
         let for_text = if has_room { (2 + text).saturating_sub(for_forms) } else { 0 };
         let name = widths[0].min(left.saturating_sub(for_text).max(least).min(left));
         left = left - name + for_forms;
-        let with_text = for_forms > 2 || (kept == N && left >= 2 + MIN_TEXT);
+        let with_text = for_forms > 2 || (shows_text && left >= 2 + MIN_TEXT);
         let line = |cells: [&str; N], text: &Text| {
             let first = truncate(cells[0], name);
             let mut line = format!("{first}{:padding$}", "", padding = name - width(&first));
@@ -142,7 +148,7 @@ mod tests {
         };
         let mut rows = vec![row("日本の輸出の許可証", ["1", "4294967295"]), row("b", ["12", "3"])];
         rows[1].text = Text::default();
-        Table { head: ["NAME", "HELD", "LIMIT"], text: "STATE", rows }
+        Table { head: ["NAME", "HELD", "LIMIT"], essential: 3, text: "STATE", rows }
     }
 
     fn lines(columns: usize) -> Vec<String> {
@@ -163,12 +169,22 @@ b                     12           3
     #[test]
     fn columns_that_do_not_fit_are_left_out_from_the_last() {
         assert_eq!(lines(47)[1], "日本の輸出…      1  4294967295  as it should be");
-        assert_eq!(lines(40)[1], "日本の輸出…      1  4294967295  as it s…");
+        assert_eq!(lines(40)[1], "日本の輸出…     1  4294967295  as it sh…");
         assert_eq!(lines(36)[1], "日本の輸出の許可証     1  4294967295");
         assert_eq!(lines(31)[1], "日本の輸出の…     1  4294967295");
-        assert_eq!(lines(29)[1], "日本の輸出の許可証     1");
+        assert_eq!(lines(28)[1], "日本の輸出の許可証     1");
         assert_eq!(lines(18)[1], "日本の輸出…      1");
         assert_eq!(lines(10), ["NAME", "日本の輸…", "b"]);
+    }
+
+    #[test]
+    fn a_text_is_shown_in_place_of_numbers_that_are_not_essential() {
+        let line =
+            |essential, columns| Table { essential, ..table() }.lines(columns)[1].trim_end().to_owned();
+        assert_eq!(line(2, 52), "日本の輸出の許可…     1  4294967295  as it should be");
+        assert_eq!(line(2, 42), "日本の輸出の許可証     1  as it should be");
+        assert_eq!(line(3, 42), "日本の輸出…     1  4294967295  as it shou…");
+        assert_eq!(line(2, 24), "日本の輸出の許可証     1");
     }
 
     #[test]
@@ -180,7 +196,7 @@ b                     12           3
         assert_eq!(line(80), "日本の輸出の許可証     1  4294967295  PAUSED, limit pinned (by hand)");
         assert_eq!(line(64), "日本の輸出の許可証     1  4294967295  PAUSED, limit pinned (by …");
         assert_eq!(line(60), "日本の輸出の許…      1  4294967295  PAUSED, limit pinned");
-        assert_eq!(line(40), "日本の輸出…      1  4294967295  PL");
+        assert_eq!(line(40), "日本の輸出…     1  4294967295  PL");
         assert_eq!(line(20), "日本の輸出の許…   PL");
         assert_eq!(line(12), "日本の…   PL");
     }

@@ -61,6 +61,17 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// The largest unit, rounded down.
+pub(crate) fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} m", seconds / 60),
+        3600..86400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ use crate::store::Address;
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// The default maximum of waiters of a semaphore.
+/// The default maximum of waiters of a semaphore, if the store takes so many.
 const MAX_WAITERS: u32 = 100_000;
 
 /// The default store timeout.
@@ -106,7 +106,7 @@ impl Client {
             label: None,
             lease: LEASE,
             recovery: None,
-            max_waiters: MAX_WAITERS,
+            max_waiters: None,
             replicas: 0,
             store_timeout: STORE_TIMEOUT,
             #[cfg(feature = "metrics")]
@@ -233,7 +233,7 @@ pub struct ClientBuilder {
     label: Option<String>,
     lease: Duration,
     recovery: Option<Recovery>,
-    max_waiters: u32,
+    max_waiters: Option<u32>,
     replicas: u32,
     store_timeout: Duration,
     #[cfg(feature = "metrics")]
@@ -282,11 +282,11 @@ impl ClientBuilder {
     }
 
     /// The maximum of requests in one semaphore's line, beyond which [`AcquireError::QueueFull`] refuses more: 100,000
-    /// unless set.
+    /// unless set. With `local:` it is 10,000, and connecting fails if more are asked for.
     ///
     /// [`AcquireError::QueueFull`]: crate::AcquireError::QueueFull
     pub fn max_waiters(mut self, max: u32) -> Self {
-        self.max_waiters = max;
+        self.max_waiters = Some(max);
         self
     }
 
@@ -412,6 +412,12 @@ impl ClientBuilder {
             Err(InvalidInput::Empty { what: "the label", max: Label::MAX_BYTES })?;
         }
         let label = Label::new(&label)?;
+        let most = address.max_waiters();
+        let queue_max = match self.max_waiters {
+            Some(max) if max > most => Err(InvalidInput::MaxWaiters { max, most })?,
+            Some(max) => max,
+            None => MAX_WAITERS.min(most),
+        };
         #[cfg(feature = "metrics")]
         let max_labels = self.metric_semaphores;
         #[cfg(not(feature = "metrics"))]
@@ -422,7 +428,7 @@ impl ClientBuilder {
             label,
             lease: self.lease,
             recovery: self.recovery.or(of_url).unwrap_or_default(),
-            queue_max: self.max_waiters,
+            queue_max,
             replicas: self.replicas,
             store_timeout: self.store_timeout,
             meters: SessionMeters::new(operations, max_labels),

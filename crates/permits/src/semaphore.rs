@@ -371,7 +371,7 @@ impl Semaphore {
     }
 
     /// Deletes the semaphore also if it cannot be read: [`StoreError::Unreadable`](crate::StoreError::Unreadable), or
-    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted whatever it holds, and the store does not know
+    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted even if it is in use, and the store does not know
     /// its holders any more: more than the limit may be held until their leases have ended. One that can be read is deleted as
     /// by [`Semaphore::delete`], only if it is idle.
     ///

@@ -135,7 +135,7 @@ def connect(
       unless set.
     - `lease`: the time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set.
     - `recovery`: how the store recovers after a restart that may have lost state; `"interval"` unless the URL says.
-    - `max_waiters`: the longest line of a semaphore; 100,000 unless set.
+    - `max_waiters`: the longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`.
     - `replicas`: the number of replicas that must have a grant before it is reported; 0 unless set.
     - `store_timeout`: the time for which the store may be unreachable before operations fail; 30 s unless set.
     """

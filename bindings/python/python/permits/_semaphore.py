@@ -204,7 +204,7 @@ class Semaphore(Unheld):
         """Forgets the semaphore with its limit, pin, pause and closed line. Returns whether there was one.
 
         Raises `InUseError` while units are held or cool, or requests wait. With `unreadable`, one that raises
-        `UnreadableError` or `OtherLayoutError` is deleted, too, whatever it holds.
+        `UnreadableError` or `OtherLayoutError` is deleted, too, even if it is in use.
         """
         return wait(self._native.delete(unreadable))
 

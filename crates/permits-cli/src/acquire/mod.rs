@@ -2,6 +2,10 @@
 //!
 //! One permit, or those of `--also` with it: always as a set, so that there is one way.
 
+mod caller;
+mod hint;
+mod outer;
+mod reason;
 mod waiting;
 
 use std::cell::RefCell;
@@ -15,13 +19,17 @@ use permits::{
     AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, PermitSet,
     Semaphore,
 };
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::args::{Also, Common, Request};
 use crate::connect::Target;
 use crate::exit::{self, Failure};
 use crate::report;
-use waiting::Line;
+use crate::status::milliseconds;
+pub(crate) use caller::Caller;
+pub(crate) use hint::forgotten_name;
+use reason::Reason;
 
 /// Time for the release: a little longer than the library retries.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -44,18 +52,27 @@ pub(crate) struct Requested<'a> {
     common: &'a Common,
     request: &'a Request,
     also: &'a [Also],
+    caller: Caller<'a>,
+    label: Option<String>,
     began: Instant,
 }
 
 impl<'a> Requested<'a> {
-    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, before a store is asked.
-    pub(crate) fn new(common: &'a Common, request: &'a Request, also: &'a [Also]) -> Result<Self, Failure> {
+    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, and a label of the environment
+    /// that is not valid, before a store is asked.
+    pub(crate) fn new(
+        common: &'a Common,
+        request: &'a Request,
+        also: &'a [Also],
+        caller: Caller<'a>,
+    ) -> Result<Self, Failure> {
         let mut names = BTreeSet::from([request.name.as_str()]);
         if let Some(also) = also.iter().find(|also| !names.insert(&also.name)) {
             let semaphore = also.name.clone();
             return Err(Failure::new(exit::USAGE, AcquireAllError::Twice { semaphore }.to_string()));
         }
-        Ok(Self { common, request, also, began: Instant::now() })
+        let label = caller.label(request.label.as_deref())?;
+        Ok(Self { common, request, also, caller, label, began: Instant::now() })
     }
 
     async fn connect(&self, lease: Duration) -> Result<Client, Failure> {
@@ -122,7 +139,7 @@ impl<'a> Requested<'a> {
         if let Some(holder) = &request.holder {
             options = options.holder(holder);
         }
-        if let Some(label) = &request.label {
+        if let Some(label) = &self.label {
             options = options.label(label);
         }
         let also = self.also.iter().map(|also| (&also.name, also.limit, also.weight));
@@ -145,7 +162,7 @@ impl<'a> Requested<'a> {
             return failure;
         }
         let message = if self.request.quiet { String::new() } else { failure.message };
-        Failure::new(self.request.conflict_exit_code, message)
+        Failure { code: self.request.conflict_exit_code, message, fields: failure.fields }
     }
 }
 
@@ -154,6 +171,16 @@ pub(crate) enum NoPermit<T> {
     /// The wait was stopped.
     Stopped(T),
     Failure(Failure),
+}
+
+/// The line in which a request waits.
+#[derive(Clone)]
+struct Line {
+    semaphore: Semaphore,
+    /// The units that it asks for.
+    weight: u32,
+    /// The number of waiters before it, if it is known.
+    position: Option<u64>,
 }
 
 /// An acquisition in progress. Dropped, it leaves the line.
@@ -181,13 +208,22 @@ impl Pending<'_> {
 
     /// The semaphore in whose line the request waits now, and its position there if it is known.
     pub(crate) fn line(&self) -> (String, Option<u64>) {
-        let Line { semaphore, position } = self.waits_in();
+        let Line { semaphore, position, .. } = self.waits_in();
         (semaphore.name().to_owned(), position)
     }
 
     fn waits_in(&self) -> Line {
         let acquire = self.acquire.borrow();
-        Line { semaphore: self.named(acquire.semaphore()).clone(), position: acquire.position() }
+        Line { position: acquire.position(), ..self.line_of(acquire.semaphore()) }
+    }
+
+    /// The line of the semaphore of this name, or that of NAME.
+    fn line_of(&self, name: Option<&str>) -> Line {
+        let Requested { request, also, .. } = self.requested;
+        let named = self.semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
+        let semaphore = named.unwrap_or(&self.semaphores[0]).clone();
+        let also = also.iter().find(|also| also.name == semaphore.name());
+        Line { semaphore, weight: also.map_or(request.weight, |also| also.weight), position: None }
     }
 
     /// Shows the wait on standard error for as long as this future is polled.
@@ -195,43 +231,45 @@ impl Pending<'_> {
         waiting::show(|| self.waits_in(), self.requested.common.verbose > 0).await
     }
 
-    /// The semaphore of this name, or that of NAME.
-    fn named(&self, name: Option<&str>) -> &Semaphore {
-        let named = self.semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
-        named.unwrap_or(&self.semaphores[0])
-    }
-
     fn report(&self, permits: &PermitSet) {
         if self.requested.common.verbose > 0 {
             for permit in permits.permits() {
                 let (name, holder) = (permit.semaphore(), permit.holder());
                 let (token, slot) = (permit.token(), permit.slot());
-                report::say(format_args!("{name:?} granted to {holder:?}, token {token}, slot {slot}"));
+                report::say_with(
+                    format_args!("{name:?} granted to {holder:?}, token {token}, slot {slot}"),
+                    json!({ "semaphore": name, "holder": holder, "token": token, "slot": slot }),
+                );
             }
         }
     }
 
     /// The failure for `error`, with the semaphore if there are several.
     async fn failure(&self, error: AcquireAllError) -> Failure {
-        let Requested { request, also, .. } = self.requested;
+        let Requested { request, also, caller, .. } = self.requested;
         match error {
-            AcquireAllError::Acquire { semaphore, source: AcquireError::NoLimit { .. } }
-                if semaphore != request.name =>
-            {
-                let how = "give one with --also NAME=LIMIT, or set one with: permits limit NAME N";
-                Failure::new(exit::USAGE, format!("semaphore {semaphore:?} has no limit yet: {how}"))
+            AcquireAllError::Acquire { semaphore, source: AcquireError::NoLimit { .. } } => {
+                let how = if semaphore == request.name {
+                    hint::no_limit(&semaphore, *caller)
+                } else {
+                    "give one with --also NAME=LIMIT, or set one with: permits limit NAME N".to_owned()
+                };
+                let message = format!("semaphore {semaphore:?} has no limit yet: {how}");
+                Failure::new(exit::USAGE, message).with(json!({ "semaphore": semaphore }))
             }
             AcquireAllError::Acquire { semaphore, source } => {
-                let failure = refusal(source, request.wait, self.named(Some(&semaphore))).await;
+                let failure = refusal(source, request.wait, &self.line_of(Some(&semaphore))).await;
                 let message = if also.is_empty() {
                     failure.message
                 } else {
                     format!("{semaphore:?}: {}", failure.message)
                 };
-                Failure::new(failure.code, message)
+                Failure { message, ..failure }.with(json!({ "semaphore": semaphore }))
             }
             AcquireAllError::Lost { semaphore, reason } => {
-                Failure::new(exit::LOST, format!("{semaphore:?}: {reason}, before all were held"))
+                let message = format!("{semaphore:?}: {reason}, before all were held");
+                let fields = json!({ "semaphore": semaphore, "reason": reason.to_string() });
+                Failure::new(exit::LOST, message).with(fields)
             }
             error => Failure::new(exit::USAGE, report::with_causes(&error)),
         }
@@ -239,11 +277,12 @@ impl Pending<'_> {
 }
 
 /// The failure for the error of one semaphore. A refusal gets the reason why no permit is free, which need not be other holders.
-async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaphore) -> Failure {
+async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Failure {
     let refused = match (&error, wait) {
         (AcquireError::Recovering { remaining }, _) => {
-            let message = format!("no permit now: {}", waiting::recovery_reason(*remaining));
-            return Failure::new(exit::NOT_NOW, message);
+            let reason = reason::recovery_reason(*remaining);
+            let fields = json!({ "reason": reason, "recovering_ms": milliseconds(*remaining) });
+            return Failure::new(exit::NOT_NOW, format!("no permit now: {reason}")).with(fields);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
         // The store was reached when the time was nearly over.
@@ -251,11 +290,13 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, semaphore: &Semaph
         (AcquireError::NoPermits, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
     };
-    let message = match waiting::blocking_reason(semaphore).await {
-        Some(reason) => format!("{refused}: {reason}"),
-        None => refused,
-    };
-    Failure::new(exit::NOT_NOW, message)
+    match Reason::inspect(line, usize::MAX).await {
+        Ok(Reason { text, fields, .. }) => {
+            let message = format!("{refused}: {text}, {} waiting", fields["waiting"]);
+            Failure::new(exit::NOT_NOW, message).with(fields)
+        }
+        Err(_) => Failure::new(exit::NOT_NOW, refused),
+    }
 }
 
 /// Closes the client within `timeout`.

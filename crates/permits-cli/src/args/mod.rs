@@ -3,8 +3,10 @@
 //! Everything that can be checked without a store is checked here, by the library's own rules, so that wrong
 //! usage and an unreachable store have different exit codes.
 
+mod names;
 mod request;
 mod serve;
+mod tip;
 mod value;
 
 use std::ffi::OsString;
@@ -12,11 +14,14 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand};
 
+use crate::exit::{self, Failure};
 use crate::help;
 use crate::report::LogFormat;
 use crate::top::Order;
+pub(crate) use names::{Changed, Names, Targets};
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
+pub(crate) use tip::with_tip;
 pub(crate) use value::{Also, Handle, LimitChange};
 
 /// A distributed semaphore: at most N at once, first come, first served
@@ -85,20 +90,20 @@ pub(crate) enum Verb {
     Limit(Limit),
     /// Stop granting; holders keep their permits
     #[command(after_help = help::PAUSE)]
-    Pause(Change),
+    Pause(Changed),
     /// Grant again, starting with the head of the line
     #[command(after_help = help::RESUME)]
-    Resume(Change),
+    Resume(Changed),
     /// Send waiters and new requests away; holders keep their permits
     Close(Close),
     /// Let requests into the line again
     #[command(after_help = help::OPEN)]
-    Open(Change),
+    Open(Changed),
     /// Take permits or places in line away
     Revoke(Revoke),
     /// Forget a semaphore that is not in use, with its limit
     #[command(after_help = help::DELETE)]
-    Delete(NameArg),
+    Delete(Delete),
     /// Check the store, and say how to fix what is wrong with it
     Doctor(Doctor),
     /// Print a completion script for a shell
@@ -168,11 +173,10 @@ pub(crate) struct HandleArg {
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::STATUS)]
 pub(crate) struct Status {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) names: Names,
 
-    /// Print one JSON object
+    /// Print one JSON object, a line for each semaphore
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -187,6 +191,10 @@ pub(crate) struct List {
     /// Show only semaphores with holders or waiters
     #[arg(long)]
     pub(crate) busy: bool,
+
+    /// Show only semaphores whose names begin with PREFIX
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    pub(crate) under: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -208,9 +216,8 @@ pub(crate) struct Top {
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::WATCH)]
 pub(crate) struct Watched {
-    /// The semaphore, 1 to 200 bytes. It need not exist yet
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) names: Names,
 
     /// Print JSON, an object a line
     #[arg(long)]
@@ -223,11 +230,10 @@ pub(crate) struct Watched {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::LIMIT)]
-#[command(override_usage = "permits limit [OPTIONS] <NAME> [N|+N|-N|N --declare|--unpin]")]
+#[command(override_usage = "permits limit [OPTIONS] <NAME|--under PREFIX> [N|+N|-N|N --declare|--unpin]")]
 pub(crate) struct Limit {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) changed: Changed,
 
     /// The new limit, or with a sign the difference to the present one. A limit lower than the units that are
     /// held revokes no permit [default: show the limit]
@@ -239,11 +245,28 @@ pub(crate) struct Limit {
     pub(crate) unpin: bool,
 
     /// Declare N as a program does, in place of pinning it
-    #[arg(long, requires = "limit", conflicts_with = "unpin")]
+    #[arg(long, conflicts_with = "unpin")]
     pub(crate) declare: bool,
+}
 
-    #[command(flatten)]
-    pub(crate) author: Author,
+impl Limit {
+    /// The same with N in its place, which the parser took for NAME if there is a prefix.
+    pub(crate) fn settled(mut self) -> Result<Self, Failure> {
+        let Names { name, under } = &mut self.changed.targets.names;
+        let wrong = |why: String| Failure::new(exit::USAGE, why);
+        if under.is_some()
+            && self.limit.is_none()
+            && let Some(word) = name.take()
+        {
+            let limit = value::change(&word).map_err(|error| wrong(format!("{word:?} for [N]: {error}")))?;
+            self.limit = Some(limit);
+        }
+        match (self.limit, self.declare, self.unpin) {
+            (None, true, _) => Err(wrong("--declare needs a limit: <N>".to_owned())),
+            (Some(_), _, true) => Err(wrong("a limit cannot be used with --unpin".to_owned())),
+            _ => Ok(self),
+        }
+    }
 }
 
 /// The author of a change.
@@ -254,46 +277,33 @@ pub(crate) struct Author {
     pub(crate) by: Option<String>,
 }
 
-/// A change that needs a name and nothing else.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Change {
+pub(crate) struct Delete {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = value::name)]
     pub(crate) name: String,
 
-    #[command(flatten)]
-    pub(crate) author: Author,
-}
-
-/// A name and nothing else.
-#[derive(Debug, clap::Args)]
-pub(crate) struct NameArg {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    /// Delete it also if it cannot be read, even if it is in use
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::CLOSE)]
 pub(crate) struct Close {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) changed: Changed,
 
     /// The reason that is reported to them, at most 1,000 bytes
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
-
-    #[command(flatten)]
-    pub(crate) author: Author,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::REVOKE)]
 pub(crate) struct Revoke {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) targets: Targets,
 
     /// The holder or waiter, as `permits status` shows it
     #[arg(value_parser = value::holder, required_unless_present = "all", conflicts_with = "all")]
@@ -310,9 +320,6 @@ pub(crate) struct Revoke {
     /// The reason that is reported to them, at most 1,000 bytes
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
-
-    #[command(flatten)]
-    pub(crate) author: Author,
 }
 
 #[derive(Debug, clap::Args)]

@@ -34,18 +34,20 @@ pub(crate) struct Request {
     pub(crate) at_least: Duration,
 
     /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
-    #[arg(long, value_name = "TIME", value_parser = value::duration)]
+    // The names that flock and other programs have.
+    #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 
     /// Do not wait: get a permit now, or exit with code 75
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, aliases = ["nonblock", "nb"], short_alias = 'n', conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
     /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
-    /// A text shown beside the holder, at most 120 bytes; it need not be unique
+    /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none [default:
+    /// $PERMITS_LABEL, else the user and the name of the command]
     #[arg(long, value_name = "TEXT", value_parser = value::label)]
     pub(crate) label: Option<String>,
 

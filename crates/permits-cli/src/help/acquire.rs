@@ -45,8 +45,10 @@ The store:
 
 While waiting:
   On a terminal a line on standard error shows the time since the start of
-  the wait, the number of waiters before this one, and some holders. On
-  another stream there is a line after 10 s, and then every minute.
+  the wait, the number of waiters before this one, and some holders: each
+  with its label, its name and the time since its grant. On another stream
+  there is a line after 10 s, and then every minute. A run inside a run of
+  the same semaphore that waits for itself says so at once.
 
 Signals:
   INT, TERM, HUP and QUIT end the wait. While the command runs, they and
@@ -139,7 +141,8 @@ Exit code:
    64  wrong usage, also: no limit is known, the weight exceeds the limit,
        or the limit in force is not the required one
    69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
+   71  the system refuses something, such as a thread, or standard output
+       is closed, so that no reader would have the handle
    75  no permit in time (or -E)
   128+n  signal n ended the wait";
 

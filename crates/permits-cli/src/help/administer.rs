@@ -1,5 +1,17 @@
 //! Texts of the verbs that change semaphores.
 
+/// The part about names of the verbs that change semaphores before their first use.
+macro_rules! unknown_names {
+    () => {
+        "
+
+Names:
+  A name that no program has used lately is reported with similar ones, and
+  the change is made; --new says that it is meant. Several semaphores of
+  --under are changed after a question on a terminal, or with --yes."
+    };
+}
+
 pub(crate) const LIMIT: &str = concat!(
     "\
 Examples:
@@ -8,6 +20,7 @@ Examples:
   permits limit exports +2
   permits limit exports --unpin
   permits limit exports 4 --declare
+  permits limit --under exp 4 --yes
 
 Pinned:
   A limit that is set here overrides the limits that programs declare (run
@@ -21,26 +34,39 @@ Declared:
   --declare makes a semaphore known with its limit before anything is
   acquired, as a program does with its limit. It does not pin. An idle
   semaphore that is not pinned is forgotten within minutes.",
-    exit_codes!("    0  the limit is set, declared, unpinned or shown\n")
+    unknown_names!(),
+    exit_codes!(
+        "    0  the limit is set, declared, unpinned or shown\n    1  the question was answered with no\n",
+        "   66  to be shown, and no program has used it lately; or no name begins\n       with PREFIX\n"
+    )
 );
 
 pub(crate) const PAUSE: &str = concat!(
     "\
 Examples:
   permits pause exports
+  permits pause --under exp --yes
 
 Paused:
   Nothing is granted until permits resume is called. Waiters keep their
   places; run --no-wait ends with 75. An unused semaphore can be paused,
   too.",
-    exit_codes!("    0  it is paused, or was paused already\n")
+    unknown_names!(),
+    exit_codes!(
+        "    0  it is paused, or was paused already\n    1  the question was answered with no\n",
+        "   66  no name begins with PREFIX\n"
+    )
 );
 
 pub(crate) const RESUME: &str = concat!(
     "\
 Examples:
   permits resume exports",
-    exit_codes!("    0  it is resumed, or was not paused\n")
+    unknown_names!(),
+    exit_codes!(
+        "    0  it is resumed, or was not paused\n    1  the question was answered with no\n",
+        "   66  no name begins with PREFIX\n"
+    )
 );
 
 pub(crate) const CLOSE: &str = concat!(
@@ -53,14 +79,22 @@ Closed:
   permits open is called: run exits with 75 and reports it. Holders keep
   their permits. To let requests wait, use permits pause. An unused
   semaphore can be closed, too.",
-    exit_codes!("    0  it is closed, or was closed already\n")
+    unknown_names!(),
+    exit_codes!(
+        "    0  it is closed, or was closed already\n    1  the question was answered with no\n",
+        "   66  no name begins with PREFIX\n"
+    )
 );
 
 pub(crate) const OPEN: &str = concat!(
     "\
 Examples:
   permits open exports",
-    exit_codes!("    0  it is open, or was not closed\n")
+    unknown_names!(),
+    exit_codes!(
+        "    0  it is open, or was not closed\n    1  the question was answered with no\n",
+        "   66  no name begins with PREFIX\n"
+    )
 );
 
 pub(crate) const DELETE: &str = "\
@@ -72,11 +106,14 @@ Deleted:
   A program that acquires declares its limit again. An idle semaphore is
   forgotten within minutes by itself, unless it is pinned, paused or
   closed.
+  --force deletes also a semaphore that is damaged or of another layout,
+  even if it is in use. If a holder of it is alive, more than the limit may
+  be held until its lease ends.
 
 Exit code:
     0  it is deleted
-    1  there is no such semaphore
    64  wrong usage
+   66  no program has used it lately
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
    75  it is in use, or the server started or lost its data a moment ago";
@@ -95,7 +132,12 @@ Effect:
   units.
 
 All:
-  The holders and waiters at the start of the command. Later ones may be
-  granted: pause the semaphore first to prevent that.",
-    exit_codes!("    0  it is revoked\n    1  no such holder or waiter\n")
+  The holders and the waiters at the start of the command. Later ones may
+  be granted: pause the semaphore first to prevent that. With --under those
+  of all semaphores whose names begin so: several after a question on a
+  terminal, or with --yes.",
+    exit_codes!(
+        "    0  it is revoked\n    1  no such holder or waiter; or the question was answered with no\n",
+        "   66  no program has used the semaphore lately\n"
+    )
 );

@@ -4,13 +4,17 @@
 //! lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the length
 //! of the lines, because a manual page indents them in 80 columns.
 
-/// The exit codes of every verb that asks a store, after the verb's own.
+/// The exit codes of every verb that asks a store, after the verb's own, and that of an unknown name.
 macro_rules! exit_codes {
     ($own:literal) => {
+        exit_codes!($own, "")
+    };
+    ($own:literal, $unknown:literal) => {
         concat!(
             "\n\nExit code:\n",
             $own,
             "   64  wrong usage\n",
+            $unknown,
             "   69  the store cannot be reached, denies access, or is not supported\n",
             "   71  the system refuses something, such as a thread"
         )
@@ -51,13 +55,23 @@ Environment:
   PERMITS_URL             the store, unless --url names one
   PERMITS_URL_FILE        a file that contains the URL
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
+  PERMITS_LABEL           the label of acquisitions, unless --label is
+                          given; none if it is empty
   PERMITS_LOG             the events on standard error, unless -v is
                           given: warn,permits::waiting=debug
-  Without a URL the store is local:. An empty variable is an error.
+  Without a URL the store is local:. An empty variable is an error, apart
+  from PERMITS_LABEL.
+
+Several semaphores:
+  With --under PREFIX in place of NAME, the verbs list, status, watch,
+  limit, pause, resume, close, open and revoke --all work on all semaphores
+  whose names begin with PREFIX: those that permits list shows. A change of
+  more than one asks on a terminal; --yes answers. * is a plain character.
 
 Exit code:
-  Each verb lists its own. Always: 64 for wrong usage, 69 if the store
-  cannot be reached, 75 if the same call may succeed later.";
+  Each verb lists its own. Always: 64 for wrong usage, 66 for a semaphore
+  that no program has used lately, 69 if the store cannot be reached, 75 if
+  the same call may succeed later.";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ pub(crate) const STATUS: &str = concat!(
 Examples:
   permits status exports
   permits status exports --json | jq .held
+  permits status --under exp
 
 JSON:
   {\"name\",\"limit\",\"held\",\"paused\",
@@ -12,18 +13,24 @@ JSON:
                \"age_ms\",\"label\",\"cooling\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
    \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\",
-   \"closed\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
-   \"grants\",\"refused\",\"expired\",\"revoked\"}
+   \"closed\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\",
+   \"grants\",\"refused\",\"expired\",\"revoked\",
+   \"changes\":[{\"change\",\"by\",\"text\",\"at_ms\",\"age_ms\",\"limit\",
+               \"holder\",\"reason\"}]}
   limit and held are units, waiting is a number of waiters. limit is null
-  if none is set, label if none was given. recovering_ms is the time until
+  if none is set, label if there is none. position is the number of
+  waiters before it, in the table BEFORE. recovering_ms is the time until
   free units are granted again after a start of the server. At most 1,000
   holders and 1,000 waiters are listed. cooling: the holder has gone, and
-  its units stay taken for lease_remaining_ms more (run --at-least).
-  closed is the reason for which the line is closed, null if it is open.
-  grants, refused, expired and revoked count what has happened since the
-  store has the semaphore.
+  its units stay taken for lease_remaining_ms more (run --at-least);
+  beside the holders, the number of such units of those that are listed.
+  held includes them; the text does not, and shows them as cooling N, or
+  N+ if not all are listed. changes are the last ones by operators, newest
+  first. closed is the reason for which the line is closed, null if it is
+  open. grants, refused, expired and revoked count what has happened since
+  the store has the semaphore.
   The schema is docs/status.schema.json.",
-    exit_codes!("    0  also if the semaphore is not in use\n")
+    exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
 );
 
 pub(crate) const LIST: &str = concat!(
@@ -32,6 +39,7 @@ Examples:
   permits list
   permits list --json | jq -r '.[].name'
   permits list --busy
+  permits list --under exp
 
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
@@ -64,7 +72,7 @@ Keys:
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
   p          pause: grant nothing; or resume
-  l          set the limit, and pin it
+  l          set the limit, and pin it; asks before a mutex gets more
   u          unpin: let programs declare the limit again
   r          revoke the selected permit or place in line
   ?          this help
@@ -97,13 +105,15 @@ pub(crate) const WATCH: &str = "\
 Examples:
   permits watch exports
   permits watch exports --interval 200ms
+  permits watch --under api/
   permits watch exports --json | jq -c 'select(.event == \"left\")'
 
 Lines:
   The state first, then a line for each change between two reads of the
   store: permits granted and ended, requests that joined and left the
   queue, the limit, its pin, pause, closed line and recovery. Times are
-  UTC. The semaphore need not exist yet.
+  UTC. The semaphore need not exist yet. With --under each line has the
+  name, and semaphores are watched from their first use on.
 
 Limits:
   A permit that is granted and ends between two reads has no line of its

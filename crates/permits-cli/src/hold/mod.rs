@@ -15,9 +15,10 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use permits::{Client, Lost, Permit, PermitSet, PermitStatus, ReleaseError, RenewError};
 use rustix::process::{Pid, Signal, getppid};
+use serde_json::json;
 use tokio::time::{Interval, interval, timeout};
 
-use crate::acquire::{LEASE, NoPermit, Pending, RELEASE_TIMEOUT, Requested, UNANSWERED};
+use crate::acquire::{Caller, LEASE, NoPermit, Pending, RELEASE_TIMEOUT, Requested, UNANSWERED};
 use crate::args::{Common, Hold};
 use crate::exit::{self, Failure};
 use crate::output::Output;
@@ -39,7 +40,7 @@ const SIGNALS: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TE
 
 /// Holds a permit until the program that started this process lets go of it.
 pub(crate) async fn hold(common: &Common, options: &Hold) -> Result<u8, Failure> {
-    let requested = Requested::new(common, &options.request, &options.others.also)?;
+    let requested = Requested::new(common, &options.request, &options.others.also, Caller::Verb("hold"))?;
     let output = Output::start().map_err(Failure::system)?;
     let mut ending = Ending::listen().map_err(Failure::system)?;
     let lease = options.request.lease.unwrap_or(LEASE);
@@ -94,9 +95,10 @@ async fn held(
     result.map_err(|fault| match fault {
         Fault::Lost(name, lost) => {
             let name = name.as_deref();
+            let fields = json!({ "semaphore": name, "reason": lost.to_string() });
             output.write(&Event::Lost { name, reason: &lost.to_string() });
             let name = name.map(|name| format!("{name:?}: ")).unwrap_or_default();
-            Failure::new(exit::LOST, format!("{name}{lost}"))
+            Failure::new(exit::LOST, format!("{name}{lost}")).with(fields)
         }
         Fault::Unreleased(reason) => {
             output.write(&Event::Failed { exit_code: exit::UNAVAILABLE, reason: &reason });

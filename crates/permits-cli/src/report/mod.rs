@@ -29,8 +29,8 @@ use serde_json::{Value, json};
 use crate::text;
 pub(crate) use filter::Filter;
 pub(crate) use log::install;
-use redact::printable;
 pub(crate) use redact::redacted;
+use redact::{printable, redact_all};
 
 /// The form of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -186,11 +186,33 @@ pub(crate) fn stop_buffering() {
 
 /// Reports one line. Control characters are escaped, because names and reasons come from others.
 pub(crate) fn say(message: impl fmt::Display) {
+    say_with(message, Value::Null);
+}
+
+/// Reports one line, with an object of the values that its sentence has, for lines that are JSON.
+pub(crate) fn say_with(message: impl fmt::Display, fields: Value) {
+    say_at("info", message, fields);
+}
+
+/// Reports the failure that ends the command, as [`say_with`].
+pub(crate) fn say_failure(message: impl fmt::Display, fields: Value) {
+    say_at("error", message, fields);
+}
+
+/// The values of two objects, of which the first may be null.
+pub(crate) fn joined(mut fields: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().into_iter().flatten() {
+        fields[name] = value.clone();
+    }
+    fields
+}
+
+fn say_at(level: &str, message: impl fmt::Display, fields: Value) {
     let message = printable(&redacted(&message.to_string()));
     let mut state = state();
     match &mut state.buffer {
         Some(buffer) => buffer.add(message),
-        None => state.add(&line_of(&message)),
+        None => state.add(&line_at(level, &message, fields)),
     }
 }
 
@@ -214,10 +236,20 @@ fn format() -> LogFormat {
 
 /// A message of the command as a line.
 fn line_of(message: &str) -> String {
-    match format() {
-        LogFormat::Text => format!("permits: {message}\n"),
-        LogFormat::Json => with_time(json!({ "level": "info", "target": "permits", "message": message })),
+    line_at("info", message, Value::Null)
+}
+
+/// A message with its level and its fields as a line.
+fn line_at(level: &str, message: &str, mut fields: Value) -> String {
+    if format() == LogFormat::Text {
+        return format!("permits: {message}\n");
     }
+    let mut object = json!({ "level": level, "target": "permits", "message": message });
+    if !fields.is_null() {
+        redact_all(&mut fields);
+        object["fields"] = fields;
+    }
+    with_time(object)
 }
 
 fn with_time(mut object: Value) -> String {

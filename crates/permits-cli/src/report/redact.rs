@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 pub(super) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -31,6 +33,16 @@ pub(crate) fn redacted(text: &str) -> String {
         let _ = write!(result, "://{user}{shown}{query}");
     }
     result
+}
+
+/// Redacts every text in a value.
+pub(super) fn redact_all(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = redacted(text),
+        Value::Array(values) => values.iter_mut().for_each(redact_all),
+        Value::Object(values) => values.values_mut().for_each(redact_all),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use permits::PermitSet;
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::acquire::{self, LEASE, NoPermit, RELEASE_TIMEOUT, Requested};
+use crate::acquire::{self, Caller, LEASE, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Common, Run};
 use crate::exit::{self, Failure};
 use crate::report;
@@ -33,7 +33,8 @@ pub(crate) const LOST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs the command. Returns the command's exit code, unless the permit was lost or not granted.
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
-    let requested = Requested::new(common, &options.request, &options.others.also)?;
+    let caller = Caller::Command(&options.command);
+    let requested = Requested::new(common, &options.request, &options.others.also, caller)?;
     let mut signals = Signals::listen().map_err(Failure::system)?;
     let lease = options.request.lease.unwrap_or(LEASE);
     let acquired = requested.permits(lease, signals.next_ending(), async |wait| wait.show().await).await;
@@ -60,9 +61,12 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
         }
         (Some(lost), Some(ended)) => {
             let message = format!("{lost}, noticed after the command had ended: {ended}");
-            Err(Failure::new(exit::LOST, message))
+            Err(Failure::new(exit::LOST, message).with(lost.fields()))
         }
-        (Some(lost), None) => Err(Failure::new(exit::LOST, format!("{lost}, before the command ran"))),
+        (Some(lost), None) => {
+            let message = format!("{lost}, before the command ran");
+            Err(Failure::new(exit::LOST, message).with(lost.fields()))
+        }
         (None, None) => Ok(exit::LOST),
     }
 }
@@ -103,7 +107,7 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
         if let Some(terminal) = in_front {
             terminal.take_back();
         }
-        not_started(&options.command[0], &error)
+        not_started(&options.command[0], &error, &options.request.name)
     })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permits).await;
@@ -137,9 +141,13 @@ fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
     environment
 }
 
-fn not_started(program: &OsString, error: &io::Error) -> Failure {
+fn not_started(program: &OsString, error: &io::Error, semaphore: &str) -> Failure {
     match error.kind() {
-        io::ErrorKind::NotFound => Failure::new(exit::NOT_FOUND, format!("command not found: {program:?}")),
+        io::ErrorKind::NotFound => {
+            let hint = acquire::forgotten_name(semaphore).map(|hint| format!("; {hint}"));
+            let message = format!("command not found: {program:?}{}", hint.unwrap_or_default());
+            Failure::new(exit::NOT_FOUND, message)
+        }
         _ => Failure::new(exit::NOT_EXECUTABLE, format!("cannot execute {program:?}: {error}")),
     }
 }

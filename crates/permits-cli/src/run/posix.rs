@@ -1,5 +1,5 @@
-//! The calls that have no safe form: a process's reaction to a signal, and a child's work between fork and
-//! exec. All of the crate's `unsafe` is here.
+//! The calls that have no safe form: a process's reaction to a signal, its state before `main`, and a child's work between
+//! fork and exec. All of the crate's `unsafe` is here.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,19 +26,30 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 /// True if this process ignored SIGPIPE when it started.
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 
-/// Sets [`IGNORED_PIPE`] before `main`. Rust's runtime ignores SIGPIPE in this process and resets it to the
-/// default in every child, which hides the inherited value from `main`.
+/// True if standard output was closed when this process started.
+static CLOSED_STDOUT: AtomicBool = AtomicBool::new(false);
+
+/// Notes inherited state before `main`, because Rust's runtime changes it: it ignores SIGPIPE in this process and resets it
+/// to the default in every child, and it opens a closed standard output as /dev/null, which a caller may have chosen, too.
 // SAFETY: the section holds functions of this type, which the C runtime calls once before `main`. The function
-// makes a system call and stores a flag; it uses nothing that Rust's runtime sets up.
+// makes two system calls and stores two flags; it uses nothing that Rust's runtime sets up.
 #[used]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
-static NOTE_IGNORED_PIPE: extern "C" fn() = {
+static NOTE_INHERITED: extern "C" fn() = {
     extern "C" fn note() {
         IGNORED_PIPE.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
+        // SAFETY: the call reads the flags of a descriptor, which need not be open.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        CLOSED_STDOUT.store(flags == -1, Ordering::Relaxed);
     }
     note
 };
+
+/// True if standard output was closed when this process started: what is written there is lost.
+pub(crate) fn is_stdout_closed() -> bool {
+    CLOSED_STDOUT.load(Ordering::Relaxed)
+}
 
 /// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and exec.
 pub(super) fn inherit_ignored_pipe() {

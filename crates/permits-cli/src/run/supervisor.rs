@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use permits::{Lost, Permit, PermitSet};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Child, ChildChange, Ended};
@@ -59,8 +60,8 @@ pub(super) struct Supervisor {
 
 /// The reason to end a command.
 pub(super) struct EndReason {
-    /// The semaphore, if there are several.
-    semaphore: Option<String>,
+    semaphore: String,
+    is_one_of_several: bool,
     fault: Fault,
 }
 
@@ -72,24 +73,35 @@ enum Fault {
 
 impl EndReason {
     fn new(permits: &PermitSet, permit: &Permit, fault: Fault) -> Self {
-        let several = permits.permits().len() > 1;
-        Self { semaphore: several.then(|| permit.semaphore().to_owned()), fault }
+        let is_one_of_several = permits.permits().len() > 1;
+        Self { semaphore: permit.semaphore().to_owned(), is_one_of_several, fault }
     }
 
     pub(super) async fn lost(permits: &PermitSet) -> Self {
         let (permit, lost) = permits.lost().await;
         Self::new(permits, permit, Fault::Lost(lost))
     }
+
+    /// The values of the text.
+    pub(super) fn fields(&self) -> Value {
+        json!({ "semaphore": self.semaphore, "reason": self.fault.to_string() })
+    }
 }
 
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(semaphore) = &self.semaphore {
-            write!(f, "{semaphore:?}: ")?;
+        if self.is_one_of_several {
+            write!(f, "{:?}: ", self.semaphore)?;
         }
-        match &self.fault {
-            Fault::Lost(lost) => lost.fmt(f),
-            Fault::RunningOut(left) => {
+        self.fault.fmt(f)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(lost) => lost.fmt(f),
+            Self::RunningOut(left) => {
                 write!(f, "the permit ends in {:.1} s: it could not be renewed in time", left.as_secs_f64())
             }
         }
@@ -242,7 +254,7 @@ impl Supervisor {
             Fault::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
         };
         let kill_at = Instant::now() + kill_after;
-        report::say(format_args!("{reason}; ending the command"));
+        report::say_with(format_args!("{reason}; ending the command"), reason.fields());
         if let Err(error) = asked {
             report::say(format_args!("the command could not be signalled: {error}"));
         }

@@ -198,7 +198,7 @@ impl Watch {
         let ListJson { name, unreadable: Some(reason), .. } = row else { return };
         let mut reported = lock(&self.unreadable);
         if reported.len() < MAX_SEMAPHORES && reported.insert((name.clone(), reason.clone())) {
-            report::say(format_args!("semaphore {name:?} cannot be read: {reason}"));
+            report::say(format_args!("{name:?} is UNREADABLE: {reason}"));
         }
     }
 

@@ -22,12 +22,17 @@ pub(super) enum ActionKind {
 }
 
 impl Action {
-    pub(super) fn question(&self) -> String {
+    /// The question before it. `told` makes a text of a holder.
+    pub(super) fn question(&self, told: impl Fn(&str) -> String) -> String {
         let Self { semaphore, kind } = self;
         match kind {
             ActionKind::Pause => format!("pause {semaphore:?}: grant nothing until it is resumed?"),
-            ActionKind::Revoke(holder, true) => format!("take the permit of {holder:?} away?"),
-            ActionKind::Revoke(holder, false) => format!("take the place in line of {holder:?} away?"),
+            ActionKind::Revoke(holder, true) => format!("take the permit of {} away?", told(holder)),
+            ActionKind::Revoke(holder, false) => format!("take the place in line of {} away?", told(holder)),
+            // Asked about a mutex only.
+            ActionKind::SetLimit(_) => {
+                format!("{}: admit several at once, in place of one?", self.describe())
+            }
             _ => format!("{}?", self.describe()),
         }
     }

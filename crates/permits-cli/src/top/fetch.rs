@@ -25,6 +25,10 @@ const LIST_SHARE: u32 = 10;
 /// The most semaphores that a list inspects, the first by name.
 const MAX_COUNTED: usize = 10_000;
 
+/// The most holders and waiters of a row that are listed. The head of the line shows the longest wait. Of more holders, only
+/// these are known to cool or not.
+const LISTED: u32 = 100;
+
 /// The interval of diagnoses.
 const DIAGNOSIS_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -187,7 +191,7 @@ impl Fetcher {
             let snapshot = match query {
                 Query::Rows(names) => rows(&client, names).await,
                 Query::Detail(name) => match inspect(&client, &name, u32::MAX).await {
-                    Ok(inspection) => Snapshot::Detail(name, Detail::from(inspection)),
+                    Ok(inspection) => Snapshot::Detail(name, Detail::from(inspection).into()),
                     Err(error) => Snapshot::Failed(error),
                 },
             };
@@ -206,7 +210,7 @@ async fn listing(client: &Client, counting: bool) -> Result<Listing, AdminError>
     let counted = names.iter().take(MAX_COUNTED).cloned().collect();
     let counts = list::inspect_each(
         counted,
-        async |name| inspect(client, &name, 1).await,
+        async |name| inspect(client, &name, LISTED).await,
         |listed| listed.ok().map(|inspection| (inspection.name.clone(), Counts::from(&inspection))),
     );
     let counts = Some(counts.await?.into_iter().flatten().collect());
@@ -225,8 +229,7 @@ async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
     for name in names {
         let client = client.clone();
         inspections.spawn(async move {
-            // The head of the line shows the longest wait.
-            let inspected = inspect(&client, &name, 1).await;
+            let inspected = inspect(&client, &name, LISTED).await;
             (name, inspected)
         });
     }

@@ -1,7 +1,7 @@
 //! The meaning of a key, which depends on the screen: [`Model::on_key`].
 //!
-//! Pausing and revoking need a confirmation, and only `y` confirms. The question names its target, and the
-//! answer applies to this target even if rows have moved since.
+//! Pausing, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. The question names its target,
+//! and the answer applies to this target even if rows have moved since.
 
 use std::time::Instant;
 
@@ -116,7 +116,10 @@ impl Model {
             }
         };
         let ask = matches!(kind, ActionKind::Pause | ActionKind::Revoke(..));
-        let action = Action { semaphore, kind };
+        self.ask_or_begin(Action { semaphore, kind }, ask)
+    }
+
+    fn ask_or_begin(&mut self, action: Action, ask: bool) -> Option<Effect> {
         if ask {
             self.prompt = Some(Prompt::Confirm(action));
             return None;
@@ -162,7 +165,9 @@ impl Model {
                         return None;
                     }
                 };
-                return self.begin(Action { semaphore: name, kind });
+                let is_mutex = self.counts_of(&name).is_some_and(|counts| counts.limit == Some(1));
+                let ask = is_mutex && kind != ActionKind::SetLimit(1);
+                return self.ask_or_begin(Action { semaphore: name, kind }, ask);
             }
             KeyCode::Backspace => drop(digits.pop()),
             KeyCode::Char(digit) if digit.is_ascii_digit() && digits.len() < MAX_DIGITS => digits.push(digit),

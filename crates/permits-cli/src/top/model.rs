@@ -15,6 +15,7 @@ use super::cursor::Cursor;
 use super::order::Order;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::detail::{ChangeRow, Counts, Detail};
+use crate::holder::told;
 use crate::report::with_causes;
 use crate::text;
 
@@ -184,10 +185,21 @@ impl Model {
 
     /// The counts of the selected semaphore, if they are known.
     pub(super) fn selected_counts(&self) -> Option<&Counts> {
+        self.counts_of(self.selected()?)
+    }
+
+    /// The counts of a semaphore that is shown, if they are known.
+    pub(super) fn counts_of(&self, name: &str) -> Option<&Counts> {
         match &self.opened {
-            Some(opened) => opened.detail.as_ref().map(|detail| &detail.counts),
-            None => self.rows.get(self.selected()?)?.as_ref().ok(),
+            Some(opened) if opened.name == name => opened.detail.as_ref().map(|detail| &detail.counts),
+            _ => self.rows.get(name)?.as_ref().ok(),
         }
+    }
+
+    /// The label of a holder or waiter of the opened semaphore.
+    fn label_of(&self, holder: &str) -> &str {
+        let detail = self.opened.as_ref().and_then(|opened| opened.detail.as_ref());
+        detail.and_then(|detail| detail.label_of(holder)).unwrap_or_default()
     }
 
     /// Changes the filter. The selection stays on the same name if it still matches.
@@ -251,7 +263,7 @@ impl Model {
                     (0..detail.len()).find(|&row| detail.at(row).is_some_and(|(name, _)| name == selected))
                 });
                 opened.cursor.follow(row);
-                opened.detail = Some(detail);
+                opened.detail = Some(*detail);
                 (self.fetched_at, self.fetch_error) = (Some(now), None);
             }
             _ => {}
@@ -292,9 +304,12 @@ impl Model {
         let pending =
             || self.pending.as_ref().map(|action| format!("{}: asked the store …", action.describe()));
         let last = match &self.prompt {
-            Some(Prompt::Confirm(action)) => Some(Note::Question(format!("{} (y/n)", action.question()))),
+            Some(Prompt::Confirm(action)) => {
+                let question = action.question(|holder| told(self.label_of(holder), &format!("{holder:?}")));
+                Some(Note::Question(format!("{question} (y/n)")))
+            }
             Some(Prompt::Limit(name, digits)) => {
-                let limit = self.selected_counts().and_then(|counts| counts.limit);
+                let limit = self.counts_of(name).and_then(|counts| counts.limit);
                 let limit = limit.map_or(String::new(), |limit| format!(" (now {limit})"));
                 Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
             }

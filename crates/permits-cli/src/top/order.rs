@@ -42,7 +42,7 @@ impl Order {
     pub(super) fn number(self, counts: Option<&Counts>) -> Option<u128> {
         match self {
             Self::Name => None,
-            Self::Held => counts.map(|counts| u128::from(counts.held)),
+            Self::Held => counts.map(|counts| u128::from(counts.in_use())),
             Self::Waiting => counts.map(|counts| u128::from(counts.waiting)),
             Self::Waited => counts?.oldest_waiter.map(|age| age.as_micros()),
         }

@@ -14,6 +14,7 @@ use ratatui::text::Line;
 
 use super::model::{Model, Note, Opened};
 use super::state::state;
+use crate::cooling;
 use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::report::with_causes;
@@ -22,6 +23,9 @@ use crate::text::{self, duration};
 
 /// The least height of a screen with a title of two lines.
 const ROOMY: usize = 10;
+
+/// The width below which a heading is shortened, so that the number of waiters stays beside the state.
+const NARROW: usize = 50;
 
 const KEYS_OF_OVERVIEW: &str =
     "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin";
@@ -113,10 +117,11 @@ fn overview_title(model: &Model) -> String {
 }
 
 fn usage(counts: &Counts) -> String {
-    let Counts { limit, held, waiting, .. } = counts;
+    let Counts { limit, waiting, .. } = counts;
+    let in_use = counts.in_use();
     match limit {
-        Some(limit) => format!("{held} of {limit} held, {waiting} waiting"),
-        None => format!("{held} held, {waiting} waiting"),
+        Some(limit) => format!("{in_use} of {limit} held, {waiting} waiting"),
+        None => format!("{in_use} held, {waiting} waiting"),
     }
 }
 
@@ -190,7 +195,7 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
                 Some(Ok(counts)) => {
                     let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
                     let waited = counts.oldest_waiter.map(duration).unwrap_or_default();
-                    let numbers = [counts.held.to_string(), limit, counts.waiting.to_string(), waited];
+                    let numbers = [counts.in_use().to_string(), limit, counts.waiting.to_string(), waited];
                     let is_stopped = counts.paused || counts.closed.is_some();
                     let style = if is_stopped { palette.of(Color::Yellow) } else { Style::new() };
                     (numbers, state(counts), style)
@@ -200,7 +205,9 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
             (Row { cells: [name.to_owned(), held, limit, waiting, waited], text }, style)
         })
         .unzip();
-    let table = Table { head: ["SEMAPHORE", "HELD", "LIMIT", "WAITING", "WAITED"], text: "STATE", rows };
+    let waiting = if width < NARROW { "WAIT" } else { "WAITING" };
+    let head = ["SEMAPHORE", "HELD", "LIMIT", waiting, "WAITED"];
+    let table = Table { head, essential: head.len(), text: "STATE", rows };
     let selected = model.overview.selected().checked_sub(first);
     styled_lines(&table, width, selected, |row| styles[row]).split_off(1 - heading)
 }
@@ -264,14 +271,13 @@ fn holders(detail: &Detail) -> Table<6> {
     let row = |holder: &HolderRow| {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
-        let lease = duration(holder.lease);
-        let lease = if holder.cooling { format!("cooling {lease}") } else { lease };
+        let lease = if holder.cooling { cooling::left(holder.lease) } else { duration(holder.lease) };
         let cells = [holder.name.clone(), duration(holder.age), lease, slot, weight, token];
         Row { cells, text: holder.label.clone().into() }
     };
     let rows: Vec<_> = detail.holders.iter().map(row).collect();
     let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
-    Table { head, text: Table::label_title(&rows), rows }
+    Table { head, essential: 3, text: Table::label_title(&rows), rows }
 }
 
 fn waiters(detail: &Detail) -> Table<4> {
@@ -282,5 +288,6 @@ fn waiters(detail: &Detail) -> Table<4> {
         Row { cells, text: waiter.label.clone().into() }
     };
     let rows: Vec<_> = detail.waiters.iter().map(row).collect();
-    Table { head: ["WAITER", "POSITION", "AGE", "WEIGHT"], text: Table::label_title(&rows), rows }
+    let head = ["WAITER", "BEFORE", "AGE", "WEIGHT"];
+    Table { head, essential: 3, text: Table::label_title(&rows), rows }
 }

@@ -29,6 +29,6 @@ pub(super) enum Query {
 #[derive(Debug)]
 pub(super) enum Snapshot {
     Rows(Vec<(String, Result<Counts, AdminError>)>),
-    Detail(String, Detail),
+    Detail(String, Box<Detail>),
     Failed(AdminError),
 }

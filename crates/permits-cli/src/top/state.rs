@@ -11,10 +11,13 @@ pub(super) fn state(counts: &Counts) -> Text {
     let is_recovering = counts.is_recovering();
     let recovering = format!("recovering for {}", duration(counts.recovering));
     let no_limit = if counts.is_idle() { "not in use, no limit" } else { "no limit" };
+    let cooling = counts.cooling.text();
+    let cooling = cooling.as_deref().unwrap_or_default();
     let parts = [
         (counts.paused, "PAUSED", "PAUSED", "P"),
         (is_recovering, recovering.as_str(), "recovering", "R"),
         (counts.pinned, "limit pinned", "pinned", "L"),
+        (!cooling.is_empty(), cooling, cooling, ""),
         (counts.limit.is_none(), no_limit, "", ""),
         // Last, because its reason follows.
         (counts.closed.is_some(), "CLOSED", "CLOSED", "C"),

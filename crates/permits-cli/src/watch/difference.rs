@@ -201,6 +201,8 @@ impl Difference<'_> {
             weight: holder.weight,
             token: holder.token,
             cause: cause(&by_store(&holder.name, self.could_expire(holder)), Cause::Released),
+            label: label(&holder.label),
+            held_ms: milliseconds(holder.age),
         }));
         events.extend(waiters.iter().map(|waiter| {
             let Counts { closed, limit, .. } = &self.now.counts;
@@ -211,7 +213,13 @@ impl Difference<'_> {
                 (has_unseen && !self.revoked.contains(waiter.name.as_str()), false, Cause::Unknown);
             let refused = (is_refused, waiters.len() as u64 <= refused, Cause::Refused);
             let cause = cause(&[expired, revoked, refused, was_granted], Cause::Cancelled);
-            WatchEvent::LeftQueue { holder: waiter.name.clone(), weight: waiter.weight, cause }
+            WatchEvent::LeftQueue {
+                holder: waiter.name.clone(),
+                weight: waiter.weight,
+                cause,
+                label: label(&waiter.label),
+                waited_ms: milliseconds(waiter.age),
+            }
         }));
         events
     }
@@ -232,6 +240,7 @@ impl Difference<'_> {
             weight: holder.weight,
             token: holder.token,
             lease_remaining_ms: milliseconds(holder.lease),
+            label: label(&holder.label),
         };
         begun.map(event).collect()
     }

@@ -33,12 +33,16 @@ pub(super) enum WatchEvent {
         weight: u32,
         token: u64,
         lease_remaining_ms: u64,
+        label: Option<String>,
     },
     Left {
         holder: String,
         weight: u32,
         token: u64,
         cause: Cause,
+        label: Option<String>,
+        /// The time from its grant to the last inspection that has it.
+        held_ms: u64,
     },
     Queued {
         holder: String,
@@ -50,6 +54,9 @@ pub(super) enum WatchEvent {
         holder: String,
         weight: u32,
         cause: Cause,
+        label: Option<String>,
+        /// The time from its start to the last inspection that has it.
+        waited_ms: u64,
     },
     Limit {
         limit: Option<u32>,

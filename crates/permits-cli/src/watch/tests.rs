@@ -51,11 +51,17 @@ fn grants(grants: u64) -> Totals {
 }
 
 fn left(name: &str, token: u64, cause: Cause) -> WatchEvent {
-    WatchEvent::Left { holder: name.into(), weight: 1, token, cause }
+    WatchEvent::Left { holder: name.into(), weight: 1, token, cause, label: None, held_ms: 9000 }
 }
 
 fn left_queue(name: &str, cause: Cause) -> WatchEvent {
-    WatchEvent::LeftQueue { holder: name.into(), weight: 2, cause }
+    WatchEvent::LeftQueue {
+        holder: name.into(),
+        weight: 2,
+        cause,
+        label: Some("nightly".into()),
+        waited_ms: 9000,
+    }
 }
 
 fn granted(name: &str, token: u64) -> WatchEvent {
@@ -143,7 +149,7 @@ fn a_change_by_an_operator_has_its_author() {
     let again = change(ELAPSED * 3, OperatorChange::Paused);
     let now = of(&[again, second, first.clone()]);
     let events = differences(&of(&[first]), &now, ELAPSED);
-    let line = |event| text::line(event, SystemTime::UNIX_EPOCH, String::new);
+    let line = |event| text::line(event, SystemTime::UNIX_EPOCH, None, String::new);
     let lines: Vec<String> = events.iter().map(line).collect();
     let at = "1970-01-01T00:00:00Z";
     assert_eq!(lines, [format!("{at}  admin set the limit to 3"), format!("{at}  admin paused")]);
@@ -184,7 +190,13 @@ fn a_waiter_is_refused_by_a_closed_line_or_a_lower_limit_alone() {
 fn a_permit_cools_and_then_ends() {
     let cooling = || detail(vec![HolderRow { cooling: true, ..old("a", 1) }], vec![], grants(1));
     let before = detail(vec![old("a", 1)], vec![], grants(1));
-    let event = WatchEvent::Cooling { holder: "a".into(), weight: 1, token: 1, lease_remaining_ms: 10_000 };
+    let event = WatchEvent::Cooling {
+        holder: "a".into(),
+        weight: 1,
+        token: 1,
+        lease_remaining_ms: 10_000,
+        label: None,
+    };
     assert_eq!(differences(&before, &cooling(), ELAPSED), [event]);
     assert_eq!(differences(&cooling(), &cooling(), ELAPSED), []);
 }
@@ -260,9 +272,16 @@ fn after_a_loss_of_the_state_permits_are_put_back() {
 #[test]
 fn a_line_begins_with_the_time() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_367_655_999);
-    let line = |event: &WatchEvent| text::line(event, at, || "exports: 1 of 4 held".into());
-    assert_eq!(line(&WatchEvent::State), "2026-11-22T17:14:15Z  exports: 1 of 4 held");
+    let of = |event: &WatchEvent, name| text::line(event, at, name, || "exports: 1 of 4 held".into());
+    let line = |event: &WatchEvent| of(event, None);
+    for name in [None, Some("exports")] {
+        assert_eq!(of(&WatchEvent::State, name), "2026-11-22T17:14:15Z  exports: 1 of 4 held");
+    }
     assert_eq!(line(&granted("a", 1)), "2026-11-22T17:14:15Z  a was granted, slot 0");
+    assert_eq!(of(&granted("a", 1), Some("exports")), "2026-11-22T17:14:15Z  exports: a was granted, slot 0");
+    assert_eq!(line(&left("a", 1, Cause::Released)), "2026-11-22T17:14:15Z  a left after 9.0 s, released");
+    let cancelled = "2026-11-22T17:14:15Z  \"nightly\" (a) left the queue after 9.0 s, cancelled";
+    assert_eq!(line(&left_queue("a", Cause::Cancelled)), cancelled);
     let refused = Totals { refused: 2, grants: 3, ..Totals::default() };
     let expected = "2026-11-22T17:14:15Z  counted: 3 granted, 2 refused, of which 3 ended between two reads";
     assert_eq!(line(&counts(refused, Some(3))), expected);

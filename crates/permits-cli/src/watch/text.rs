@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::event::{Cause, WatchEvent};
+use crate::holder::told;
 use crate::status::closed;
 use crate::text::duration;
 
@@ -27,11 +28,18 @@ pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
     }
 }
 
-/// The line of `event` at `at`. `state` is the text of the whole state.
-pub(super) fn line(event: &WatchEvent, at: SystemTime, state: impl FnOnce() -> String) -> String {
-    let text = match event {
-        WatchEvent::State => state(),
-        event => sentence(event),
+/// The line of `event` at `at`. `state` is the text of the whole state, which has the name of the semaphore; other events get
+/// `name` before them, if several are watched.
+pub(super) fn line(
+    event: &WatchEvent,
+    at: SystemTime,
+    name: Option<&str>,
+    state: impl FnOnce() -> String,
+) -> String {
+    let text = match (event, name) {
+        (WatchEvent::State, _) => state(),
+        (event, Some(name)) => format!("{name}: {}", sentence(event)),
+        (event, None) => sentence(event),
     };
     format!("{}  {text}", timestamp(at))
 }
@@ -48,35 +56,41 @@ fn sentence(event: &WatchEvent) -> String {
     match event {
         WatchEvent::State => String::new(),
         WatchEvent::Granted { holder, weight, slot, label, .. } => {
-            format!("{holder} was granted{} slot {slot}{}", units(*weight), labelled(label.as_deref()))
+            format!("{} was granted{} slot {slot}", who(label, holder), units(*weight))
         }
         WatchEvent::Restored { holder, weight, slot, label, .. } => {
-            format!(
-                "{holder} put its permit back{} slot {slot}{}",
-                units(*weight),
-                labelled(label.as_deref())
-            )
+            format!("{} put its permit back{} slot {slot}", who(label, holder), units(*weight))
         }
-        WatchEvent::Cooling { holder, lease_remaining_ms, .. } => {
-            format!("{holder} left, its units stay taken for {}", from_ms(*lease_remaining_ms))
+        WatchEvent::Cooling { holder, lease_remaining_ms, label, .. } => {
+            let left = from_ms(*lease_remaining_ms);
+            format!("{} left, its units stay taken for {left}", who(label, holder))
         }
-        WatchEvent::Left { holder, cause, .. } => match cause {
-            Cause::Expired => format!("{holder} left: its lease ended"),
-            Cause::Revoked => format!("{holder} left: its permit was revoked"),
-            Cause::Unknown => format!("{holder} left: released, expired or revoked"),
-            _ => format!("{holder} left"),
-        },
+        WatchEvent::Left { holder, cause, label, held_ms, .. } => {
+            let cause = match cause {
+                Cause::Expired => "its lease ended",
+                Cause::Revoked => "revoked",
+                Cause::Unknown => "released, expired or revoked",
+                _ => "released",
+            };
+            format!("{} left after {}, {cause}", who(label, holder), from_ms(*held_ms))
+        }
         WatchEvent::Queued { holder, weight, position, label } => {
-            let label = labelled(label.as_deref());
-            format!("{holder} joined the queue{} position {position}{label}", units(*weight))
+            let before = match position {
+                0 => "first in line".to_owned(),
+                before => format!("{before} before it"),
+            };
+            format!("{} joined the queue{} {before}", who(label, holder), units(*weight))
         }
-        WatchEvent::LeftQueue { holder, cause, .. } => match cause {
-            Cause::Expired => format!("{holder} left the queue: its lease ended"),
-            Cause::Revoked => format!("{holder} left the queue: its place was revoked"),
-            Cause::Refused => format!("{holder} left the queue: it was refused"),
-            Cause::Unknown => format!("{holder} left the queue: for one of several causes"),
-            _ => format!("{holder} left the queue"),
-        },
+        WatchEvent::LeftQueue { holder, cause, label, waited_ms, .. } => {
+            let cause = match cause {
+                Cause::Expired => "its lease ended",
+                Cause::Revoked => "revoked",
+                Cause::Refused => "refused",
+                Cause::Unknown => "for one of several causes",
+                _ => "cancelled",
+            };
+            format!("{} left the queue after {}, {cause}", who(label, holder), from_ms(*waited_ms))
+        }
         WatchEvent::Limit { limit, before, limit_version } => {
             let [limit, before] =
                 [limit, before].map(|limit| limit.map_or("none".to_owned(), |limit| limit.to_string()));
@@ -111,8 +125,8 @@ fn units(weight: u32) -> String {
     if weight == 1 { ",".to_owned() } else { format!(", {weight} units,") }
 }
 
-fn labelled(label: Option<&str>) -> String {
-    label.map(|label| format!(" ({label})")).unwrap_or_default()
+fn who(label: &Option<String>, name: &str) -> String {
+    told(label.as_deref().unwrap_or_default(), name)
 }
 
 fn counts([grants, refused, expired, revoked]: [u64; 4], unseen: Option<u64>) -> String {

@@ -1,5 +1,6 @@
 //! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects, messages and exit codes.
 
+use permits_testkit::Server;
 use serde_json::json;
 
 use crate::support::{
@@ -67,8 +68,8 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_no_permit(store: &dyn S
 }
 
 fn a_limit_can_be_set_before_the_first_use(store: &dyn Store, _: &str) {
-    operate(store, ["limit", "new", "--unpin"], "new: no limit is set, not pinned (version 0)");
-    operate(store, ["limit", "new", "4"], "new: limit 4, pinned (version 1)");
+    operate(store, ["limit", "new", "--unpin", "--new"], "new: no limit is set, not pinned (version 0)");
+    operate(store, ["limit", "new", "4", "--new"], "new: limit 4, pinned (version 1)");
     assert_eq!(output(&mut run(store, "new", "", "echo ran")).stdout, "ran\n");
 }
 
@@ -96,7 +97,7 @@ fn a_paused_semaphore_grants_nothing_until_it_is_resumed(store: &dyn Store, name
 }
 
 fn an_unused_semaphore_can_be_paused(store: &dyn Store, _: &str) {
-    operate(store, ["pause", "new"], "new: paused, not in use, no limit is set");
+    operate(store, ["pause", "new", "--new"], "new: paused, not in use, no limit is set");
     assert_eq!(output(&mut run(store, "new", "--limit 1 --no-wait", "true")).code, 75);
     let waiter = Running::start(&mut run(store, "new", "--limit 1", "echo ran"));
     until_counts(store, "new", (0, 1));
@@ -134,7 +135,7 @@ fn a_closed_line_sends_waiters_and_newcomers_away(store: &dyn Store, name: &str)
 
 fn an_unused_line_can_be_closed(store: &dyn Store, _: &str) {
     for _ in 0..2 {
-        operate(store, ["close", "new"], "new: closed, not in use, no limit is set");
+        operate(store, ["close", "new", "--new"], "new: closed, not in use, no limit is set");
     }
     let refused = output(&mut run(store, "new", "--limit 1", "true"));
     assert_eq!((refused.code, refused.stderr.as_str()), (75, "permits: the line is closed\n"));
@@ -168,8 +169,23 @@ fn an_idle_semaphore_is_deleted(store: &dyn Store, name: &str) {
     operate(store, ["delete", name], "semaphore: deleted");
     assert_eq!(status(store, name)["limit"], json!(null));
     let unknown = delete();
-    assert_eq!((unknown.code, unknown.stdout.as_str()), (1, ""));
-    assert_eq!(unknown.stderr, "permits: semaphore: there is no such semaphore\n");
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (66, ""));
+    assert_eq!(unknown.stderr, "permits: no program has used \"semaphore\" lately\n");
+}
+
+#[test]
+fn a_semaphore_that_cannot_be_read_is_deleted_by_force() {
+    let server = Server::start();
+    let delete = |more: &[&str]| output(permits(&server.url(), ["delete", "bad"]).args(more));
+    for value in ["abc", "\u{9}of another layout"] {
+        server.command(&["HSET", "permits:{bad}:state", "\tstate", value]);
+        let refused = delete(&[]);
+        assert_eq!(refused.code, 69, "{refused:?}");
+        assert!(refused.stderr.contains("bad") && refused.stderr.contains("delete"), "{}", refused.stderr);
+        let deleted = delete(&["--force"]);
+        assert_eq!((deleted.code, deleted.stdout.as_str()), (0, "bad: deleted\n"), "{}", deleted.stderr);
+        assert_eq!(delete(&["--force"]).code, 66, "there is none any more");
+    }
 }
 
 fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {
@@ -193,16 +209,15 @@ fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {
 }
 
 fn an_unknown_holder_is_1(store: &dyn Store, name: &str) {
-    for name in [name, "unused"] {
-        let output = output(&mut permits(&store.url(), ["revoke", name, "web-3"]));
-        assert_eq!((output.code, output.stdout.as_str()), (1, ""));
-        assert_eq!(output.stderr, format!("permits: {name}: \"web-3\" neither holds nor waits\n"));
-    }
+    prepare(store, name);
+    let output = output(&mut permits(&store.url(), ["revoke", name, "web-3"]));
+    assert_eq!((output.code, output.stdout.as_str()), (1, ""));
+    assert_eq!(output.stderr, format!("permits: {name}: \"web-3\" neither holds nor waits\n"));
 }
 
 fn repeated_changes_succeed(store: &dyn Store, _: &str) {
     for _ in 0..2 {
-        operate(store, ["limit", "x", "4"], "x: limit 4, pinned (version 1)");
+        operate(store, ["limit", "x", "4", "--new"], "x: limit 4, pinned (version 1)");
         operate(store, ["pause", "x"], "x: paused, 0 of 4 held, 0 waiting");
     }
     for _ in 0..2 {
@@ -212,8 +227,7 @@ fn repeated_changes_succeed(store: &dyn Store, _: &str) {
 }
 
 fn a_limit_is_shown_and_changed_by_a_difference(store: &dyn Store, _: &str) {
-    operate(store, ["limit", "x"], "x: no limit is set, not pinned (version 0)");
-    operate(store, ["limit", "x", "4"], "x: limit 4, pinned (version 1)");
+    operate(store, ["limit", "x", "4", "--new"], "x: limit 4, pinned (version 1)");
     operate(store, ["limit", "x", "+2"], "x: limit 6, pinned (version 2)");
     operate(store, ["limit", "x", "-1"], "x: limit 5, pinned (version 3)");
     operate(store, ["limit", "x"], "x: limit 5, pinned (version 3)");
@@ -266,7 +280,7 @@ fn the_authors_of_changes_are_shown(store: &dyn Store, name: &str) {
         let Output { code, stderr, .. } = output(call.env("USER", "alice"));
         assert_eq!((code, stderr.as_str()), (0, ""), "{arguments:?}");
     };
-    change(&["limit", name, "3", "--by", "deploy 7"]);
+    change(&["limit", name, "3", "--by", "deploy 7", "--new"]);
     change(&["pause", name]);
     change(&["close", name, "--reason", "moved", "--by", "deploy 8"]);
     let seen = status(store, name);

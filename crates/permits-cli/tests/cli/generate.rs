@@ -61,7 +61,7 @@ fn bash_completes_verbs_options_and_values() {
     for (words, expected) in [
         (&["permits", "ru"][..], &["run"][..]),
         (&["permits", "l"], &["list", "limit"]),
-        (&["permits", "limit", "x", "--un"], &["--unpin"]),
+        (&["permits", "limit", "x", "--unp"], &["--unpin"]),
         (&["permits", "limit", "x", "3", "--de"], &["--declare"]),
         (&["permits", "run", "x", "--no"], &["--no-wait"]),
         (&["permits", "completions", "f"], &["fish"]),

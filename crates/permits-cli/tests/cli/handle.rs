@@ -20,6 +20,7 @@ on_both_stores! {
     json_has_the_token_and_the_slot,
     a_signal_ends_the_wait,
     a_handle_that_cannot_be_printed_is_released,
+    without_standard_output_nothing_is_acquired,
 }
 
 /// `permits VERB -` with the handle on standard input.
@@ -156,13 +157,23 @@ fn an_input_without_a_handle_is_64() {
     let store = crate::support::Local::new();
     let endless = "x".repeat(5000);
     for (input, reason) in [
-        ("", "it has fewer than 8 parts"),
-        ("hello\n", "it has fewer than 8 parts"),
-        (&endless, "it has fewer than 8 parts"),
-        ("a:b:c:d:e:f:g:h\n", "it does not begin with permits2"),
+        ("", "it does not begin with permits and a number"),
+        ("hello\n", "it does not begin with permits and a number"),
+        (&endless, "it does not begin with permits and a number"),
+        ("permits2:a:b\n", "it has fewer than 8 parts"),
     ] {
         let output = with_handle(&store, "release", input);
         assert_eq!((output.code, output.stdout.as_str()), (64, ""));
         assert!(output.stderr.contains(reason), "{}", output.stderr);
     }
+}
+
+fn without_standard_output_nothing_is_acquired(store: &dyn Store, name: &str) {
+    let script = "\"$P\" acquire \"$NAME\" --limit 1 >&-; echo $?; \"$P\" acquire \"$NAME\" --limit 1 1<>/dev/null; echo $?";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script]).env("P", env!("CARGO_BIN_EXE_permits")).env("NAME", name);
+    let Output { stdout, stderr, .. } = output(shell.env("PERMITS_URL", store.url()));
+    assert_eq!(stdout, "71\n0\n", "/dev/null is a choice: {stderr}");
+    assert_eq!(stderr, "permits: standard output is closed: no reader would have the handle\n");
+    assert_eq!(counts(store, name), (1, 0));
 }

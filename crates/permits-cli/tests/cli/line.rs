@@ -7,8 +7,8 @@ use permits_testkit::{Server, wait};
 use tempfile::TempDir;
 
 use crate::support::{
-    Local, Output, Running, Store, TIMEOUT, assert_own_lines, counts, gate, on_both_stores, output, run,
-    status, until_counts,
+    Local, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, gate, on_both_stores, output,
+    run, status, until_counts,
 };
 
 on_both_stores! {
@@ -155,14 +155,14 @@ fn a_long_wait_is_reported_without_a_terminal() {
     assert!(wait::until(TIMEOUT, || !waiter.stderr().is_empty()));
     drop(gate);
     let expected = "permits: waiting 10 s for \"x\": first in line, 1 of 1 held by first\n";
-    assert_eq!(waiter.finish().stderr, expected);
+    assert_eq!(ageless(&waiter.finish().stderr), expected);
 }
 
 #[test]
 fn a_recovering_server_is_the_reason_until_its_window_ends() {
     let server = Server::start();
     let reason = "nothing is granted yet: the store started or lost its state a moment ago";
-    let waiter = Running::start(&mut run(&server, "new", "--limit 1", "echo ran"));
+    let waiter = Running::start(&mut run(&server, "new", "--limit 1 -v", "echo ran"));
     assert!(wait::until(TIMEOUT, || waiter.stderr().contains(reason)), "{}", waiter.stderr());
     let mut refusals = 0;
     let granted = wait::until(TIMEOUT, || {

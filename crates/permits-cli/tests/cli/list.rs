@@ -141,7 +141,7 @@ fn semaphores_that_cannot_be_read_hide_no_others() {
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
     let lines: Vec<&str> = text.stdout.lines().collect();
     assert!(lines[1].starts_with("alien     -      -        -  UNREADABLE: a key of semaphore"), "{lines:?}");
-    assert!(lines[2].starts_with("bad       -      -        -  UNREADABLE: the store "), "{lines:?}");
+    assert!(lines[2].starts_with("bad       -      -        -  UNREADABLE: semaphore "), "{lines:?}");
     assert_eq!(lines.len(), 3, "it is not in use: {lines:?}");
     let text = output(&mut permits(&server.url(), ["list"])).stdout;
     assert!(text.contains("\none of ours     0      3        0  pinned"), "{text}");
@@ -152,7 +152,7 @@ fn semaphores_that_cannot_be_read_hide_no_others() {
             listed.as_array().expect("an array").iter().find(|row| row["name"] == name).expect("listed");
         row["unreadable"].as_str().unwrap_or_default().to_owned()
     });
-    assert!(reasons[0].contains("another program") && reasons[1].starts_with("the store "), "{reasons:?}");
+    assert!(reasons[0].contains("another program") && reasons[1].contains("delete --force"), "{reasons:?}");
     assert_eq!(reasons[2], "");
 }
 

@@ -1,8 +1,10 @@
 //! The log on standard error: its filter and its form.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Local, Output, Store as _, assert_own_lines, output, permits};
+use crate::support::{
+    Local, Output, Running, Store as _, assert_own_lines, gate, output, permits, revoke, run,
+};
 
 /// A run with this filter and these options, of a command that prints nothing.
 fn logged(filter: &str, options: &[&str]) -> Output {
@@ -46,4 +48,50 @@ fn each_line_can_be_a_json_object() {
     assert!(granted["time_ms"].as_u64().is_some_and(|time| time > 1_600_000_000_000), "{granted}");
     let own = lines.iter().find(|line| line["target"] == "permits").expect("the command says something");
     assert!(own["message"].as_str().is_some_and(|message| message.starts_with("store ")), "{own}");
+}
+
+/// The last line of a run with these options, beside a holder of the only unit.
+fn last_line(options: &str) -> Value {
+    let store = Local::new();
+    let mut holder = run(&store, "exports", "--limit 1 --holder web-1 --label nightly", "echo ready; read x");
+    let _gate = gate(&mut holder);
+    let _holder = Running::until(&mut holder, "ready");
+    let ended = output(&mut run(&store, "exports", &format!("--log-format json {options}"), "true"));
+    serde_json::from_str(ended.stderr.lines().last().expect("there is a line")).expect("it is JSON")
+}
+
+#[test]
+fn a_json_line_has_the_values_of_its_sentence() {
+    let refused = last_line("--no-wait");
+    assert_eq!(refused["level"], "error");
+    let fields = &refused["fields"];
+    for (field, expected) in
+        [("semaphore", json!("exports")), ("held", json!(1)), ("limit", json!(1)), ("waiting", json!(0))]
+    {
+        assert_eq!(fields[field], expected, "{refused}");
+    }
+    assert_eq!(fields["exit_code"], 75);
+    assert_eq!(
+        (&fields["holders"][0]["holder"], &fields["holders"][0]["label"]),
+        (&json!("web-1"), &json!("nightly"))
+    );
+    let reason = fields["reason"].as_str().expect("a text");
+    assert!(reason.starts_with("1 of 1 held by \"nightly\" (web-1) for "), "{reason}");
+    let failed = last_line("--limit 1 --weight 2");
+    assert_eq!(
+        (&failed["fields"]["semaphore"], &failed["fields"]["exit_code"]),
+        (&json!("exports"), &json!(64))
+    );
+}
+
+#[test]
+fn a_json_line_has_the_reason_of_a_loss() {
+    let store = Local::new();
+    let options = "--limit 1 --holder web-1 --log-format json";
+    let holder = Running::until(&mut run(&store, "exports", options, "echo ready; exec sleep 1000"), "ready");
+    revoke(&store, "exports", "web-1", "maintenance");
+    let ended = holder.finish();
+    let line: Value = serde_json::from_str(&ended.stderr).expect("it is JSON");
+    let expected = json!({ "semaphore": "exports", "reason": "the permit was revoked: maintenance" });
+    assert_eq!(line["fields"], expected);
 }

@@ -32,7 +32,7 @@ fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i
 /// A store with a semaphore.
 fn store() -> Local {
     let store = Local::new();
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "y", "1"])).code, 0);
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "x", "1", "--new"])).code, 0);
     store
 }
 

@@ -3,8 +3,8 @@
 use permits_testkit::wait;
 
 use crate::support::{
-    Output, Running, Store, TIMEOUT, assert_own_lines, counts, gate, on_both_stores, output, prepare, revoke,
-    run, status, until_counts,
+    Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, gate, on_both_stores, output,
+    prepare, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -110,7 +110,7 @@ fn a_full_line_is_named_and_nothing_is_kept(store: &dyn Store, name: &str) {
             output(&mut run_with(store, name, &narrow, "--limit 1 --no-wait", "echo ran"));
         assert_eq!((code, stdout.as_str()), (75, ""));
         let expected = format!("permits: {full:?}: no permit now: 1 of 1 held by first, 0 waiting\n");
-        assert_eq!(stderr, expected);
+        assert_eq!(ageless(&stderr), expected);
         drop(gate);
         assert_eq!(first.finish().code, 1);
         nothing_is_left(store, [name, &narrow]);

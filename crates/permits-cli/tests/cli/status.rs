@@ -16,15 +16,16 @@ on_both_stores! {
 }
 
 #[test]
-fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
+fn an_unused_semaphore_is_shown_with_66_and_leaves_no_keys() {
     let server = Server::start();
     let json = output(&mut permits(&server.url(), ["status", "unused", "--json"]));
-    assert_eq!((json.code, json.stderr.as_str()), (0, ""));
+    let says = "permits: no program has used \"unused\" lately\n";
+    assert_eq!((json.code, json.stderr.as_str()), (66, says));
     let expected =
         r#"{"name":"unused","limit":null,"held":0,"paused":false,"holders":[],"waiters":[],"store":""#;
     assert!(json.stdout.starts_with(expected), "{}", json.stdout);
     let text = output(&mut permits(&server.url(), ["status", "unused"]));
-    assert_eq!((text.code, text.stderr.as_str()), (0, ""));
+    assert_eq!((text.code, text.stderr.as_str()), (66, says));
     assert_eq!(text.stdout, "unused: not in use, no limit is set\n");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
 }
@@ -62,7 +63,7 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             }],
             "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
-            "closed": null, "oldest_holder_age_ms": null, "oldest_waiter_age_ms": null,
+            "closed": null, "oldest_holder_age_ms": null, "oldest_waiter_age_ms": null, "cooling": 0,
             "grants": null, "refused": 0, "expired": 0, "revoked": 0, "changes": [],
         })
     );
@@ -75,7 +76,7 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     assert_eq!(words(lines[2]), ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE", "LABEL"]);
     assert_eq!(words(lines[3])[..4], ["web-1", "2", "0", &token.to_string()]);
     assert!(lines[3].ends_with(" s  nightly"), "{}", lines[3]);
-    assert_eq!(words(lines[5]), ["WAITER", "WEIGHT", "POSITION", "AGE", "LABEL"]);
+    assert_eq!(words(lines[5]), ["WAITER", "WEIGHT", "BEFORE", "AGE", "LABEL"]);
     assert_eq!(words(lines[6])[..3], ["web-2", "3", "0"]);
     let end = |line: &str, of: &str| line.find(of).map(|place| place + of.len());
     assert_eq!(end(lines[2], "AGE"), end(lines[3], " s  nightly").map(|end| end - 9), "columns are aligned");
@@ -88,10 +89,16 @@ fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
     let options = "--limit 1 --holder web-1 --at-least 1h";
     assert_eq!(output(&mut run(store, name, options, "true")).code, 0);
     let json = status(store, name);
-    assert_eq!(json["holders"][0]["cooling"], json!(true), "{json}");
+    assert_eq!((&json["holders"][0]["cooling"], &json["cooling"]), (&json!(true), &json!(1)), "{json}");
     assert_matches_schema("status.schema.json", &json);
     let text = output(&mut permits(&store.url(), ["status", name])).stdout;
-    assert!(text.contains("  cooling 3"), "{text}");
+    assert!(text.starts_with(&format!("{name}: 0 of 1 held, cooling 1, 0 waiting\n")), "{text}");
+    assert!(text.contains("  cooling 59 m "), "{text}");
+    let listed = output(&mut permits(&store.url(), ["list"])).stdout;
+    assert_eq!(listed.lines().nth(1), Some("semaphore     0      1        0  cooling 1"));
+    let refused = output(&mut run(store, name, "--no-wait", "true"));
+    let says = "permits: no permit now: 1 of 1 held by web-1, free in 59 m, 0 waiting\n";
+    assert_eq!(refused.stderr, says);
     assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 75);
     let freed = output(&mut permits(&store.url(), ["revoke", name, "web-1"]));
     assert_eq!((freed.code, freed.stdout), (0, format!("{name}: web-1 revoked, 0 of 1 held, 0 waiting\n")));

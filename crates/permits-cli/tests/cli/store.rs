@@ -79,7 +79,7 @@ fn the_url_can_be_read_from_a_file() {
     let path = directory.path().join("url");
     let status = |command: &mut Command| output(command.env("PERMITS_URL_FILE", &path));
     for (text, code, says) in [
-        (format!("{}\n", server.url()), 0, "x: not in use"),
+        (format!("{}\n", server.url()), 66, "x: not in use"),
         (" \n".into(), 64, "is empty"),
         (format!("{0}\n{0}\n", server.url()), 64, "has several lines"),
     ] {
@@ -107,8 +107,9 @@ fn where_a_server_is_required_no_other_store_is_used() {
         assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
         assert!(refused.stderr.contains("asks for a server, and the store is "), "{}", refused.stderr);
     }
-    assert_eq!(required(&server.url(), "1").code, 0);
-    assert_eq!(required(&local.url(), "0").code, 0);
+    for (url, value) in [(&server.url(), "1"), (&local.url(), "0")] {
+        assert_eq!(required(url, value).stdout, "x: not in use, no limit is set\n");
+    }
     let unclear = required(&server.url(), "yes");
     assert_eq!(
         (unclear.code, unclear.stderr.as_str()),

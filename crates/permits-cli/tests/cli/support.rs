@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use permits_testkit::{ChildGuard, Server, wait};
+use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -103,10 +104,11 @@ pub(crate) fn prepare(store: &dyn Store, name: &str) {
     client.close().expect("nothing is left");
 }
 
-/// The command with `arguments`.
+/// The command with `arguments`. Its acquisitions have no label, because the default one has the user's name.
 pub(crate) fn permits<S: AsRef<OsStr>>(url: &str, arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_permits"));
-    command.args(arguments).env("PERMITS_URL", url).env_remove("TERM").stdin(Stdio::null());
+    command.args(arguments).env("PERMITS_URL", url).env("PERMITS_LABEL", "");
+    command.env_remove("TERM").stdin(Stdio::null());
     without_home(&mut command);
     command
 }
@@ -225,10 +227,18 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// `permits status --json`.
+/// `permits status --json`, also of a semaphore that the store does not know.
 #[track_caller]
 pub(crate) fn status(store: &dyn Store, name: &str) -> Value {
-    json(&mut permits(&store.url(), ["status", "--json", "--", name]))
+    let output = output(&mut permits(&store.url(), ["status", "--json", "--", name]));
+    assert!(matches!((output.code, output.stderr.as_str()), (0, "") | (66, _)), "{}", output.stderr);
+    serde_json::from_str(&output.stdout).expect("it is JSON")
+}
+
+/// The text without the ages of holders.
+pub(crate) fn ageless(text: &str) -> String {
+    let age = Regex::new(r" for \d+ [smhd]\b").expect("it is valid");
+    age.replace_all(text, "").into_owned()
 }
 
 /// Runs a command that prints one line of JSON.

@@ -391,7 +391,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P7: work that a bound has cut off is asked for by sessions of waiters, whatever becomes of the caller: at once by that of the
+/// P7: work that a bound has cut off is asked for by sessions of waiters, because the caller may end: at once by that of the
 /// head, and by a few others later, since that one may be dead. Otherwise the head alone has its turn, and no herd asks.
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     const SESSIONS: usize = 4;

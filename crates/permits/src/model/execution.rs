@@ -135,7 +135,7 @@ impl<'a> Execution<'a> {
         });
     }
 
-    /// Tells sessions of waiters when to ask, because no other session is responsible. Work that a bound has cut off is
+    /// Sends sessions of waiters their turns, because no other session is responsible. Work that a bound has cut off is
     /// asked for at once, by the session of the head; and by some others one after the other, since that one may be dead.
     /// A change that time makes is asked for by the head. Not after a hand-over among holders whose grants do not count for
     /// some time: there a release changes something before a lease ends.

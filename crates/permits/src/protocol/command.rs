@@ -169,7 +169,7 @@ pub enum Operation {
     },
     /// Forget the semaphore, if it is idle.
     Delete {
-        /// Also if its state cannot be read, by this layout or at all: then whatever it holds.
+        /// Also if its state cannot be read, by this layout or at all: then even if it is in use.
         unreadable: bool,
     },
     /// List holders and waiters.

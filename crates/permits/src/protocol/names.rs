@@ -9,7 +9,7 @@ pub const MIN_LEASE_MS: u64 = 100;
 /// The longest lease, in milliseconds: one day.
 pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A name, holder, limit, weight, lease or handle that is never valid.
+/// A name, holder, limit, weight, lease, handle or setting that is never valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidInput {
@@ -87,6 +87,14 @@ pub enum InvalidInput {
         found: u32,
         /// The layout of this program.
         supported: u32,
+    },
+    /// A longer line than the store can keep.
+    #[error("max_waiters is {max}: this store takes at most {most} waiters of a semaphore, a server more")]
+    MaxWaiters {
+        /// The requested maximum.
+        max: u32,
+        /// The most that the store takes.
+        most: u32,
     },
     /// A text that is not a permit handle.
     #[error("not a permit handle: {reason}")]

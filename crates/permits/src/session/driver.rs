@@ -17,6 +17,7 @@ use super::call::{Call, Sending, SentCall};
 use super::callers::{Message, Port, Session};
 use super::config::Config;
 use super::engine::Engine;
+use super::locked::Mark;
 use super::reply::{Answer, reply};
 use super::{LONGEST_SLEEP, Map};
 use crate::clock::Moment;
@@ -61,20 +62,8 @@ struct Open {
     runtime: Handle,
 }
 
-/// Asserts, in a build with debug assertions, that this thread has no session locked: what follows runs code of the program.
-pub(super) fn assert_unlocked() {
-    #[cfg(debug_assertions)]
-    assert!(!LOCKED.get(), "code of the program runs under the lock of a session");
-}
-
-#[cfg(debug_assertions)]
-thread_local! {
-    /// This thread has a session locked.
-    static LOCKED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
 /// The locked state.
-struct Locked<'a>(MutexGuard<'a, State>);
+struct Locked<'a>(MutexGuard<'a, State>, Mark);
 
 impl Deref for Locked<'_> {
     type Target = State;
@@ -87,13 +76,6 @@ impl Deref for Locked<'_> {
 impl DerefMut for Locked<'_> {
     fn deref_mut(&mut self) -> &mut State {
         &mut self.0
-    }
-}
-
-#[cfg(debug_assertions)]
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        LOCKED.set(false);
     }
 }
 
@@ -165,10 +147,7 @@ impl Driver {
     }
 
     fn lock(&self) -> Locked<'_> {
-        let state = Locked(self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        #[cfg(debug_assertions)]
-        LOCKED.set(true);
-        state
+        Locked(self.state.lock().unwrap_or_else(PoisonError::into_inner), Mark::new())
     }
 
     /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are left for a

@@ -9,7 +9,7 @@
 //!   the lock is free; [`thread`]: the session's thread, which keeps time;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches and
 //!   renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
-//! - [`keywords`]: the outcomes, as events and metrics name them;
+//! - [`locked`]: the assertion that no code of the program runs under the lock; [`keywords`]: the outcomes, as events and metrics name them;
 //! - [`permit_state`]: a permit, as the engine and its holder share it; [`watchdog`] ends one whose session is stuck.
 //!
 //! Nothing here grows without bound: the engine has at most one entry for each call in progress, each permit that is held
@@ -22,6 +22,7 @@ mod declarations;
 mod driver;
 mod engine;
 mod keywords;
+mod locked;
 mod outage;
 mod outbox;
 pub(crate) mod pending_acquire;
@@ -45,7 +46,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-/// The hasher of maps. With a random seed, because names may come from whoever sends requests to the program. Without one in the
+/// The hasher of maps. With a random seed, because names may come from the clients of the program. Without one in the
 /// tests of this crate, so that a simulation can be repeated.
 #[cfg(not(test))]
 type Seeded = std::hash::RandomState;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::driver;
+use super::locked::assert_unlocked;
 use super::permit_state::{HeldPermit, PermitState};
 use super::reply::{Answer, reply};
 use crate::error::Lost;
@@ -71,7 +71,7 @@ impl Outbox {
     /// Delivers everything. To be called under no lock. `session` is the session's own runtime. Returns what was measured,
     /// to be recorded next.
     pub(super) fn deliver(self, session: Option<&Handle>) -> Tally {
-        driver::assert_unlocked();
+        assert_unlocked();
         deliver_all(self.deliveries, session);
         self.tally
     }

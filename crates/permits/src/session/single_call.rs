@@ -12,7 +12,8 @@ use super::reply::Answer;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
 use crate::protocol::{
-    AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome, RenewRequest, Reply,
+    AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome,
+    RenewRequest, Reply,
 };
 use crate::store::StoreError;
 use crate::timing::{BACKOFF, CALL_TIMEOUT_MAX};

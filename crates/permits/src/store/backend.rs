@@ -16,7 +16,7 @@ use super::error::StoreError;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
 
 /// A session's access to a store. It executes each command at once or not at all, and those about one semaphore in the order
-/// in which they were sent, while it stays connected.
+/// in which they were sent, while it stays connected; only a renewal of permits may overtake.
 pub trait Store: Send + Sync {
     /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it later, at most
     /// once, and at once when the connection breaks. After the timeout the session no longer waits for it.
@@ -116,6 +116,11 @@ pub(crate) type ParsedUrl = Result<(Box<dyn Location>, Option<Recovery>), String
 
 /// The location of a store, parsed from a URL. Displayed without any password.
 pub(crate) trait Location: Any + fmt::Display + Send + Sync {
+    /// The most waiters that the store takes in the queue of a semaphore, also if a client asks for more.
+    fn max_waiters(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Opens the store for a session: one attempt. Must be called on the session's runtime.
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>>;
 }

@@ -63,7 +63,7 @@ pub enum StoreError {
         /// The layout of this program.
         supported: u32,
     },
-    /// What is stored of the semaphore is damaged. Nothing was changed.
+    /// The stored state of the semaphore is damaged. Nothing was changed.
     #[error(
         "semaphore {semaphore:?} cannot be read: {reason}; delete it with `permits delete --force`, or \
          Semaphore::delete_unreadable"

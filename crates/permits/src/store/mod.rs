@@ -69,6 +69,11 @@ impl Address {
         Ok((Self(location), recovery))
     }
 
+    /// The most waiters that the store takes in the queue of a semaphore.
+    pub(crate) fn max_waiters(&self) -> u32 {
+        self.0.max_waiters()
+    }
+
     /// The location, if the store is of the kind whose locations are of type `L`.
     pub(crate) fn location<L: Location>(&self) -> Option<&L> {
         let location: &dyn Any = &*self.0;

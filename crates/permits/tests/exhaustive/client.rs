@@ -45,7 +45,7 @@ pub(crate) struct Reply {
 pub(crate) enum Outcome {
     Acquired(AcquireOutcome),
     Renewed(RenewOutcome),
-    /// Whether the store had it.
+    /// True if the store had it.
     Released(bool),
 }
 

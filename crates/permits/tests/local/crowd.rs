@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use permits_testkit::wait;
-use permits_testkit::worker::{TIMEOUT, Work, Worker, WorkerCommand};
+use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Work, Worker, WorkerCommand};
+use tokio::task::JoinSet;
 
 use crate::fixture::Fixture;
 
@@ -67,4 +68,39 @@ fn forty_processes_that_crowd_in_all_get_through() {
     }
     fixture.assert_safe();
     fixture.assert_at_rest();
+}
+
+/// Each release could be a command of its own, which reads and writes the whole line.
+#[tokio::test]
+async fn a_permit_outlasts_a_crowd_of_its_own_session_that_leaves_at_once() {
+    const WAITERS: u64 = 2_000;
+    let fixture = Fixture::small();
+    let client = permits::Client::connect(&fixture.url()).await.expect("the file can be used");
+    let semaphore = client.semaphore(SEMAPHORE, 1).expect("valid");
+    let permit = semaphore.acquire().await.expect("it is free");
+    let mut waiters = JoinSet::new();
+    for _ in 0..WAITERS {
+        waiters.spawn(semaphore.acquire());
+    }
+    let waiting = async || semaphore.inspect_up_to(0).await.expect("the file can be used").waiting;
+    while waiting().await < WAITERS {
+        tokio::task::yield_now().await;
+    }
+    waiters.shutdown().await;
+    permit.renew().await.expect("it goes ahead");
+    permit.release().await.expect("they have left in a few commands");
+    assert_eq!(waiting().await, 0);
+    client.close().await.expect("the file can be used");
+}
+
+#[test]
+fn a_longer_line_than_a_file_takes_is_refused() {
+    let fixture = Fixture::small();
+    let connect = |max| permits::Client::builder(fixture.url()).max_waiters(max).connect_blocking();
+    connect(10_000).expect("the file can be used").close().expect("the file can be used");
+    let refused = connect(10_001).expect_err("it is longer");
+    assert_eq!(
+        refused.to_string(),
+        "max_waiters is 10001: this store takes at most 10000 waiters of a semaphore, a server more"
+    );
 }

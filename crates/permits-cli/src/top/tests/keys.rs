@@ -49,13 +49,32 @@ fn only_y_confirms() {
 }
 
 #[test]
+fn a_mutex_is_turned_into_a_semaphore_on_request_only() {
+    let now = Instant::now();
+    let of = |limit| Counts { limit: Some(limit), ..Counts::default() };
+    let with_limit = |limit| opened(super::Detail { counts: of(limit), ..detail() }, now);
+    for (limit, typed) in [(1, "1"), (2, "7")] {
+        let mut model = with_limit(limit);
+        types(&mut model, &format!("l{typed}"));
+        let expected = act(ActionKind::SetLimit(typed.parse().expect("a number")));
+        assert_eq!(press(&mut model, KeyCode::Enter), expected);
+    }
+    let mut mutex = with_limit(1);
+    types(&mut mutex, "l7");
+    assert_eq!(press(&mut mutex, KeyCode::Enter), None);
+    let question = r#"set the limit of "exports" to 7: admit several at once, in place of one? (y/n)"#;
+    assert!(super::drawn(&mut mutex, 100, 24, now).iter().any(|row| row == question));
+    assert_eq!(types(&mut mutex, "y"), act(ActionKind::SetLimit(7)));
+}
+
+#[test]
 fn the_answer_applies_to_the_question() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
     types(&mut model, "jr");
     let mut later = detail();
     later.holders.remove(1);
-    model.on_snapshot(Snapshot::Detail("exports".into(), later), now);
+    model.on_snapshot(Snapshot::Detail("exports".into(), later.into()), now);
     assert_eq!(types(&mut model, "y"), act(ActionKind::Revoke("web-2".into(), true)));
 }
 

@@ -57,7 +57,7 @@ fn overview(of: &[&str], now: Instant) -> Model {
 /// The detail of `exports`.
 fn opened(detail: Detail, now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), Some("exports".into()), now);
-    model.on_snapshot(Snapshot::Detail("exports".into(), detail), now);
+    model.on_snapshot(Snapshot::Detail("exports".into(), detail.into()), now);
     drawn(&mut model, 80, 24, now);
     model
 }

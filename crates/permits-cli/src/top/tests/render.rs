@@ -9,6 +9,7 @@ use ratatui::style::{Color, Modifier};
 use super::super::model::Model;
 use super::super::snapshot::Snapshot;
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
+use crate::cooling::Cooling;
 use crate::detail::{ChangeRow, Counts, Detail, Totals};
 
 #[test]
@@ -52,8 +53,8 @@ fn a_semaphore_has_its_holders_and_its_line() {
         "  HOLDER      AGE  LEASE  SLOT  WEIGHT             TOKEN",
         "> web-1   1 h 2 m   14 s     0       2  1700000000000000",
         "  web-2   1 h 2 m   14 s     2       1  1700000000000002",
-        "  WAITER  POSITION    AGE  WEIGHT  LABEL",
-        "  web-3          0  7.0 s       1  nightly export",
+        "  WAITER  BEFORE    AGE  WEIGHT  LABEL",
+        "  web-3        0  7.0 s       1  nightly export",
         "",
         r#"take the permit of "web-1" away? (y/n)"#,
         "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin…",
@@ -83,13 +84,13 @@ fn unlisted_holders_and_waiters_are_counted() {
         rows[4..7],
         [
             "  … and 1997 more units held by others",
-            "  WAITER   POSITION    AGE  WEIGHT  LABEL",
-            "  web-0           0  7.0 s       1  nightly export"
+            "  WAITER   BEFORE    AGE  WEIGHT  LABEL",
+            "  web-0         0  7.0 s       1  nightly export"
         ]
     );
     press(&mut model, KeyCode::End);
     let rows = drawn(&mut model, 70, 8, now);
-    assert_eq!(rows[6], "> web-999       999  7.0 s       1  nightly export");
+    assert_eq!(rows[6], "> web-999     999  7.0 s       1  nightly export");
     types(&mut model, "k");
     assert!(drawn(&mut model, 70, 8, now)[5].starts_with("> web-998"));
 }
@@ -232,10 +233,61 @@ fn numbers_go_before_the_state() {
             .expect("it is selected")
     };
     assert_eq!(rows_at(60), "> exports       3      4        2          PAUSED");
-    assert_eq!(rows_at(40), "> exports       3      4  PAUSED");
+    assert_eq!(rows_at(40), "> exports       3      4     2  PAUSED");
+    assert_eq!(rows_at(36), "> exports       3      4  PAUSED");
     assert_eq!(rows_at(30), "> exports       3  PAUSED");
     assert_eq!(rows_at(20), "> exports    PAUSED");
     assert_eq!(rows_at(12), "> expo…  P");
+}
+
+#[test]
+fn a_label_is_shown_in_place_of_the_token() {
+    let now = Instant::now();
+    let mut labelled = detail();
+    labelled.holders[0].name = "vm:10273/oI-d0YHv9CdF.0".into();
+    labelled.holders[0].label = "alice: export".into();
+    let first = |width| drawn(&mut opened(labelled.clone(), now), width, 12, now)[2].clone();
+    assert_eq!(
+        first(100),
+        "> vm:10273/oI-d0YHv9CdF.0  1 h 2 m   14 s     0       2  1700000000000000  alice: export"
+    );
+    assert_eq!(first(70), "> vm:10273/oI-d0YHv9CdF.0  1 h 2 m   14 s     0       2  alice: export");
+    assert_eq!(first(60), "> vm:10273/oI-…  1 h 2 m   14 s     0       2  alice: export");
+    assert_eq!(first(50), "> vm:10273/o…  1 h 2 m   14 s     0  alice: export");
+    let mut revoking = opened(labelled, now);
+    types(&mut revoking, "r");
+    let question = r#"take the permit of "alice: export" ("vm:10273/oI-d0YHv9CdF.0") away? (y/n)"#;
+    assert!(drawn(&mut revoking, 100, 12, now).iter().any(|row| row == question));
+}
+
+#[test]
+fn units_that_cool_are_not_shown_as_held() {
+    let now = Instant::now();
+    let cooling = |units, is_partial| Cooling { units, is_partial };
+    let of = |held, cooling| Counts { limit: Some(20), held, cooling, waiting: 3, ..Counts::default() };
+    let mut model = overview(&["some", "rate", "large"], now);
+    let rows = [
+        ("some", of(20, cooling(5, false))),
+        ("rate", of(20, cooling(20, false))),
+        ("large", of(900, cooling(100, true))),
+    ];
+    let rows = rows.map(|(name, counts)| (name.to_owned(), Ok(counts)));
+    model.on_snapshot(Snapshot::Rows(rows.into()), now);
+    let rows = drawn(&mut model, 80, 24, now);
+    assert_eq!(
+        rows[2..5],
+        [
+            "> large       800     20        3          cooling 100+",
+            "  rate          0     20        3          cooling 20",
+            "  some         15     20        3          cooling 5",
+        ]
+    );
+    let mut cools = detail();
+    cools.counts.cooling = cooling(2, false);
+    (cools.holders[0].cooling, cools.holders[0].lease) = (true, Duration::from_millis(40));
+    let rows = drawn(&mut opened(cools, now), 100, 12, now);
+    assert_eq!(rows[0], "exports: 1 of 3 held, 1 waiting, cooling 2 (memory:)");
+    assert_eq!(rows[2], "> web-1   1 h 2 m  cooling     0       2  1700000000000000");
 }
 
 #[test]

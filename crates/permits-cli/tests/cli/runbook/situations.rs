@@ -50,7 +50,7 @@ pub(super) fn hanging_holder(world: &mut World) {
 }
 
 pub(super) fn cooling(world: &mut World) {
-    world.run("permits run exports --limit 1 --at-least 10m --holder import-7 true");
+    world.run("permits run exports --limit 1 --at-least 10m --holder import-7 --label import true");
     world.job("--limit 1 --holder web-2");
 }
 

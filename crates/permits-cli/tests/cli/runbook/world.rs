@@ -15,6 +15,9 @@ use crate::support::{Running, Store, TIMEOUT, counts, output, prepare, until_cou
 /// The semaphore of the page.
 const NAME: &str = "exports";
 
+/// The program that uses it. It does not end.
+const PROGRAM: &str = "export.sh";
+
 /// The address of `permits serve` on the page.
 const SERVE: &str = "127.0.0.1:9710";
 
@@ -70,7 +73,7 @@ impl World {
     pub(super) fn new() -> Self {
         let server = Server::builder().append_only().start();
         prepare(&server, NAME);
-        Self {
+        let world = Self {
             programs: Vec::new(),
             url: server.url(),
             proxy: None,
@@ -78,7 +81,9 @@ impl World {
             server,
             directory: TempDir::new().expect("a directory"),
             replaced: Vec::new(),
-        }
+        };
+        world.run(&format!("printf '#!/bin/sh\\nexec sleep 1000\\n' >{PROGRAM}; chmod +x {PROGRAM}"));
+        world
     }
 
     /// Delays each reply of the server.
@@ -111,6 +116,8 @@ impl World {
         let mut shell = Command::new("bash");
         shell.args(["-c", script]).current_dir(self.directory.path()).stdin(Stdio::null());
         without_home(&mut shell).env("PATH", path).env("PERMITS_URL", &self.url).env_remove("TERM");
+        // The user of the labels on the page.
+        shell.env("USER", "app").env_remove("PERMITS_LABEL");
         shell
     }
 
@@ -132,7 +139,7 @@ impl World {
     #[track_caller]
     pub(super) fn job(&mut self, options: &str) -> usize {
         let (holders, waiters) = counts(self, NAME);
-        let number = self.start(&format!("permits run {NAME} {options} sleep 1000"));
+        let number = self.start(&format!("permits run {NAME} {options} ./{PROGRAM}"));
         let came = wait::until(TIMEOUT, || {
             let now = counts(self, NAME);
             now.0 + now.1 > holders + waiters

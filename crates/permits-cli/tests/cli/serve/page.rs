@@ -255,7 +255,7 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
     assert_eq!(browser.text("#semaphores .name"), "imports");
     assert_eq!(browser.text("label:has(#busy)"), "busy");
 
-    for (hash, expected) in [("nowhere", "No such semaphore"), ("reports", "the store ")] {
+    for (hash, expected) in [("nowhere", "No such semaphore"), ("reports", "semaphore ")] {
         browser.script(&format!("location.hash = {hash:?}"));
         browser.until(&format!("document.querySelector('#facts').innerText.startsWith({expected:?})"));
         let shown =

@@ -247,7 +247,7 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
     assert_eq!(names, ["alien", "bad", "one of ours", "permits serve: health"]);
     let reason = |row: usize| rows[row]["unreadable"].as_str().unwrap_or_default();
     assert!(reason(0).contains("another program"), "{all}");
-    assert!(reason(1).starts_with("the store ") && reason(2).is_empty(), "{all}");
+    assert!(reason(1).starts_with("semaphore ") && reason(2).is_empty(), "{all}");
     assert!(all["error"].is_null() && rows[2]["limit"] == 3, "{all}");
 
     let list = serve.read("/api/v1/semaphores");
@@ -266,7 +266,7 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
         events.event("change");
     }
     for name in ["alien", "bad"] {
-        let line = format!("semaphore {name:?} cannot be read: ");
+        let line = format!("{name:?} is UNREADABLE: ");
         assert_eq!(serve.stderr().matches(&line).count(), 1, "{}", serve.stderr());
     }
     server.command(&["DEL", damage[1]]);

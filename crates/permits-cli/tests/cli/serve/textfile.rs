@@ -69,7 +69,7 @@ fn a_semaphore_that_cannot_be_read_leaves_the_metrics_of_the_others() {
     let path = directory.path().join("permits.prom");
     let written = output(permits(&server.url(), ["serve", "--textfile"]).arg(&path));
     assert_eq!(written.code, 0);
-    assert!(written.stderr.starts_with("permits: semaphore \"bad\" cannot be read: "), "{}", written.stderr);
+    assert!(written.stderr.starts_with("permits: \"bad\" is UNREADABLE: "), "{}", written.stderr);
     let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"), "");
     assert_eq!((metrics.store("up"), metrics.store("semaphores_unreadable")), (1.0, 1.0));
     assert_eq!((metrics.of("limit", "exports"), metrics.of("limit", "bad")), (Some(3.0), None));

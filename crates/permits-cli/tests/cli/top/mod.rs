@@ -79,7 +79,7 @@ fn an_opened_semaphore_lists_holders_and_waiters_in_order() {
         .collect::<Vec<_>>();
     let mut view = View::top(&server, &[&name]);
     view.shows(&format!("{name}: 3 of 3 held, 2 waiting"));
-    view.shows_row(&["WAITER", "POSITION", "AGE", "WEIGHT"]);
+    view.shows_row(&["WAITER", "BEFORE", "AGE", "WEIGHT"]);
     let rows = view.rows();
     let listed: Vec<&str> =
         rows.iter().filter_map(|row| row.get(2..7)).filter(|name| name.starts_with("web-")).collect();
@@ -168,6 +168,8 @@ fn the_limit_is_typed_and_can_be_unpinned() {
     view.types("x88\x7f");
     view.shows("(now 1): 8");
     view.types(ENTER);
+    view.shows("admit several at once, in place of one? (y/n)");
+    view.types("y");
     view.shows(&format!("the limit of {name:?} is 8, and pinned"));
     view.shows(&format!("{name}: 0 of 8 held, 0 waiting, limit pinned"));
     assert_eq!(status(&server, &name)["limit"], json!(8));
@@ -282,7 +284,7 @@ fn a_semaphore_that_cannot_be_read_hides_no_others() {
     let mut view = View::top(&server, &["--sort", "held", "--busy"]);
     view.shows("2 semaphores by held");
     view.until("the one that is held first", |rows| listed(rows) == [&name, "bad"]);
-    view.shows("UNREADABLE: the store ");
+    view.shows("UNREADABLE: semaphore ");
     view.quits();
 }
 

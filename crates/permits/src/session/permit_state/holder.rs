@@ -15,8 +15,9 @@ use super::{Check, PermitState, PermitStatus};
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::observe::events;
+use crate::session::locked::assert_unlocked;
 use crate::session::watchdog::{self, Watched};
-use crate::session::{LONGEST_SLEEP, driver, keywords, timers};
+use crate::session::{LONGEST_SLEEP, keywords, timers};
 
 /// See the module. Not for code that runs under the lock of a session.
 #[derive(Debug, Clone)]
@@ -127,7 +128,7 @@ impl PermitState {
 
     /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program.
     fn signal_loss(&self) {
-        driver::assert_unlocked();
+        assert_unlocked();
         let signalled = catch_unwind(AssertUnwindSafe(|| self.lost.cancel()));
         let (mutex, condition) = &self.blocked;
         drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));

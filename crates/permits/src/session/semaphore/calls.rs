@@ -157,6 +157,8 @@ impl SemaphoreSession {
         } else {
             self.first_waiter().map(Entry::to_renewal).into_iter().collect()
         };
+        // Permits first: a store that is slow with many waiters has renewed these by then.
+        items.sort_by_key(|renew| renew.grant.is_none());
         if self.schedule.renew_due {
             let interval = self.renewal_interval();
             self.report_late_renewal(interval, now);

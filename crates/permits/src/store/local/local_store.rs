@@ -1,13 +1,13 @@
 //! [`LocalStore`]: a session's access to a file, by its [`FileThread`].
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::file_thread::{FileThread, Message};
+use super::file_thread::{FileThread, Load, Message};
 use crate::clock::Moment;
 use crate::protocol::{Name, RequestId};
 use crate::store::backend::{Executed, Request, Store, StoreOptions};
@@ -22,6 +22,7 @@ pub(super) struct LocalStore {
     messages: Option<mpsc::Sender<Message>>,
     /// Closes when the thread has ended.
     ended: Mutex<mpsc::Receiver<()>>,
+    load: Arc<Load>,
 }
 
 impl LocalStore {
@@ -29,8 +30,9 @@ impl LocalStore {
     /// of no request ends in that time.
     pub(super) async fn open(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let (messages, incoming) = mpsc::channel();
-        let (ended, holders_first) = FileThread::start(path, options, incoming)?;
-        let store = Self { messages: Some(messages), ended: Mutex::new(ended) };
+        let load = Arc::new(Load::default());
+        let (ended, holders_first) = FileThread::start(path, options, incoming, load.clone())?;
+        let store = Self { messages: Some(messages), ended: Mutex::new(ended), load };
         tokio::time::sleep(holders_first).await;
         Ok(store)
     }
@@ -54,8 +56,13 @@ impl Drop for LocalStore {
 impl Store for LocalStore {
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
         let Request { id, command, timeout, .. } = request;
+        self.load.add(&command);
         let sent = self.tell(Message::Execute { id, command, deadline: deadline(timeout) });
         (!sent).then(|| Err(thread_ended()))
+    }
+
+    fn is_full(&self) -> bool {
+        self.load.is_full()
     }
 
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {

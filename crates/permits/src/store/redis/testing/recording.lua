@@ -33,8 +33,8 @@ local fields = {}
 local function add(value)
   local number = type(value) == 'number'
   local text = number and string.format('%.0f', value) or value or ''
-  -- A packed entry, which begins with 0 or 1, goes through listeners that expect text.
-  local packed = string.find(text, '^[%z\1]')
+  -- A packed entry goes through listeners that expect text. It begins with a control character, as no text does.
+  local packed = string.find(text, '^%c')
   if packed then
     text = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
   end

@@ -37,10 +37,14 @@ end
 local found = redis.call('HMGET', state_key, unpack(asked))
 local packed = found[1]
 
+local function other_layout(layout)
+  return layout < 64 and string.format('LAYOUT %d', layout) or 'UNREADABLE it is not of permits'
+end
+
 -- The fault for which an entry cannot be read, if it has one: it is of another layout, or shorter than any.
 local function fault_of(entry)
   local layout = entry and math.floor((string.byte(entry) or 0) / 4) or LAYOUT
-  if layout ~= LAYOUT then return string.format('LAYOUT %d', layout) end
+  if layout ~= LAYOUT then return other_layout(layout) end
   if entry and #entry < 11 then return 'UNREADABLE an entry is too short' end
 end
 
@@ -48,7 +52,7 @@ end
 local unreadable = nil
 if packed then
   if string.byte(packed) ~= LAYOUT then
-    unreadable = string.format('LAYOUT %d', string.byte(packed) or 0)
+    unreadable = other_layout(string.byte(packed) or 0)
   elseif #packed < SERVER_AT then
     unreadable = 'UNREADABLE the state is too short'
   end

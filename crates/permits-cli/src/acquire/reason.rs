@@ -1,0 +1,111 @@
+//! The reason why a request is not granted: the pause, the recovery and the holders, by an inspection of a few holders.
+
+use std::time::Duration;
+
+use permits::{AdminError, HolderInfo, Inspection};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::Line;
+use super::outer;
+use crate::holder::told;
+use crate::status::milliseconds;
+use crate::{report, text};
+
+/// Time the store has to answer an inspection.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The most holders that are named.
+const NAMED: usize = 3;
+
+/// A reason as text, and its values.
+#[derive(Debug, Default)]
+pub(super) struct Reason {
+    pub(super) text: String,
+    pub(super) fields: Value,
+    /// A `permits run` around this process holds the units.
+    pub(super) is_own_parent: bool,
+}
+
+impl Reason {
+    /// The reason in `line`, with labels and names of at most `columns` columns. An error is the reason why it is not known.
+    pub(super) async fn inspect(line: &Line, columns: usize) -> Result<Self, Self> {
+        let unknown = |text: String| {
+            let fields = json!({ "reason": text });
+            Self { text, fields, is_own_parent: false }
+        };
+        // All holders are listed to find one of them.
+        let outer = outer::token(line.semaphore.name());
+        let inspect = async {
+            match outer {
+                Some(_) => line.semaphore.inspect().await,
+                // One more than is named shows whether there are more.
+                None => line.semaphore.inspect_up_to(NAMED as u32 + 1).await,
+            }
+        };
+        let inspected: Result<Inspection, AdminError> = timeout(ANSWER_TIMEOUT, inspect)
+            .await
+            .map_err(|_| unknown("the store does not answer".to_owned()))?;
+        let inspection = inspected.map_err(|error| unknown(report::with_causes(&error)))?;
+        let is_own_parent = outer.is_some_and(|token| outer::blocks(&inspection, token, line.weight));
+        let text = describe(&inspection, is_own_parent, columns);
+        let fields = report::joined(fields(&inspection), &json!({ "reason": text }));
+        Ok(Self { text, fields, is_own_parent })
+    }
+}
+
+/// The most important first, since a terminal cuts off the end.
+fn describe(inspection: &Inspection, is_own_parent: bool, columns: usize) -> String {
+    let Inspection { held, limit, holders, recovering, .. } = inspection;
+    let mut text = String::new();
+    if inspection.paused {
+        text += "paused, ";
+    }
+    if !recovering.is_zero() {
+        text += &format!("{}; ", recovery_reason(*recovering));
+    }
+    let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
+    text += &format!("{held}{limit} held");
+    if is_own_parent {
+        text += " by this command's own parent";
+    } else if !holders.is_empty() {
+        let named: Vec<_> = holders.iter().take(NAMED).map(|info| named(info, columns)).collect();
+        let dots = if holders.len() > NAMED { ", …" } else { "" };
+        text += &format!(" by {}{dots}", named.join(", "));
+    }
+    text
+}
+
+/// A holder and its age, or the rest of its cooling.
+fn named(info: &HolderInfo, columns: usize) -> String {
+    let label = info.label.as_deref().unwrap_or_default();
+    let name_columns = if label.is_empty() { columns } else { columns / 2 };
+    let who = told(&text::truncate(label, columns), &text::truncate(&info.holder, name_columns));
+    match info.cooling {
+        true => format!("{who}, free in {}", text::age(info.lease_remaining.max(Duration::from_secs(1)))),
+        false => format!("{who} for {}", text::age(info.age)),
+    }
+}
+
+fn fields(inspection: &Inspection) -> Value {
+    let holder = |info: &HolderInfo| {
+        let age_ms = milliseconds(info.age);
+        json!({ "holder": info.holder, "label": info.label, "age_ms": age_ms, "cooling": info.cooling })
+    };
+    json!({
+        "held": inspection.held,
+        "limit": inspection.limit,
+        "waiting": inspection.waiting,
+        "paused": inspection.paused,
+        "recovering_ms": milliseconds(inspection.recovering),
+        "holders": inspection.holders.iter().take(NAMED).map(holder).collect::<Vec<_>>(),
+    })
+}
+
+/// The reason of a recovery that lasts for `remaining`.
+pub(super) fn recovery_reason(remaining: Duration) -> String {
+    let seconds = remaining.as_millis().div_ceil(1000);
+    format!(
+        "nothing is granted yet: the store started or lost its state a moment ago, and holders that it may have forgotten have {seconds} s more to reconnect"
+    )
+}

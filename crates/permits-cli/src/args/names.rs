@@ -1,0 +1,58 @@
+//! The semaphores of a verb, as arguments.
+
+use super::{Author, value};
+use crate::exit::{self, Failure};
+use crate::names::Chosen;
+
+/// One semaphore, or all whose names begin with a text.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Names {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name, allow_negative_numbers = true)]
+    pub(crate) name: Option<String>,
+
+    /// In place of NAME: all semaphores whose names begin with PREFIX, of those that permits list shows
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) under: Option<String>,
+}
+
+impl Names {
+    /// The choice. Refuses a name beside a prefix, which the parser cannot do for `permits limit --under PREFIX N`.
+    pub(crate) fn chosen(&self) -> Result<Chosen<'_>, Failure> {
+        match (&self.name, &self.under) {
+            (Some(name), None) => Ok(Chosen::One(name)),
+            (None, Some(prefix)) => Ok(Chosen::Under(prefix)),
+            (Some(name), Some(_)) => {
+                let message = format!("the name {name:?} cannot be used with --under");
+                Err(Failure::new(exit::USAGE, message))
+            }
+            (None, None) => unreachable!("the parser demands one of them"),
+        }
+    }
+}
+
+/// The semaphores that a verb changes, and the author of the change.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Targets {
+    #[command(flatten)]
+    pub(crate) names: Names,
+
+    /// Change several semaphores of --under without asking. Without a terminal they are refused otherwise
+    #[arg(long, requires = "under")]
+    pub(crate) yes: bool,
+
+    #[command(flatten)]
+    pub(crate) author: Author,
+}
+
+/// The semaphores of a change that can be made before the first use.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Changed {
+    #[command(flatten)]
+    pub(crate) targets: Targets,
+
+    /// Do not warn if no program has used NAME lately
+    #[arg(long, conflicts_with = "under")]
+    pub(crate) new: bool,
+}

@@ -1,0 +1,97 @@
+//! A call for each of the semaphores of a verb, many at once.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use permits::{AdminError, Client, Inspection, Limit};
+use serde_json::json;
+
+use crate::args::{Common, Targets};
+use crate::exit::{self, Failure};
+use crate::list::CONCURRENCY;
+use crate::names::{self, Chosen};
+use crate::{connect, report};
+
+/// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found nothing to change.
+///
+/// `what` completes the question for several, such as `pause`. `warns`: about a name that the store did not know, after the
+/// change, which the search for similar names would delay.
+///
+/// With several, one that fails does not keep the others from their change, unless the store cannot be reached.
+pub(crate) async fn change(
+    common: &Common,
+    targets: &Targets,
+    what: &str,
+    warns: bool,
+    make: impl AsyncFn(&Client, String) -> Result<Option<String>, AdminError>,
+) -> Result<u8, Failure> {
+    let chosen = targets.names.chosen()?;
+    let client = connect::author(common, &targets.author).await?;
+    if let Chosen::One(name) = chosen {
+        let is_known = !warns || names::is_known_name(&client, name).await?;
+        let Some(line) = make(&client, name.to_owned()).await? else {
+            let is_known = names::is_known_name(&client, name).await?;
+            return Err(if is_known { nothing(name) } else { names::unknown_failure(&client, name).await });
+        };
+        if !is_known {
+            report::say_with(names::unknown(&client, name).await, json!({ "semaphore": name }));
+        }
+        return Ok(exit::print(line));
+    }
+    let names = chosen.names(&client).await?;
+    names::confirm(targets, what, &names)?;
+    let all = names.len();
+    let (mut code, mut failed, mut changed) = (exit::SUCCESS, Vec::new(), 0);
+    let make = async |name: String| (name.clone(), make(&client, name).await);
+    let mut made = stream::iter(names).map(make).buffered(CONCURRENCY);
+    while let Some((name, made)) = made.next().await {
+        match made {
+            Ok(Some(line)) => {
+                changed += 1;
+                code = code.max(exit::print(line));
+            }
+            Ok(None) => {}
+            Err(AdminError::Store(error)) if error.is_temporary() => {
+                let failure = Failure::from(AdminError::Store(error));
+                let message = format!("{name}: {}; {changed} of {all} were changed", failure.message);
+                return Err(Failure { message, ..failure });
+            }
+            Err(error) => {
+                let failure = Failure::from(error);
+                report::say(format_args!("{name}: {}", failure.message));
+                failed.push(failure.code);
+            }
+        }
+    }
+    match failed.first() {
+        Some(code) => {
+            let message = format!("{} of {all} semaphores could not be changed", failed.len());
+            Err(Failure::new(*code, message))
+        }
+        None if changed == 0 => Err(nothing(&format!("{all} semaphores"))),
+        None => Ok(code),
+    }
+}
+
+/// The failure of a revocation that found nothing.
+fn nothing(of: &str) -> Failure {
+    Failure::new(exit::NO_MATCH, format!("{of}: there is no holder and no waiter"))
+}
+
+/// Inspects each semaphore of `chosen`, with at most `listed` holders and waiters. Below a prefix, one that cannot be read is
+/// reported, and hides none.
+pub(crate) async fn inspect(
+    client: &Client,
+    chosen: Chosen<'_>,
+    listed: u32,
+) -> Result<Vec<Inspection>, Failure> {
+    let inspect = async |name: String| client.semaphore(name, Limit::Stored)?.inspect_up_to(listed).await;
+    let names = chosen.names(client).await?;
+    let inspections = stream::iter(names).map(inspect).buffered(CONCURRENCY);
+    let ours = inspections.filter_map(async |inspected| match (inspected, chosen) {
+        (Err(AdminError::Store(error)), Chosen::Under(_)) if error.concerns_one_semaphore() => {
+            report::say(format_args!("not shown: {}", report::with_causes(&error)));
+            None
+        }
+        (inspected, _) => Some(inspected),
+    });
+    Ok(ours.try_collect().await?)
+}
