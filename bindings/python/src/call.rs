@@ -1,7 +1,8 @@
 //! [`Call`]: an operation of the library in progress.
 //!
-//! Invariant: the future is polled, taken out and dropped under the lock of the call, and no thread waits for the
-//! interpreter's lock while it holds that one. Dropping the future is what cancels the operation, at any stage.
+//! Invariant: the future is polled, taken out and dropped under the lock of the call, and no thread waits for
+//! the interpreter's lock while it holds that one. Dropping the future is what cancels the operation, at any
+//! stage.
 
 use std::any::TypeId;
 use std::future::Future;
@@ -28,7 +29,8 @@ static EXIT: OnceLock<ThreadId> = OnceLock::new();
 
 /// Notes that the calling thread ends the process. From now on no call returns on another thread.
 ///
-/// Only daemon threads are left then. Their calls end because the clients are closed, and an error would be printed for each.
+/// Only daemon threads are left then. Their calls end because the clients are closed, and an error would be
+/// printed for each.
 #[pyfunction]
 pub(crate) fn exit_begins() {
     let _ = EXIT.set(thread::current().id());
@@ -162,9 +164,9 @@ impl Wake for Unpark {
 
 #[pymethods]
 impl Call {
-    /// Blocks without the interpreter's lock until it has ended, and returns the result. With `signals`, a signal's handler
-    /// runs meanwhile, and cancels the call if it raises an exception. After `timeout` seconds the call is cancelled and the
-    /// result is `None`.
+    /// Blocks without the interpreter's lock until it has ended, and returns the result. With `signals`, a
+    /// signal's handler runs meanwhile, and cancels the call if it raises an exception. After `timeout`
+    /// seconds the call is cancelled and the result is `None`.
     #[pyo3(signature = (signals, timeout=None))]
     fn wait(&self, py: Python<'_>, signals: bool, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
@@ -196,8 +198,9 @@ impl Call {
         }
     }
 
-    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns true if it has
-    /// ended, false if it waits, and `None` if it is to be polled as soon as the tasks that are ready have run.
+    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
+    /// true if it has ended, false if it waits, and `None` if it is to be polled as soon as the tasks that
+    /// are ready have run.
     fn poll(&self, mailbox: &Mailbox, key: u64) -> Option<bool> {
         let waker = mailbox.waker(key);
         if self.step(&waker.clone().into()) { Some(true) } else { waker.polled().then_some(false) }

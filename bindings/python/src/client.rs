@@ -83,7 +83,8 @@ pub(crate) struct Client {
 
 #[pymethods]
 impl Client {
-    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is accepted.
+    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
+    /// accepted.
     fn semaphore(&self, name: &str, limit: Option<i64>, exactly: bool) -> PyResult<Semaphore> {
         let limit = match limit {
             None if exactly => return Err(Failure::invalid("exactly=True needs a limit".into()).raised()),

@@ -1,7 +1,8 @@
 //! [`Failure`]: an error of the library as an exception of Python.
 //!
-//! The exceptions are classes of `permits.errors`, one for each reason, because a Python program distinguishes reasons by
-//! class. An error that passes on a cause becomes the exception of the cause, with the whole chain as its message.
+//! The exceptions are classes of `permits.errors`, one for each reason, because a Python program
+//! distinguishes reasons by class. An error that passes on a cause becomes the exception of the cause, with
+//! the whole chain as its message.
 
 use std::error::Error;
 
@@ -63,7 +64,7 @@ impl Failure {
         self
     }
 
-    /// The same exception with the message of an error that it has caused.
+    /// Replaces the message by that of an error which this one has caused.
     fn within(mut self, error: &(dyn Error + 'static)) -> Self {
         self.message = Self::new(self.class, error).message;
         self

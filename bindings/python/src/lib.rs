@@ -1,9 +1,10 @@
-//! The native half of the Python package `permits`: the public API of the library, as calls that a thread blocks on or an
-//! event loop polls.
+//! The native half of the Python package `permits`: the public API of the library, as calls that a thread
+//! blocks on or an event loop polls.
 //!
-//! An operation is a `Call`: a future of the library, which any thread can poll. Nothing here waits for a runtime, and no
-//! thread of the library takes the interpreter's lock: a waker notes the call in a `Mailbox` or unparks a thread. So a
-//! program that keeps the lock for long delays no renewal, and a process can end at any moment.
+//! An operation is a `Call`: a future of the library, which any thread can poll. Nothing here waits for a
+//! runtime, and no thread of the library takes the interpreter's lock: a waker notes the call in a `Mailbox`
+//! or unparks a thread. So a program that keeps the lock for long delays no renewal, and a process can end at
+//! any moment.
 //!
 //! Names, defaults, types and documentation for users are in the Python half.
 #![forbid(unsafe_code)]

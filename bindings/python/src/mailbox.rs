@@ -1,8 +1,8 @@
 //! [`Mailbox`]: the calls that an event loop has to poll.
 //!
-//! A waker runs on any thread, such as the library's own. It must not wait for the interpreter's lock, which the program may
-//! keep for longer than a lease. So it notes the key of its call here and makes a socket readable, which an event loop
-//! watches, or ends the wait of a thread.
+//! A waker runs on any thread, such as the library's own. It must not wait for the interpreter's lock, which
+//! the program may keep for longer than a lease. So it notes the key of its call here and makes a socket
+//! readable, which an event loop watches, or ends the wait of a thread.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -117,7 +117,8 @@ pub(crate) struct MailboxWaker {
 }
 
 impl MailboxWaker {
-    /// Ends the poll. Returns false if the waker was called meanwhile: then the call is polled again, and nothing is noted.
+    /// Ends the poll. Returns false if the waker was called meanwhile: then the call is polled again, and
+    /// nothing is noted.
     pub(crate) fn polled(&self) -> bool {
         self.stage.compare_exchange(POLLING, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -1,7 +1,8 @@
 //! [`Permit`]: units that are held.
 //!
-//! Operations of one permit run one after the other, each with the permit to itself: a release that is asked for while a
-//! renewal is in flight follows it. A call that is dropped early releases the permit nevertheless, if it was to release it.
+//! Operations of one permit run one after the other, each with the permit to itself: a release that is asked
+//! for while a renewal is in flight follows it. A call that is dropped early releases the permit
+//! nevertheless, if it was to release it.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -1,27 +1,29 @@
-//! `permits-comparison compare`: permits and other libraries through the same workloads, in turn, on one server.
+//! `permits-comparison compare`: permits and other libraries through the same workloads, in turn, on one
+//! server.
 //!
-//! - **Measures**: ten workloads, A to J ([`permits_bench::workloads`]): latency, throughput, hand-off, idle cost, long queues,
-//!   memory, crashes, start. Also the lower bounds that the same server and client allow.
-//! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and some over a
-//!   link with a delay ([`permits_bench::modes`]). A ratio compares two figures of one mode.
-//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes; `--quick` for a
-//!   little of everything. `cargo test` here checks that no figure is missing.
-//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value; the table
-//!   of aims in `docs/performance.md`.
+//! - **Measures**: ten workloads, A to J ([`permits_bench::workloads`]): latency, throughput, hand-off, idle
+//!   cost, long queues, memory, crashes, start. Also the lower bounds that the same server and client allow.
+//! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and
+//!   some over a link with a delay ([`permits_bench::modes`]). A ratio compares two figures of one mode.
+//! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes;
+//!   `--quick` for a little of everything. `cargo test` here checks that no figure is missing.
+//! - **Result**: `docs/comparison/`: the figures of `README.md`, plots, and `results.json` with every value
+//!   and the aims.
 //!
-//! In each round every system goes through everything once in each mode, so that other load on the machine meets all of
-//! them. The page shows the median of the rounds, with the least and the most. Each system is a process with a line
-//! protocol ([`permits_bench::driver`], `peers/README.md`), so that this runner treats all alike.
+//! In each round every system goes through everything once in each mode, so that other load on the machine
+//! meets all of them. The page shows the median of the rounds, with the least and the most. Each system is a
+//! process with a line protocol ([`permits_bench::driver`], `peers/README.md`), so that this runner treats
+//! all alike.
 
 mod aims;
 mod page;
 mod plots;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use permits_bench::Failure;
-use permits_bench::aims::{Aim, part, table};
+use permits_bench::aims::{Aim, table};
 use permits_bench::core_bench::measure;
 use permits_bench::modes::{Mode, available};
 use permits_bench::system::{Kind, OWN, System};
@@ -62,9 +64,6 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let page = page::page(&about, &plan.systems, &bench.results, plan.scale);
     page::FIGURES.put(&page, &plan.into.join("README.md"))?;
     let table = table(&aims);
-    // The page on performance lies beside the folder of the comparison.
-    let directory = plan.into.parent().unwrap_or(Path::new("."));
-    part("<!-- aims: figures of scripts/bench compare -->").put(&table, &directory.join("performance.md"))?;
     println!("{page}\n{table}\nin {}, after {minutes:.0} minutes", plan.into.display());
     Ok(())
 }

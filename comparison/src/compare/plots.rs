@@ -88,7 +88,8 @@ fn draw_bars(path: &Path, title: &str, bars: &[Bars<'_>], by: f64) -> Result<(),
     Ok(area.present()?)
 }
 
-/// Draws the server time of a grant over the length of the queue, both in powers of ten, with a quiet machine.
+/// Draws the server time of a grant over the length of the queue, both in powers of ten, with a quiet
+/// machine.
 fn draw_lines(path: &Path, results: &Results, systems: &[System], lines: &[usize]) -> Result<(), Failure> {
     let series: Vec<(&System, Vec<(f64, f64)>)> = systems
         .iter()

@@ -42,8 +42,8 @@ impl Clients {
         Ok(semaphores.collect::<Result<_, _>>()?)
     }
 
-    /// Clients that always wait and release at once. Returns their grants: the request, the permit and its release by the
-    /// clock of this machine's processes, and the token.
+    /// Clients that always wait and release at once. Returns their grants: the request, the permit and its
+    /// release by the clock of this machine's processes, and the token.
     async fn admit(
         &mut self,
         name: &str,

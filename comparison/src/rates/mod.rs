@@ -1,14 +1,16 @@
-//! `permits-comparison rates`: limits for a time, `AcquireOptions::at_least`, beside the limiters of rates of other libraries.
+//! `permits-comparison rates`: limits for a time, `AcquireOptions::at_least`, beside the limiters of rates of
+//! other libraries.
 //!
-//! - **Measures**: the lateness of a grant that time alone makes possible, its cost, the order of grants, and the most
-//!   grants in any window, also while processes are killed.
-//! - **Run**: `scripts/bench rates`, which builds the peers first, and takes 5 minutes at most; `--quick` for a little of
-//!   everything, to `target/rates.md`.
-//! - **Result**: a table and the aims in `docs/performance.md`.
+//! - **Measures**: the lateness of a grant that time alone makes possible, its cost, the order of grants, and
+//!   the most grants in any window, also while processes are killed.
+//! - **Run**: `scripts/bench rates`, which builds the peers first, and takes 5 minutes at most; `--quick` for
+//!   a little of everything, to `target/rates.md`.
+//! - **Result**: a table in `docs/performance.md`, and the aims in `target/rates-aims.md`.
 //!
-//! In each round every system runs every workload once, with clients that always wait and release at once. A token of
-//! `permits` is the time of its grant by the server's clock, to the microsecond. For the peers the clock of the clients
-//! serves, which is that of the server's machine; their figures contain the time of the reply.
+//! In each round every system runs every workload once, with clients that always wait and release at once. A
+//! token of `permits` is the time of its grant by the server's clock, to the microsecond. For the peers the
+//! clock of the clients serves, which is that of the server's machine; their figures contain the time of the
+//! reply.
 
 mod driver;
 mod lateness;
@@ -91,7 +93,7 @@ const QUICK: Scale = Scale { rounds: 1, warm_up: 0.2, seconds: 1.0, long: 0.5, m
 /// `[--quick]`
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (scale, page, aims_page) = match arguments {
-        [] => (FULL, "docs/performance.md", "docs/performance.md"),
+        [] => (FULL, "docs/performance.md", "target/rates-aims.md"),
         ["--quick"] => (QUICK, "target/rates.md", "target/rates-aims.md"),
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };
@@ -199,8 +201,8 @@ impl Bench {
         Ok(())
     }
 
-    /// The figures by the tokens, which are the times of the grants by the server's clock, `ahead` of the clock of the
-    /// processes.
+    /// The figures by the tokens, which are the times of the grants by the server's clock, `ahead` of the
+    /// clock of the processes.
     fn by_token(&mut self, system: &System, workload: &Workload, events: &[Event], ahead: f64) {
         let tokens: Vec<f64> = events.iter().map(|event| event.order).collect();
         self.most(system, workload, &tokens);

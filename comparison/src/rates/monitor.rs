@@ -1,7 +1,8 @@
 //! The grants of Redisson's limiter by the clock of the server.
 //!
-//! Redisson decides by the clocks of its clients, and its scripts add each grant to a sorted set. `MONITOR` shows the
-//! commands of scripts with the server's time. It slows the server, so runs with it have no other figure.
+//! Redisson decides by the clocks of its clients, and its scripts add each grant to a sorted set. `MONITOR`
+//! shows the commands of scripts with the server's time. It slows the server, so runs with it have no other
+//! figure.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, TcpStream};

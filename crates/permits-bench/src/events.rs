@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// The time by which a request must be later than another to have been overtaken in the queue: a request takes a
-/// moment to the server, and more among many on two processors.
+/// The time by which a request must be later than another to have been overtaken in the queue: a request
+/// takes a moment to the server, and more among many on two processors.
 const LATER_US: f64 = 5000.0;
 
 /// One permit.
@@ -44,8 +44,8 @@ pub fn parse(answers: &[Value]) -> Result<Vec<Event>, Failure> {
     Ok(events)
 }
 
-/// The average number of permits held, from the first grant until the first process ran out of work: the throughput,
-/// as a part of what holds of this length allow.
+/// The average number of permits held, from the first grant until the first process ran out of work: the
+/// throughput, as a part of what holds of this length allow.
 pub(crate) fn occupied(events: &[Event]) -> f64 {
     let begin = events.iter().map(|event| event.got).fold(f64::MAX, f64::min);
     let end = events.iter().map(|event| event.asked).fold(f64::MIN, f64::max);
@@ -65,8 +65,8 @@ pub fn inversions(events: &[Event]) -> usize {
     count
 }
 
-/// For each request that waited when another process released: the time from that release to its own grant. A request
-/// that the first release after it does not serve still counts from there.
+/// For each request that waited when another process released: the time from that release to its own grant. A
+/// request that the first release after it does not serve still counts from there.
 pub(crate) fn hand_offs(events: &[Event]) -> Vec<f64> {
     let wait = |event: &Event| {
         let others = events.iter().filter(|other| other.process != event.process);

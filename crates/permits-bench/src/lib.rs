@@ -1,12 +1,12 @@
 //! Benchmarks of `permits`, its fault matrix at length, and its soak, as one program that `scripts/bench` and
 //! `scripts/faults` call.
 //!
-//! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on one
-//! server that the program starts. Absolute times are printed for orientation.
+//! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on
+//! one server that the program starts. Absolute times are printed for orientation.
 //!
-//! The public modules are the means of every benchmark: workloads and the processes that they drive, meters, modes, aims
-//! and pages. The published recipes (`crates/permits-recipes`) and the comparison with other libraries (`comparison/`)
-//! build on them.
+//! The public modules are the means of every benchmark: workloads and the processes that they drive, meters,
+//! modes, aims and pages. The published recipes (`crates/permits-recipes`) and the comparison with other
+//! libraries (`comparison/`) build on them.
 
 pub mod aims;
 pub mod core_bench;

@@ -1,6 +1,6 @@
-//! `permits-bench local`: the cost of a semaphore in a file. The time until a waiter wakes, the processor time of
-//! waiters and holders, and the time of commands when many processes write at once. `startup` has the time that
-//! `permits run` takes.
+//! `permits-bench local`: the cost of a semaphore in a file. The time until a waiter wakes, the processor
+//! time of waiters and holders, and the time of commands when many processes write at once. `startup` has the
+//! time that `permits run` takes.
 
 use std::io::BufRead as _;
 use std::process::{Child, Command, Stdio};
@@ -34,8 +34,8 @@ fn line(what: &str, measured: &str, ratio: Option<f64>, aim: &str) {
     println!("{what:50} {measured:>14} {ratio:>9}   {aim}");
 }
 
-/// (a) From the call that releases in one process to the return of acquire in another, which has waited for some
-/// milliseconds.
+/// (a) From the call that releases in one process to the return of acquire in another, which has waited for
+/// some milliseconds.
 fn wake_up(url: &str) -> Result<(), Failure> {
     let peers = [peer("turns", url, "500")?, peer("turns", url, "500")?];
     let mut latencies = latencies(&collect(peers)?);
@@ -143,8 +143,8 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// (c) The time of a cycle while many processes write at once, each to a semaphore of its own: they compete for the
-/// file alone.
+/// (c) The time of a cycle while many processes write at once, each to a semaphore of its own: they compete
+/// for the file alone.
 fn busy(url: &str) -> Result<(), Failure> {
     let peers =
         (0..BUSY).map(|number| peer("busy", url, &number.to_string())).collect::<Result<Vec<_>, _>>()?;

@@ -1,12 +1,13 @@
 //! The modes of a measurement: the state of the cores and of the network while it runs.
 //!
-//! A core without work halts, and waking it takes 20 to 30 µs, several times in each cycle of acquire and release. On a
-//! machine that other work keeps awake, those times vanish. So figures that depend on it are taken in both modes, and a
-//! ratio compares two figures of one mode.
+//! A core without work halts, and waking it takes 20 to 30 µs, several times in each cycle of acquire and
+//! release. On a machine that other work keeps awake, those times vanish. So figures that depend on it are
+//! taken in both modes, and a ratio compares two figures of one mode.
 //!
-//! In the mode *awake* the server is on one core and its clients are on another, and a process of the idle class spins on
-//! each. The system lets the spinner run when the core would halt, and takes the core from it at once. The spinners are
-//! child processes. They end with [`Awake`], and on Linux also when this process is killed.
+//! In the mode *awake* the server is on one core and its clients are on another, and a process of the idle
+//! class spins on each. The system lets the spinner run when the core would halt, and takes the core from it
+//! at once. The spinners are child processes. They end with [`Awake`], and on Linux also when this process is
+//! killed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -58,8 +59,8 @@ pub fn available(mut modes: Vec<Mode>) -> (Vec<Mode>, Option<String>) {
     (modes, lacking)
 }
 
-/// The mode awake, from its start until it is dropped. Processes that were pinned stay pinned, unless [`free`](Self::free)
-/// is called.
+/// The mode awake, from its start until it is dropped. Processes that were pinned stay pinned, unless
+/// [`free`](Self::free) is called.
 #[derive(Debug)]
 pub struct Awake {
     cores: Cores,

@@ -1,9 +1,11 @@
-//! `permits-bench observation DIRECTORY`: the cost of events, spans and metrics that no subscriber and no recorder takes.
+//! `permits-bench observation DIRECTORY`: the cost of events, spans and metrics that no subscriber and no
+//! recorder takes.
 //!
-//! They are compiled in or out, so one program cannot have both. `scripts/bench core` builds this program three times into the
-//! directory: `bare` has neither, `tracing` has events and spans, `metrics` has the feature of that name, too. Their drivers run
-//! cycles in turn, a moment each, in another order each round. Other load on the machine only makes cycles longer, so the figure of
-//! a build is the tenth percentile of its turns; and the processor time of its process for a cycle is printed, too.
+//! They are compiled in or out, so one program cannot have both. `scripts/bench core` builds this program
+//! three times into the directory: `bare` has neither, `tracing` has events and spans, `metrics` has the
+//! feature of that name, too. Their drivers run cycles in turn, a moment each, in another order each round.
+//! Other load on the machine only makes cycles longer, so the figure of a build is the tenth percentile of
+//! its turns; and the processor time of its process for a cycle is printed, too.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -13,7 +15,7 @@ use permits_testkit::Server;
 use serde_json::Value;
 
 use crate::Failure;
-use crate::aims::{Aim, Bound, part, table};
+use crate::aims::{Aim, Bound, figures, part, table};
 use crate::modes::{Awake, Mode, available};
 use crate::stats::{median, percentile};
 
@@ -52,7 +54,7 @@ pub(crate) fn run(directory: &str) -> Result<(), Failure> {
     let table = table(&aims);
     println!("\n{table}");
     part("<!-- aims: figures of scripts/bench core, observation -->")
-        .put(&table, Path::new("docs/performance.md"))
+        .put(&figures(&aims), Path::new("docs/performance.md"))
 }
 
 /// Runs all rounds of one mode.

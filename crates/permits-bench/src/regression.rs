@@ -1,10 +1,11 @@
 //! `permits-bench regression`: compares figures with stored ones.
 //!
-//! It measures `permits` and the floors as `core` does, and takes the figures that are the same
-//! on any machine: counts of the server's commands, bytes, and ratios of two times of one run. Counts hardly vary, so
-//! they may rise by little. Ratios of processor times vary more, because batches depend on how fast requests come, and
-//! ratios of waiting times most, with the load of the machine: they may rise to twice and three times. Figures that
-//! are better than stored are accepted; `regression --store` stores them, and is for a quiet machine.
+//! It measures `permits` and the floors as `core` does, and takes the figures that are the same on any
+//! machine: counts of the server's commands, bytes, and ratios of two times of one run. Counts hardly vary,
+//! so they may rise by little. Ratios of processor times vary more, because batches depend on how fast
+//! requests come, and ratios of waiting times most, with the load of the machine: they may rise to twice and
+//! three times. Figures that are better than stored are accepted; `regression --store` stores them, and is
+//! for a quiet machine.
 
 use serde_json::{Map, Value, json};
 

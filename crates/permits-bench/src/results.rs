@@ -1,4 +1,5 @@
-//! The measurements: for each mode, system and figure a value from each round, and the reasons for missing ones.
+//! The measurements: for each mode, system and figure a value from each round, and the reasons for missing
+//! ones.
 
 use std::collections::BTreeMap;
 

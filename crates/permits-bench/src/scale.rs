@@ -1,7 +1,8 @@
-//! `permits-bench scale`: `permits` with many processes on a semaphore, with several semaphores, and over TLS.
+//! `permits-bench scale`: `permits` with many processes on a semaphore, with several semaphores, and over
+//! TLS.
 //!
-//! - **Measures**: the cost of a grant to 10, 100 and 1,000 processes of one waiter each, which should stay the same; the
-//!   cycles of 64 tasks that share one semaphore, and eight; cycles over TCP and over TLS.
+//! - **Measures**: the cost of a grant to 10, 100 and 1,000 processes of one waiter each, which should stay
+//!   the same; the cycles of 64 tasks that share one semaphore, and eight; cycles over TCP and over TLS.
 //! - **Run**: `scripts/bench scale`, which takes 8 minutes; `--quick` for a little of everything.
 //! - **Result**: a table in `docs/performance.md`.
 
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     TABLE.put(&text, Path::new(page))
 }
 
-/// The same tasks on one semaphore, and on several.
+/// Sixty-four tasks on one semaphore, and on several.
 fn several_semaphores(bench: &mut Bench) -> Result<(), Failure> {
     let Scale { warm_up, seconds, .. } = bench.scale;
     let mut process = bench.start(PERMITS)?;

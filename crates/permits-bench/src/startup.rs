@@ -1,9 +1,9 @@
 //! `permits-bench startup`: the cost of running a command under a permit, from start to end.
 //!
 //! The references are the least that does something similar: a lock on a file, and a lock of two requests by
-//! `redis-cli`. Each round runs both, one after the other, so that other load on the machine meets both. The command
-//! prints one word: when the word arrives, the command has begun to run; when the process has ended, the permit has been
-//! released, too. The aims, for the time to the end, go to `docs/performance.md`.
+//! `redis-cli`. Each round runs both, one after the other, so that other load on the machine meets both. The
+//! command prints one word: when the word arrives, the command has begun to run; when the process has ended,
+//! the permit has been released, too. The figures for the time to the end go to `docs/performance.md`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::time::Instant;
 use permits_testkit::Server;
 
 use crate::Failure;
-use crate::aims::{Aim, Bound, part, table};
+use crate::aims::{Aim, Bound, figures, part, table};
 use crate::modes::{Awake, Mode, available};
 use crate::stats::{median, micros, percentile};
 
@@ -41,7 +41,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     aims.sort_by_key(|aim| aim.workload);
     let table = table(&aims);
     println!("\n{table}");
-    part("<!-- aims: figures of scripts/bench startup -->").put(&table, Path::new("docs/performance.md"))
+    part("<!-- aims: figures of scripts/bench startup -->")
+        .put(&figures(&aims), Path::new("docs/performance.md"))
 }
 
 /// The command, which is built beside this program.
@@ -137,8 +138,8 @@ impl Taken {
     }
 }
 
-/// Runs the commands one after the other. Returns the times until the first byte of the first, and until the end of the
-/// last.
+/// Runs the commands one after the other. Returns the times until the first byte of the first, and until the
+/// end of the last.
 fn measure(commands: Vec<Command>) -> Result<(f64, f64), Failure> {
     let began = Instant::now();
     let mut to_word = None;

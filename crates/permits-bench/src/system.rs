@@ -1,7 +1,8 @@
 //! The systems that are measured, and a process of one of them.
 //!
-//! A process reads commands from standard input, and ends with it. Those of `permits` and of the lower bounds are
-//! processes of the program itself, with the verb `driver`: each program that starts them calls [`crate::driver::run`].
+//! A process reads commands from standard input, and ends with it. Those of `permits` and of the lower bounds
+//! are processes of the program itself, with the verb `driver`: each program that starts them calls
+//! [`crate::driver::run`].
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
 //! `permits-bench windows [SECONDS]`: limits for a time, `AcquireOptions::at_least`, under crashes.
 //!
-//! Processes have clients that release, drop, hold, cancel and let leases end, and are killed one after the other. No
-//! window may have more grants than the limit (P17); 15 seconds unless set.
+//! Processes have clients that release, drop, hold, cancel and let leases end, and are killed one after the
+//! other. No window may have more grants than the limit (P17); 15 seconds unless set.
 //!
-//! A process reports each token as soon as it has the permit. A token is the time of its grant by the server's clock, to
-//! the microsecond. A grant to a process that was killed may be in the store alone, and stays there until its lease ends.
-//! So the holders are read from the store several times in a lease, too.
+//! A process reports each token as soon as it has the permit. A token is the time of its grant by the
+//! server's clock, to the microsecond. A grant to a process that was killed may be in the store alone, and
+//! stays there until its lease ends. So the holders are read from the store several times in a lease, too.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -122,8 +122,9 @@ fn start(server: &Server) -> Result<Process, Failure> {
     Ok(process)
 }
 
-/// The most grants in any window, by their times in ascending order. A window begins with a grant and ends before the
-/// moment that lies its whole length later: grants that are exactly the length apart are never in one window.
+/// The most grants in any window, by their times in ascending order. A window begins with a grant and ends
+/// before the moment that lies its whole length later: grants that are exactly the length apart are never in
+/// one window.
 pub fn most_in_a_window(times: &[f64], length: f64) -> usize {
     let mut first = 0;
     let mut most = 0;

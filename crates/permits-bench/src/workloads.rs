@@ -183,7 +183,8 @@ impl Bench {
         let started = (0..count).map(|_| system.start(url, lease)).collect::<Result<Vec<_>, _>>();
         let mut processes = started?;
         if let Some(awake) = &self.awake {
-            // A process that answers has started its threads; later ones are started by these, on the same core.
+            // A process that answers has started its threads; later ones are started by these, on the same
+            // core.
             all(&mut processes, "hello")?;
             for process in &processes {
                 awake.pin_client(process.pid())?;
@@ -402,7 +403,8 @@ impl Bench {
         for (number, process) in processes.iter_mut().enumerate() {
             process.ask(&format!("queue line-{length} {}", (length + number) / count))?;
         }
-        // Until all wait: no observable of the queue is common to all systems. Many processes begin to renew meanwhile.
+        // Until all wait: no observable of the queue is common to all systems. Many processes begin to renew
+        // meanwhile.
         sleep(Duration::from_secs_f64(0.5 + length as f64 / 10_000.0 + count as f64 / 200.0));
         Ok(processes)
     }
@@ -451,7 +453,8 @@ pub fn all(processes: &mut [Process], command: &str) -> Result<Vec<Value>, Failu
     for process in processes.iter_mut() {
         process.send(command)?;
     }
-    // All are read, also after one that the system cannot do, so that none is taken for the answer to a later command.
+    // All are read, also after one that the system cannot do, so that none is taken for the answer to a later
+    // command.
     let answers: Vec<_> = processes.iter().map(Process::answer).collect();
     answers.into_iter().collect()
 }

@@ -1,7 +1,7 @@
 //! `permits limit`, `pause`, `resume`, `close`, `open` and `delete`: an operator's changes.
 //!
-//! A call that finds its change already made succeeds, except a deletion. Each verb prints a line for each semaphore, with its
-//! state after the change.
+//! A call that finds its change already made succeeds, except a deletion. Each verb prints a line for each
+//! semaphore, with its state after the change.
 
 use permits::{AdminError, Client, Inspection, Semaphore};
 

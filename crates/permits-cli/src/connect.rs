@@ -55,13 +55,14 @@ impl Target {
         Ok(Self { builder, store })
     }
 
-    /// The same with the author of the changes that the client makes.
+    /// Sets the author of the changes that the client makes.
     pub(crate) fn with_author(mut self, by: String) -> Self {
         self.builder = self.builder.label(by);
         self
     }
 
-    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a warning.
+    /// Connects. While the store cannot be reached, the library retries until `store_timeout` and logs a
+    /// warning.
     pub(crate) async fn connect(self, store_timeout: Duration) -> Result<Client, Failure> {
         Ok(self.builder.store_timeout(store_timeout).connect().await?)
     }
@@ -72,12 +73,12 @@ pub(crate) async fn operator(common: &Common) -> Result<Client, Failure> {
     operate(Target::of(common)?, common, false).await
 }
 
-/// The same for a verb that prints semaphores: on a terminal it names the store first.
+/// A client for a verb that prints semaphores: on a terminal it names the store first.
 pub(crate) async fn viewer(common: &Common, json: bool) -> Result<Client, Failure> {
     operate(Target::of(common)?, common, !json && io::stderr().is_terminal()).await
 }
 
-/// The same for a verb that makes changes in the name of `author`.
+/// A client for a verb that makes changes in the name of `author`.
 pub(crate) async fn author(common: &Common, author: &Author) -> Result<Client, Failure> {
     let by = author.by.clone().unwrap_or_else(user_and_host);
     operate(Target::of(common)?.with_author(by), common, false).await

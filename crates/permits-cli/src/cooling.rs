@@ -1,5 +1,5 @@
-//! The units of a semaphore that cool: their holders have gone, and the units stay taken until the time of `--at-least` has
-//! passed. They count as held in the store, and are no work.
+//! The units of a semaphore that cool: their holders have gone, and the units stay taken until the time of
+//! `--at-least` has passed. They count as held in the store, and are no work.
 //!
 //! They are counted in the list of an inspection. If that is not whole, there may be more.
 

@@ -1,4 +1,5 @@
-//! The state of a semaphore at one time, as `top` shows it and `watch` compares it: plain data that a test can make.
+//! The state of a semaphore at one time, as `top` shows it and `watch` compares it: plain data that a test
+//! can make.
 
 use std::time::{Duration, SystemTime};
 
@@ -68,7 +69,8 @@ pub(crate) struct ChangeRow {
     pub(crate) age: Duration,
 }
 
-/// One semaphore with its holders, oldest first, its waiters in order, and the changes by operators, newest first.
+/// One semaphore with its holders, oldest first, its waiters in order, and the changes by operators, newest
+/// first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Detail {
     pub(crate) counts: Counts,
@@ -183,7 +185,8 @@ impl From<Inspection> for Detail {
             label: info.label.unwrap_or_default(),
         });
         let (mut holders, waiters): (Vec<_>, _) = (holders.collect(), waiters.collect());
-        // The store orders them by the end of their leases, which changes with every renewal: rows would jump about.
+        // The store orders them by the end of their leases, which changes with every renewal: rows would jump
+        // about.
         holders.sort_by_key(|holder| holder.token);
         Self { counts, holders, waiters, changes, last_changes }
     }

@@ -10,12 +10,14 @@ use crate::list::CONCURRENCY;
 use crate::names::{self, Chosen};
 use crate::{connect, report};
 
-/// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found nothing to change.
+/// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found
+/// nothing to change.
 ///
-/// `what` completes the question for several, such as `pause`. `warns`: about a name that the store did not know, after the
-/// change, which the search for similar names would delay.
+/// `what` completes the question for several, such as `pause`. `warns`: about a name that the store did not
+/// know, after the change, which the search for similar names would delay.
 ///
-/// With several, one that fails does not keep the others from their change, unless the store cannot be reached.
+/// With several, one that fails does not keep the others from their change, unless the store cannot be
+/// reached.
 pub(crate) async fn change(
     common: &Common,
     targets: &Targets,
@@ -76,8 +78,8 @@ fn nothing(of: &str) -> Failure {
     Failure::new(exit::NO_MATCH, format!("{of}: there is no holder and no waiter"))
 }
 
-/// Inspects each semaphore of `chosen`, with at most `listed` holders and waiters. Below a prefix, one that cannot be read is
-/// reported, and hides none.
+/// Inspects each semaphore of `chosen`, with at most `listed` holders and waiters. Below a prefix, one that
+/// cannot be read is reported, and hides none.
 pub(crate) async fn inspect(
     client: &Client,
     chosen: Chosen<'_>,

@@ -1,8 +1,8 @@
 //! Exit codes, on which scripts rely.
 //!
 //! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
-//! sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later (75),
-//! or find out what the command did without a permit (76).
+//! sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later
+//! (75), or find out what the command did without a permit (76).
 
 use std::io::{self, Write as _};
 
@@ -153,8 +153,8 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     Ok(print(&(text + "\n")))
 }
 
-/// Prints on standard output, after what was reported before, so that a terminal shows both in order. A closed pipe is no
-/// failure.
+/// Prints on standard output, after what was reported before, so that a terminal shows both in order. A
+/// closed pipe is no failure.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> u8 {
     report::flush();
     let mut stdout = io::stdout().lock();

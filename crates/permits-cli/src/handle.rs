@@ -1,7 +1,8 @@
-//! `permits acquire`, `permits renew` and `permits release`: a permit as a text, for scripts that cannot run inside `permits
-//! run`.
+//! `permits acquire`, `permits renew` and `permits release`: a permit as a text, for scripts that cannot run
+//! inside `permits run`.
 //!
-//! No process holds the permit between these calls. It ends with its lease unless `permits renew` is called in time.
+//! No process holds the permit between these calls. It ends with its lease unless `permits renew` is called
+//! in time.
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::time::Duration;
@@ -110,7 +111,8 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
     result
 }
 
-/// Gives the permit the lease, and turns it into a handle. Returns also the time until which the permit is held at least.
+/// Gives the permit the lease, and turns it into a handle. Returns also the time until which the permit is
+/// held at least.
 async fn hand_over(permit: Permit, lease: Duration) -> Result<(PermitHandle, Instant), Failure> {
     let failed = |error: RenewError| {
         let code = if matches!(error, RenewError::Lost(_)) { exit::LOST } else { exit::UNAVAILABLE };

@@ -55,8 +55,8 @@ async fn inspect_all(client: &Client, prefix: &str) -> Result<Vec<Listed>, Admin
     inspect_each(names::under(client, prefix).await?, inspect, |listed| listed).await
 }
 
-/// Inspects each semaphore of `names`, and makes a `T` of each that is in use or cannot be read. Fails with an error that
-/// concerns the store as a whole.
+/// Inspects each semaphore of `names`, and makes a `T` of each that is in use or cannot be read. Fails with
+/// an error that concerns the store as a whole.
 pub(crate) async fn inspect_each<T, F: Future<Output = Result<Inspection, AdminError>>>(
     names: Vec<String>,
     inspect: impl Fn(String) -> F,
@@ -100,7 +100,8 @@ pub(crate) struct ListJson {
     pub(crate) closed: Option<String>,
     /// The units of those listed holders that have gone and whose units stay taken.
     pub(crate) cooling: u64,
-    /// The reason for which the semaphore cannot be read. If there is one, all other fields have their defaults.
+    /// The reason for which the semaphore cannot be read. If there is one, all other fields have their
+    /// defaults.
     pub(crate) unreadable: Option<String>,
     #[serde(flatten)]
     pub(crate) counts: CountsJson,

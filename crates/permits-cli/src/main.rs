@@ -1,8 +1,9 @@
 //! `permits`: a distributed semaphore on the command line.
 //!
-//! One file a verb, each over the public interface of the library alone. This file parses the arguments, calls the
-//! verb, and turns its result into an exit code of [`exit`]. The command's own messages go to standard error through
-//! [`report`]. Standard output belongs to the verb, and to the program that `permits run` runs.
+//! One file a verb, each over the public interface of the library alone. This file parses the arguments,
+//! calls the verb, and turns its result into an exit code of [`exit`]. The command's own messages go to
+//! standard error through [`report`]. Standard output belongs to the verb, and to the program that
+//! `permits run` runs.
 //!
 //! The runtime lives on the main thread, because the kernel ties a child's parent-death signal to the
 //! *thread* that forked it, and the main thread lives as long as the process.
@@ -75,7 +76,8 @@ fn code() -> u8 {
     }
 }
 
-/// The events of the library that are shown. `RUST_LOG` is not read: it is for the command that `permits run` starts.
+/// The events of the library that are shown. `RUST_LOG` is not read: it is for the command that `permits run`
+/// starts.
 fn filter(args: &Args) -> Result<Filter, Failure> {
     let level = match (args.common.verbose, &args.verb) {
         (0, verb) => {

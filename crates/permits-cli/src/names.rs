@@ -1,7 +1,8 @@
-//! The semaphores of a verb: one by its name, or all whose names begin with the prefix of `--under`, by the list of the store.
+//! The semaphores of a verb: one by its name, or all whose names begin with the prefix of `--under`, by the
+//! list of the store.
 //!
-//! A name that the store does not know is a failure for a verb that shows it. A verb that changes it makes the change and
-//! warns, since a pause before the first use is wanted, and a misspelt name looks the same.
+//! A name that the store does not know is a failure for a verb that shows it. A verb that changes it makes
+//! the change and warns, since a pause before the first use is wanted, and a misspelt name looks the same.
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
@@ -92,7 +93,8 @@ fn failure(name: &str, message: String) -> Failure {
     Failure::new(exit::UNKNOWN, message).with(json!({ "semaphore": name }))
 }
 
-/// Asks whether to change more than one semaphore. `change` is an imperative that the names complete, such as `pause`.
+/// Asks whether to change more than one semaphore. `change` is an imperative that the names complete, such as
+/// `pause`.
 ///
 /// `--yes` answers unless the prefix is empty, which may be that of a variable that is not set.
 pub(crate) fn confirm(targets: &Targets, change: &str, names: &[String]) -> Result<(), Failure> {

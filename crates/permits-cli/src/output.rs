@@ -1,5 +1,5 @@
-//! Standard output of the verbs that print while they run: lines, written by a thread of their own, so that a program that
-//! does not read delays neither a release nor a signal.
+//! Standard output of the verbs that print while they run: lines, written by a thread of their own, so that a
+//! program that does not read delays neither a release nor a signal.
 
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

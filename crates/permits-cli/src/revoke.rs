@@ -12,7 +12,8 @@ use crate::list::CONCURRENCY;
 use crate::names::{self, Chosen};
 use crate::status::{MAX_LISTED, usage};
 
-/// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt name.
+/// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt
+/// name.
 pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Failure> {
     let Revoke { targets, holder, reason, partial, .. } = options;
     match (targets.names.chosen()?, holder) {
@@ -71,7 +72,8 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<Option<S
     }
 }
 
-/// Revokes all holders and waiters, and frees what cools. Returns their numbers as text, or `None` if there were none.
+/// Revokes all holders and waiters, and frees what cools. Returns their numbers as text, or `None` if there
+/// were none.
 ///
 /// Waiters come first, because revoking a holder grants a waiter. The number of rounds is fixed by the number
 /// of holders and waiters at the start: later ones are not revoked.
@@ -92,7 +94,8 @@ async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<Strin
     Ok((holders + waiters > 0).then_some(revoked))
 }
 
-/// Revokes these holders and waiters, and frees the grants that cool, which have a token. Returns the number of those found.
+/// Revokes these holders and waiters, and frees the grants that cool, which have a token. Returns the number
+/// of those found.
 async fn revoke_each(
     semaphore: &Semaphore,
     found: impl Iterator<Item = (String, Option<u64>)>,

@@ -19,7 +19,8 @@ use crate::text::duration;
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
 
-/// Prints the semaphores. One that the store does not know is printed, too, since that is its state, and is a failure.
+/// Prints the semaphores. One that the store does not know is printed, too, since that is its state, and is a
+/// failure.
 pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Failure> {
     let chosen = options.names.chosen()?;
     let client = connect::viewer(common, options.json).await?;

@@ -1,8 +1,8 @@
 //! The tables of `status`, `list` and `top`: names to the left, numbers to the right, a text at the end.
 //!
-//! Columns are as wide as terminals show them. In a narrow window columns are left out, the last ones first, because
-//! they matter least: those that are not `essential` before the text, the others after it. A text with several forms is never
-//! left out: it takes a shorter form, and numbers go first.
+//! Columns are as wide as terminals show them. In a narrow window columns are left out, the last ones first,
+//! because they matter least: those that are not `essential` before the text, the others after it. A text
+//! with several forms is never left out: it takes a shorter form, and numbers go first.
 
 use crate::text::{truncate, width};
 

@@ -1,4 +1,5 @@
-//! Unix without memory that a fork clears: a counter, which a handler of the C library raises in a forked child.
+//! Unix without memory that a fork clears: a counter, which a handler of the C library raises in a forked
+//! child.
 //!
 //! On Linux it is compiled for the tests alone.
 
@@ -25,11 +26,12 @@ pub(crate) fn number() -> NonZeroU64 {
 #[cold]
 fn begin() -> NonZeroU64 {
     if NUMBER.load(Ordering::Relaxed) == 0 {
-        // SAFETY: the handler is a function of the program and lives as long as it. It changes an atomic, which a child may do
-        // at any time, also if its parent had other threads, and it does not unwind.
+        // SAFETY: the handler is a function of the program and lives as long as it. It changes an atomic,
+        // which a child may do at any time, also if its parent had other threads, and it does not unwind.
         let registered = unsafe { libc::pthread_atfork(None, None, Some(raise)) } == 0;
         let first = if registered { 1 } else { BY_PID };
-        // If several threads come here at once, the first one decides. Then a fork raises the number several times.
+        // If several threads come here at once, the first one decides. Then a fork raises the number several
+        // times.
         let _ = NUMBER.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
     }
     let number = NonZeroU64::new(NUMBER.load(Ordering::Relaxed));

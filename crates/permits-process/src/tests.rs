@@ -10,7 +10,8 @@ use crate::Process;
 /// Forks. Returns true if `holds` returned true in the child.
 #[track_caller]
 fn in_child(holds: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child only runs `holds`, which uses atomics and system calls, and ends without a destructor.
+    // SAFETY: the child only runs `holds`, which uses atomics and system calls, and ends without a
+    // destructor.
     match unsafe { libc::fork() } {
         -1 => panic!("the system can fork"),
         // SAFETY: it ends the child.
@@ -24,7 +25,8 @@ fn in_child(holds: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// A child and the child of a child have numbers that none of those before them has, whether these have read theirs or not.
+/// A child and the child of a child have numbers that none of those before them has, whether these have read
+/// theirs or not.
 #[track_caller]
 fn assert_changes(number: fn() -> NonZeroU64) {
     let own = number();

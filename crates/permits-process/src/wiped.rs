@@ -1,10 +1,10 @@
 //! Linux: a word in a page that the kernel clears in a forked child.
 //!
-//! Invariant: every number that a process has seen is at most [`LAST`]. A child has a copy of both, so the number that it
-//! takes is above all that its memory can contain.
+//! Invariant: every number that a process has seen is at most [`LAST`]. A child has a copy of both, so the
+//! number that it takes is above all that its memory can contain.
 //!
-//! No step waits for another thread, because in a child there is none: the page is published and the word is set by one
-//! compare-and-swap each, and the thread that comes second takes the first one's.
+//! No step waits for another thread, because in a child there is none: the page is published and the word is
+//! set by one compare-and-swap each, and the thread that comes second takes the first one's.
 
 #![expect(unsafe_code, reason = "memory that a fork clears")]
 
@@ -40,9 +40,10 @@ pub(crate) fn number() -> NonZeroU64 {
 fn word() -> &'static AtomicU64 {
     // Acquire, so that a thread that sees the page sees it as it was mapped.
     let word = WORD.load(Ordering::Acquire);
-    // SAFETY: `WORD` has only ever pointed to one of the two statics, or to a page that `map` returned and `publish` has
-    // put there; such a page is never unmapped. A child has the page at the same address: the kernel copies the mapping and
-    // clears only its content, and all zeros is a valid `AtomicU64`. An atomic may be shared by threads.
+    // SAFETY: `WORD` has only ever pointed to one of the two statics, or to a page that `map` returned and
+    // `publish` has put there; such a page is never unmapped. A child has the page at the same address: the
+    // kernel copies the mapping and clears only its content, and all zeros is a valid `AtomicU64`. An atomic
+    // may be shared by threads.
     unsafe { &*word }
 }
 
@@ -74,19 +75,21 @@ fn publish(new: *const AtomicU64) -> &'static AtomicU64 {
     word()
 }
 
-/// Maps a page that the kernel clears in a forked child. `None` if there is no memory, or the kernel has no such pages.
+/// Maps a page that the kernel clears in a forked child. `None` if there is no memory, or the kernel has no
+/// such pages.
 fn map() -> Option<*const AtomicU64> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: without an address and without MAP_FIXED the kernel chooses addresses that nothing uses, so no other memory
-    // changes. The page is readable, writable, and all zeros.
+    // SAFETY: without an address and without MAP_FIXED the kernel chooses addresses that nothing uses, so no
+    // other memory changes. The page is readable, writable, and all zeros.
     let page = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, kind, -1, 0) };
     if page == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the range is the page that was just mapped, to which there is no reference yet. The advice changes what a fork
-    // does to it. An advice that does not exist changes nothing.
+    // SAFETY: the range is the page that was just mapped, to which there is no reference yet. The advice
+    // changes what a fork does to it. An advice that does not exist changes nothing.
     let advise = |advice| unsafe { libc::madvise(page, SIZE, advice) };
-    // Emulators such as qemu up to 5.0 ignore every advice and report success. They accept one that does not exist, too.
+    // Emulators such as qemu up to 5.0 ignore every advice and report success. They accept one that does not
+    // exist, too.
     if advise(-1) == 0 || advise(libc::MADV_WIPEONFORK) != 0 {
         unmap(page.cast());
         return None;
@@ -97,8 +100,8 @@ fn map() -> Option<*const AtomicU64> {
 
 /// Unmaps a page that was not published.
 fn unmap(page: *const AtomicU64) {
-    // SAFETY: the page is one that `map` has mapped, with this size, and no other code has a pointer to it. An error, which
-    // these arguments exclude, would leave it mapped.
+    // SAFETY: the page is one that `map` has mapped, with this size, and no other code has a pointer to it.
+    // An error, which these arguments exclude, would leave it mapped.
     unsafe { libc::munmap(page.cast_mut().cast(), SIZE) };
 }
 

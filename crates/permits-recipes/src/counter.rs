@@ -1,18 +1,19 @@
 //! Recipe 6: a number.
 //!
-//! INCR; up to N the client is admitted, above N it takes the count back with DECR. A release is DECR. An expiry is
-//! the fuse by which leaked counts heal.
+//! INCR; up to N the client is admitted, above N it takes the count back with DECR. A release is DECR. An
+//! expiry is the fuse by which leaked counts heal.
 //!
-//! Filled in: the expiry goes out with every INCR, in one round trip. An expiry set by the first INCR alone would end
-//! a count in the middle of its use.
+//! Filled in: the expiry goes out with every INCR, in one round trip. An expiry set by the first INCR alone
+//! would end a count in the middle of its use.
 //!
 //! **Right**: never more than N while nothing fails, however wrong the clocks; the least work of all.
 //!
-//! **Breaks**: the number has no owner, so a leaked count looks like a held one. A crashed holder's count stays, and
-//! the fuse does not blow while any client tries, with or without success. Without attempts it blows under a holder
-//! that still works. A release that is sent twice, or a number that was cleared or expired in mid-use, leaves the
-//! count below the number of holders for good. Between the INCR and the DECR of a refused client others are refused
-//! while places are free: the more clients try, the fewer are admitted. There is no queue.
+//! **Breaks**: the number has no owner, so a leaked count looks like a held one. A crashed holder's count
+//! stays, and the fuse does not blow while any client tries, with or without success. Without attempts it
+//! blows under a holder that still works. A release that is sent twice, or a number that was cleared or
+//! expired in mid-use, leaves the count below the number of holders for good. Between the INCR and the DECR
+//! of a refused client others are refused while places are free: the more clients try, the fewer are
+//! admitted. There is no queue.
 
 use super::session::Session;
 use super::{Client, Doing, Semaphore};

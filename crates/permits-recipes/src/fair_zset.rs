@@ -1,17 +1,17 @@
 //! Recipe 3: two sorted sets and a counter.
 //!
-//! A number that the server counts decides which client is admitted; the clients' clocks decide only which permits
-//! have expired. One transaction drops the expired from the time set and, by intersecting, from the owner set, and
-//! draws a number; a second one enters both sets and asks for the rank. Refreshing rewrites the time: if that *adds*
-//! the member, the permit was lost before, and is removed again.
+//! A number that the server counts decides which client is admitted; the clients' clocks decide only which
+//! permits have expired. One transaction drops the expired from the time set and, by intersecting, from the
+//! owner set, and draws a number; a second one enters both sets and asks for the rank. Refreshing rewrites
+//! the time: if that *adds* the member, the permit was lost before, and is removed again.
 //!
-//! **Right**: clocks may differ by the rest of a lease; a crashed holder's place is freed after the lease; a holder
-//! that refreshes learns of a loss.
+//! **Right**: clocks may differ by the rest of a lease; a crashed holder's place is freed after the lease; a
+//! holder that refreshes learns of a loss.
 //!
-//! **Breaks**: between the two transactions a later number can be ranked first, and then the earlier one as well, so
-//! that both hold. A clock that is ahead by the lease evicts all holders, and so does a shorter lease. Every attempt
-//! copies the whole owner set. There is no queue: a refused client starts again, and "fair" says only that a slow
-//! clock gains nothing.
+//! **Breaks**: between the two transactions a later number can be ranked first, and then the earlier one as
+//! well, so that both hold. A clock that is ahead by the lease evicts all holders, and so does a shorter
+//! lease. Every attempt copies the whole owner set. There is no queue: a refused client starts again, and
+//! "fair" says only that a slow clock gains nothing.
 
 use permits_bench::Failure;
 

@@ -1,13 +1,14 @@
 //! Recipe 7: a hash of hosts and a list of free numbers.
 //!
-//! One script: a host that holds already gets 0; if the hash is full, −1; the list is filled on first use; else the
-//! host gets the first free number. Unlocking is HDEL and RPUSH. Each user is a host of its own here.
+//! One script: a host that holds already gets 0; if the hash is full, −1; the list is filled on first use;
+//! else the host gets the first free number. Unlocking is HDEL and RPUSH. Each user is a host of its own
+//! here.
 //!
 //! **Right**: one script, so no race; a number to each host, and no two hosts with the same.
 //!
-//! **Breaks**: a crashed host keeps its number, because the recipe has no lease. An unlock that is sent twice puts the
-//! number into the list twice, and so does one after the keys were cleared: then two hosts have the same number. The
-//! limit cannot be raised. There is no queue.
+//! **Breaks**: a crashed host keeps its number, because the recipe has no lease. An unlock that is sent twice
+//! puts the number into the list twice, and so does one after the keys were cleared: then two hosts have the
+//! same number. The limit cannot be raised. There is no queue.
 
 use permits_bench::Failure;
 

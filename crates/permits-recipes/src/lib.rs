@@ -1,14 +1,15 @@
-//! The seven published recipes for semaphores on Redis, and `permits` beside them behind the same small trait.
+//! The seven published recipes for semaphores on Redis, and `permits` beside them behind the same small
+//! trait.
 //!
-//! - **Measures**: correctness under forced faults (wrong clocks, interleavings, crashes, lost replies), fairness, the
-//!   requests of a herd of waiters, and the cost of a cycle ([`experiments`]).
+//! - **Measures**: correctness under forced faults (wrong clocks, interleavings, crashes, lost replies),
+//!   fairness, the requests of a herd of waiters, and the cost of a cycle ([`experiments`]).
 //! - **Run**: `scripts/bench recipes`, which takes 4 minutes. `cargo test -p permits-recipes` asserts the
 //!   forced outcomes.
 //! - **Result**: [`report`] writes the tables and plots of `docs/recipes.md`.
 //!
-//! A recipe is one file, whose header says where it is right and where it breaks. Its clock and connection come
-//! through its `Session`, so that an experiment can control them. The commands are the recipes'. Where a recipe leaves
-//! something open, it is filled in to the recipe's advantage, and the header says so.
+//! A recipe is one file, whose header says where it is right and where it breaks. Its clock and connection
+//! come through its `Session`, so that an experiment can control them. The commands are the recipes'. Where a
+//! recipe leaves something open, it is filled in to the recipe's advantage, and the header says so.
 
 mod counter;
 pub mod experiments;
@@ -38,7 +39,8 @@ use self::session::{Clock, Session};
 /// A step of a client, to be awaited.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// One user of a semaphore, with at most one permit at a time. A user that is dropped with a permit has crashed.
+/// One user of a semaphore, with at most one permit at a time. A user that is dropped with a permit has
+/// crashed.
 pub trait Client: Send {
     /// Tries once. Returns whether it has a permit.
     fn try_acquire(&mut self) -> Doing<'_, bool>;
@@ -81,9 +83,9 @@ pub enum Kind {
     TimeZset,
     /// Two sorted sets and a counter.
     FairZset,
-    /// The same under a lock.
+    /// [`FairZset`](Self::FairZset) under a lock.
     LockedFairZset,
-    /// The same in a script, with a line of waiters.
+    /// [`FairZset`](Self::FairZset) in a script, with a queue of waiters.
     LuaFairZset,
     /// A number.
     Counter,
@@ -174,7 +176,8 @@ pub struct Role {
     pub gate: Option<Gate>,
 }
 
-/// A process with users of a semaphore, which share a connection. A user that blocks has another one for that.
+/// A process with users of a semaphore, which share a connection. A user that blocks has another one for
+/// that.
 pub struct Process {
     semaphore: Semaphore,
     place: Place,

@@ -1,14 +1,15 @@
 //! Recipe 1: a list of tokens.
 //!
-//! The client that wins SETNX puts N tokens into a list. RPOP takes one, BRPOP waits for one, LPUSH puts it back.
+//! The client that wins SETNX puts N tokens into a list. RPOP takes one, BRPOP waits for one, LPUSH puts it
+//! back.
 //!
-//! **Right**: never more tokens out than were put in; the server serves waiters in the order in which they came, and a
-//! newcomer cannot overtake them.
+//! **Right**: never more tokens out than were put in; the server serves waiters in the order in which they
+//! came, and a newcomer cannot overtake them.
 //!
-//! **Breaks**: a crashed holder's token is lost without a trace. A client that crashes between SETNX and LPUSH leaves
-//! no tokens at all. A token that the server hands to a waiter whose machine has vanished is lost, too. A release that
-//! is sent twice, or a list that is cleared and filled again while tokens are out, makes more than N tokens for good.
-//! The limit cannot be changed.
+//! **Breaks**: a crashed holder's token is lost without a trace. A client that crashes between SETNX and
+//! LPUSH leaves no tokens at all. A token that the server hands to a waiter whose machine has vanished is
+//! lost, too. A release that is sent twice, or a list that is cleared and filled again while tokens are out,
+//! makes more than N tokens for good. The limit cannot be changed.
 
 use permits_bench::Failure;
 use redis::aio::MultiplexedConnection;

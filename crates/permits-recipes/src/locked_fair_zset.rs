@@ -1,13 +1,14 @@
 //! Recipe 4: recipe 3 under a lock.
 //!
-//! SET NX with an expiry, tried ten times a millisecond apart; a script deletes the lock if the client still owns it.
+//! SET NX with an expiry, tried ten times a millisecond apart; a script deletes the lock if the client still
+//! owns it.
 //!
 //! **Right**: as recipe 3, without the race between its two transactions.
 //!
-//! **Breaks**: the race is closed while the lock lasts. A client that is held up for longer inside has the race back
-//! without notice. All attempts go one after the other, with two round trips more; a client that does not get the lock
-//! in time is refused while places are free; a client that crashes inside stops all others until the lock expires.
-//! Clocks and shorter leases have the same effect as in recipe 3.
+//! **Breaks**: the race is closed while the lock lasts. A client that is held up for longer inside has the
+//! race back without notice. All attempts go one after the other, with two round trips more; a client that
+//! does not get the lock in time is refused while places are free; a client that crashes inside stops all
+//! others until the lock expires. Clocks and shorter leases have the same effect as in recipe 3.
 
 use std::time::Duration;
 

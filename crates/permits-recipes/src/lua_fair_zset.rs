@@ -1,20 +1,22 @@
 //! Recipe 5: counter, ZADD and ZRANK in one script; a list on which waiters block; renewal in the background.
 //!
-//! A client that wins a key with an expiry of an interval cleans before its own attempt. A refused client blocks on
-//! the list, and retries when it is woken. A release pushes one wake-up, which expires. A background task rewrites the
-//! time at half the lease, and removes the id once more when it is stopped. The published times are a lease of 2 min,
-//! an interval of 30 s and 5 s for a wake-up; the experiments keep this proportion to the lease.
+//! A client that wins a key with an expiry of an interval cleans before its own attempt. A refused client
+//! blocks on the list, and retries when it is woken. A release pushes one wake-up, which expires. A
+//! background task rewrites the time at half the lease, and removes the id once more when it is stopped. The
+//! published times are a lease of 2 min, an interval of 30 s and 5 s for a wake-up; the experiments keep this
+//! proportion to the lease.
 //!
-//! Filled in: the block on the list ends after an interval as well, because otherwise no client cleans while all wait.
-//! A release waits for the background task, because the task shares the id and a late removal would hit the next
-//! permit.
+//! Filled in: the block on the list ends after an interval as well, because otherwise no client cleans while
+//! all wait. A release waits for the background task, because the task shares the id and a late removal would
+//! hit the next permit.
 //!
 //! **Right**: one script, so no race; one wake-up for one place; an early wake-up is kept for a moment.
 //!
-//! **Breaks**: a newcomer overtakes the woken waiter, which then goes to the end of the queue. A wake-up that goes to
-//! a vanished waiter is lost, and the place stays free until another client tries. A crashed holder's place is freed
-//! only when its lease is over and a cleaning is due after that. A clock that is ahead by the rest of a lease evicts
-//! all holders; the background task rewrites the time of the lost permit, and reports nothing.
+//! **Breaks**: a newcomer overtakes the woken waiter, which then goes to the end of the queue. A wake-up that
+//! goes to a vanished waiter is lost, and the place stays free until another client tries. A crashed holder's
+//! place is freed only when its lease is over and a cleaning is due after that. A clock that is ahead by the
+//! rest of a lease evicts all holders; the background task rewrites the time of the lost permit, and reports
+//! nothing.
 
 use std::time::Duration;
 

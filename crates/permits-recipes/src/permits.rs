@@ -7,8 +7,8 @@ use permits_bench::Failure;
 
 use super::{Client, Doing, Semaphore};
 
-/// Connects without a recovery window: with one, a server that was started for the experiment would grant nothing for
-/// its first second.
+/// Connects without a recovery window: with one, a server that was started for the experiment would grant
+/// nothing for its first second.
 pub(super) async fn connect(semaphore: &Semaphore, url: &str) -> Result<permits::Client, Failure> {
     let client = permits::Client::builder(url).lease(semaphore.lease).recovery(Recovery::Off);
     Ok(client.connect().await?)

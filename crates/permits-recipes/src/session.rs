@@ -1,8 +1,8 @@
 //! The client's side of a recipe: a connection to the server, a clock, names.
 //!
-//! Experiments control a recipe here and nowhere else. A clock may be set wrong. A [`Gate`] stops a client before each
-//! request until its turn comes, so that an interleaving of two clients is forced. Requests are counted. After a
-//! broken connection a request is sent once more, as the usual client libraries do.
+//! Experiments control a recipe here and nowhere else. A clock may be set wrong. A [`Gate`] stops a client
+//! before each request until its turn comes, so that an interleaving of two clients is forced. Requests are
+//! counted. After a broken connection a request is sent once more, as the usual client libraries do.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -148,7 +148,7 @@ impl Session {
         Ok(Self { server, shared, clock, gate, requests })
     }
 
-    /// The same without a gate, for the background task.
+    /// A copy without a gate, for the background task.
     pub(super) fn ungated(&self) -> Self {
         Self { gate: None, ..self.clone() }
     }
@@ -183,8 +183,8 @@ impl Session {
         }
     }
 
-    /// Sends a command that blocks. It has a connection of its own, which closes when the future is dropped: otherwise
-    /// the server would send the reply, a token for example, to a client that no longer waits.
+    /// Sends a command that blocks. It has a connection of its own, which closes when the future is dropped:
+    /// otherwise the server would send the reply, a token for example, to a client that no longer waits.
     pub(super) async fn block<T: FromRedisValue>(
         &mut self,
         line: &mut Option<MultiplexedConnection>,

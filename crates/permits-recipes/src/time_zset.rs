@@ -1,15 +1,16 @@
 //! Recipe 2: a sorted set by time.
 //!
-//! A member is an acquisition, its score the client's clock. One transaction drops the members older than the lease,
-//! adds the new one and asks for its rank; below the limit it is admitted, otherwise it is removed again.
+//! A member is an acquisition, its score the client's clock. One transaction drops the members older than the
+//! lease, adds the new one and asks for its rank; below the limit it is admitted, otherwise it is removed
+//! again.
 //!
 //! **Right**: nothing to initialise; a crashed holder's place is freed after the lease; an acquisition and a
 //! release can be sent again.
 //!
-//! **Breaks**: a clock that is 10 ms behind ranks before the last holder, which is not notified: both hold. Clocks
-//! that agree do the same, when one client reads its clock first and the other reaches the server first. A clock that
-//! is ahead by the lease, or a client with a shorter lease, evicts all holders without notice. There is no renewal:
-//! work that takes longer than the lease is not covered. There is no queue.
+//! **Breaks**: a clock that is 10 ms behind ranks before the last holder, which is not notified: both hold.
+//! Clocks that agree do the same, when one client reads its clock first and the other reaches the server
+//! first. A clock that is ahead by the lease, or a client with a shorter lease, evicts all holders without
+//! notice. There is no renewal: work that takes longer than the lease is not covered. There is no queue.
 
 use super::session::{Session, random_id};
 use super::{Client, Doing, Semaphore};

@@ -1,7 +1,7 @@
 //! The recipes work in the quiet case, and break where their headers say that they break.
 //!
-//! Each failure that docs/recipes.md names is asserted here, so that its tables cannot rot, and so is that `permits`
-//! does not have it. Measured figures, such as speed, are not.
+//! Each failure that docs/recipes.md names is asserted here, so that its tables cannot rot, and so is that
+//! `permits` does not have it. Measured figures, such as speed, are not.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -158,8 +158,8 @@ async fn fifty_at_once_never_make_more_places() {
         on_each(|fixture, kind| async move { crowd(&fixture, kind).await }).await.expect("they come");
     for (kind, crowd) in Kind::ALL.into_iter().zip(crowds) {
         assert_eq!(crowd.afterwards.admitted, LIMIT, "{kind}: {crowd:?}");
-        // Recipes that may fill fewer places at once are the subject of a table, not of a test. The two that two
-        // clients can pass are asserted above; they may be passed here, too.
+        // Recipes that may fill fewer places at once are the subject of a table, not of a test. The two that
+        // two clients can pass are asserted above; they may be passed here, too.
         if !matches!(kind, Kind::TimeZset | Kind::FairZset) {
             assert!(crowd.admitted <= LIMIT, "{kind}: {crowd:?}");
         }

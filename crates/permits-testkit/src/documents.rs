@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The text of a document, such as `serve.md`.
+/// The text of a document, such as `guide.md`.
 ///
 /// # Panics
 ///
@@ -56,7 +56,8 @@ pub struct LibraryMetric {
     pub meaning: String,
 }
 
-/// The metrics that `docs/observability.md` lists. The suite `observability` shows that the library has these.
+/// The metrics that `docs/monitoring.md` lists. The suite `observability` shows that the library has
+/// these.
 ///
 /// # Panics
 ///
@@ -69,5 +70,5 @@ pub fn library_metrics() -> Vec<LibraryMetric> {
         labels: quoted(&cells[3]),
         meaning: cells[4].clone(),
     };
-    table("observability.md", "Metrics").into_iter().map(metric).collect()
+    table("monitoring.md", "Metrics of a program").into_iter().map(metric).collect()
 }

@@ -1,8 +1,8 @@
-//! A fake server that sends valid replies, and garbage on request: enough of Redis for a session to acquire, renew and
-//! release, of a cluster with one node, and of a sentinel that names itself.
+//! A fake server that sends valid replies, and garbage on request: enough of Redis for a session to acquire,
+//! renew and release, of a cluster with one node, and of a sentinel that names itself.
 //!
-//! A real server sends no garbage, reports no other version than its own, and grants by the model. Where a test needs
-//! one of these, it takes this server; all other tests take a real one.
+//! A real server sends no garbage, reports no other version than its own, and grants by the model. Where a
+//! test needs one of these, it takes this server; all other tests take a real one.
 //!
 //! # Examples
 //!

@@ -1,7 +1,7 @@
 //! Children by fork(2) alone, as prefork servers and daemons make them, without exec.
 //!
-//! A child has a copy of its parent's memory, the parent's descriptors, and of its threads only the one that forked. A
-//! wait in the child may never end, so every wait for a child is bounded.
+//! A child has a copy of its parent's memory, the parent's descriptors, and of its threads only the one that
+//! forked. A wait in the child may never end, so every wait for a child is bounded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -20,15 +20,16 @@ pub struct Forked {
     pid: Option<Pid>,
 }
 
-/// Forks. The child runs `work` and ends with exit code 0, or 101 if that panics; it runs no destructor of the parent's.
+/// Forks. The child runs `work` and ends with exit code 0, or 101 if that panics; it runs no destructor of
+/// the parent's.
 ///
 /// # Panics
 ///
 /// If the system has no process to give.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 pub fn fork(work: impl FnOnce()) -> Forked {
-    // SAFETY: the child may allocate, because glibc repairs its allocator after a fork. A wait for a lock of the
-    // parent is a failure of the test, which the bounded wait for the child reports.
+    // SAFETY: the child may allocate, because glibc repairs its allocator after a fork. A wait for a lock of
+    // the parent is a failure of the test, which the bounded wait for the child reports.
     match unsafe { libc::fork() } {
         0 => {
             let code = catch_unwind(AssertUnwindSafe(work)).map_or(PANICKED, |()| 0);
@@ -39,8 +40,8 @@ pub fn fork(work: impl FnOnce()) -> Forked {
     }
 }
 
-/// Forks, with the child as the first process of a pid namespace: its pid is 1, as that of a parent that is the first of
-/// another namespace. From now on the caller can start no thread.
+/// Forks, with the child as the first process of a pid namespace: its pid is 1, as that of a parent that is
+/// the first of another namespace. From now on the caller can start no thread.
 ///
 /// # Panics
 ///
@@ -55,7 +56,8 @@ pub fn fork_into_namespace(work: impl FnOnce()) -> Forked {
 }
 
 impl Forked {
-    /// Waits up to `limit` for the end of the child. Returns its exit code; `None` if it still runs, or was killed.
+    /// Waits up to `limit` for the end of the child. Returns its exit code; `None` if it still runs, or was
+    /// killed.
     pub fn wait(&mut self, limit: Duration) -> Option<i32> {
         let mut code = None;
         wait::until(limit, || {

@@ -1,19 +1,17 @@
 //! Servers of one deployment: the common part of clusters and sentinels.
 //!
-//! It owns the members with the proxies before them, and the one way to wait for their agreement: a poll of all
-//! members that names the first difference.
+//! It has the options that they share, and the one way to wait for their agreement: a poll of all members
+//! that names the first difference.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
-use crate::proxy::Proxy;
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
 
-/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a second and
-/// more.
+/// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a
+/// second and more.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The options that clusters and sets of sentinels share.
@@ -21,7 +19,6 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) struct Options {
     pub(crate) directives: Vec<(String, String)>,
     pub(crate) append_only: bool,
-    pub(crate) proxied: bool,
     pub(crate) password: Option<String>,
 }
 
@@ -59,52 +56,13 @@ macro_rules! deployment_options {
             self.options.password = Some(password.to_owned());
             self
         }
-
-        /// Puts a [`Proxy`](crate::Proxy) before every server that holds data. The server announces the proxy's address.
-        ///
-        /// Clients, replicas, sentinels and migrations then pass through the proxy; the bus of a cluster does not. With
-        /// [`Proxy::stall`](crate::Proxy::stall) a primary can be cut off and continue.
-        pub fn proxied(mut self) -> Self {
-            self.options.proxied = true;
-            self
-        }
     };
 }
 pub(crate) use deployment_options;
 
-/// Servers, each with a proxy before it if the options say so.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) servers: Vec<Server>,
-    proxies: Vec<Proxy>,
-}
-
-impl Group {
-    pub(crate) fn new(servers: Vec<Server>, proxied: bool) -> Self {
-        let before = if proxied { &servers[..] } else { &[] };
-        let proxies = before.iter().map(|server| Proxy::start(server.address())).collect();
-        Self { servers, proxies }
-    }
-
-    /// The proxy before a member.
-    #[track_caller]
-    pub(crate) fn proxy(&self, member: usize) -> &Proxy {
-        self.proxies.get(member).expect("it was built with proxies")
-    }
-
-    pub(crate) fn is_proxied(&self) -> bool {
-        !self.proxies.is_empty()
-    }
-
-    /// The address at which a member is known to clients and to the other members.
-    pub(crate) fn announced(&self, member: usize) -> SocketAddr {
-        self.proxies.get(member).map_or_else(|| self.servers[member].address(), Proxy::address)
-    }
-
-    /// The indexes of the members that run and are not paused.
-    pub(crate) fn up(&self) -> impl Iterator<Item = usize> {
-        (0..self.servers.len()).filter(|member| self.servers[*member].is_up())
-    }
+/// The indexes of the servers that run and are not paused.
+pub(crate) fn up(servers: &[Server]) -> impl Iterator<Item = usize> {
+    (0..servers.len()).filter(|server| servers[*server].is_up())
 }
 
 /// Sends a command to a server that may die or be paused meanwhile.

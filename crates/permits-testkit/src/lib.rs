@@ -1,21 +1,21 @@
 //! Real servers, a network that fails on demand, and worker processes, for the tests of `permits`.
 //!
-//! A mock fails only in the ways that its author thought of. So nearly everything here is real: [`Server`] runs a
-//! `redis-server` (or `valkey-server`) of its own on loopback, [`Cluster`] and [`Sentinels`] run deployments of many
-//! servers, [`Proxy`] stands between a client and a server and loses, delays, slows or cuts the bytes, and
-//! [`ChildGuard`] holds a child process that may be paused and killed. [`FencedResource`] is the kind of thing that
-//! permits protect: it refuses a late holder by its token.
+//! A mock fails only in the ways that its author thought of. So nearly everything here is real: [`Server`]
+//! runs a `redis-server` (or `valkey-server`) of its own on loopback, [`Cluster`] and [`Sentinels`] run
+//! deployments of many servers, [`Proxy`] stands between a client and a server and loses, delays, slows or
+//! cuts the bytes, and [`ChildGuard`] holds a child process that may be paused and killed. [`FencedResource`]
+//! is the kind of thing that permits protect: it refuses a late holder by its token.
 //!
 //! Three habits hold throughout:
 //!
 //! - **Bounded.** Every wait has a stated limit, and then panics with details, such as the log of the server.
-//! - **Blocking.** The helpers use the standard library's blocking calls and threads of their own, so they serve
-//!   synchronous and asynchronous tests alike.
-//! - **Done when it returns.** After [`Server::pause`] the process is stopped; after [`Proxy::cut`] no byte passes. A
-//!   test needs no sleep to let a fault take hold.
+//! - **Blocking.** The helpers use the standard library's blocking calls and threads of their own, so they
+//!   serve synchronous and asynchronous tests alike.
+//! - **Done when it returns.** After [`Server::pause`] the process is stopped; after [`Proxy::cut`] no byte
+//!   passes. A test needs no sleep to let a fault take hold.
 //!
-//! Nothing is left behind: a child process ends with its guard, also when the test panics, and on Linux also when the
-//! test process is killed. Failures of the kit itself panic.
+//! Nothing is left behind: a child process ends with its guard, also when the test panics, and on Linux also
+//! when the test process is killed. Failures of the kit itself panic.
 //!
 //! # Examples
 //!

@@ -1,15 +1,16 @@
 //! Child processes that cannot outlive the test which started them.
 //!
-//! A [`ChildGuard`] owns one child from its start until it has been waited for. Signals go to that child alone, and
-//! only while it has not been waited for: until then the system gives its pid to no other process.
+//! A [`ChildGuard`] owns one child from its start until it has been waited for. Signals go to that child
+//! alone, and only while it has not been waited for: until then the system gives its pid to no other process.
 //!
 //! A test process that is killed drops no guards. So on Linux the system is asked to kill the child when its
-//! parent dies. It takes for the parent the *thread* that started the child, and the thread of a test ends long
-//! before a server that many tests share: so one thread, which ends with the process, starts all children.
+//! parent dies. It takes for the parent the *thread* that started the child, and the thread of a test ends
+//! long before a server that many tests share: so one thread, which ends with the process, starts all
+//! children.
 //!
-//! A child inherits the environment of the tests. With SIGINT ignored, as under `nohup` or in the background of a
-//! script, no Ctrl-C of a test would reach it. So a child starts with the default action for every signal, and without
-//! the variables that the command `permits` reads.
+//! A child inherits the environment of the tests. With SIGINT ignored, as under `nohup` or in the background
+//! of a script, no Ctrl-C of a test would reach it. So a child starts with the default action for every
+//! signal, and without the variables that the command `permits` reads.
 
 use std::env;
 use std::io::{self, BufRead, BufReader};
@@ -137,8 +138,8 @@ impl ChildGuard {
 
     /// Kills the child (SIGKILL), paused or not, and waits for its end; nothing happens if it has ended.
     pub fn kill(&mut self) {
-        // Neither call can fail and leave the child alive: it is ours, and even a stopped process does not refuse
-        // SIGKILL.
+        // Neither call can fail and leave the child alive: it is ours, and even a stopped process does not
+        // refuse SIGKILL.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,10 @@
 //! A tiny blocking client for RESP2, the protocol of Redis.
 //!
-//! Tests observe a server through it, independently of the client that they test. It sends commands and reads replies;
-//! it neither pipelines by itself nor reconnects. Every read and write ends by a timeout.
+//! Tests observe a server through it, independently of the client that they test. It sends commands and reads
+//! replies; it neither pipelines by itself nor reconnects. Every read and write ends by a timeout.
+//!
+//! The blocking client of the crate `redis` cannot replace it: after a timeout it skips the reply that comes
+//! late, which the tests of paused servers and slow networks read. Its parser is the product's, too.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -175,8 +178,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` or `ConnectionReset` if the connection is lost, `WouldBlock` or `TimedOut` if no reply came
-    /// within the timeout, `InvalidData` if the other side does not speak RESP2.
+    /// `UnexpectedEof` or `ConnectionReset` if the connection is lost, `WouldBlock` or `TimedOut` if no reply
+    /// came within the timeout, `InvalidData` if the other side does not speak RESP2.
     pub fn receive(&mut self) -> io::Result<Resp> {
         read_reply(&mut self.stream)
     }

@@ -1,8 +1,8 @@
 //! Tests that the server program cannot run: they are skipped there.
 //!
-//! A test asks in its first line, such as `if skip::before(7, 0) { return; }`. The test harness counts a test that
-//! returns as passed. So each skipped test is reported past the harness, as a line on standard error that begins with
-//! `SKIPPED`; `scripts/test-servers` counts these.
+//! A test asks in its first line, such as `if skip::before(7, 0) { return; }`. The test harness counts a test
+//! that returns as passed. So each skipped test is reported past the harness, as a line on standard error
+//! that begins with `SKIPPED`; `scripts/test-servers` counts these.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -28,7 +28,8 @@ static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
     Program { version, speaks_tls: speaks_tls() }
 });
 
-/// Returns whether the server program speaks TLS. Valkey accepts the directives although it was built without.
+/// Returns whether the server program speaks TLS. Valkey accepts the directives although it was built
+/// without.
 fn speaks_tls() -> bool {
     match Server::builder().tls(&Certificates::new(), ClientCertificates::Ignored).attempt() {
         Ok(_) => true,
@@ -42,7 +43,8 @@ fn speaks_tls() -> bool {
     }
 }
 
-/// Returns whether the server under test is older than Redis `major.minor`, and so the calling test is skipped.
+/// Returns whether the server under test is older than Redis `major.minor`, and so the calling test is
+/// skipped.
 ///
 /// Valkey counts as the version of Redis with which it declares to be compatible.
 ///
@@ -65,8 +67,8 @@ pub fn without_tls() -> bool {
     skip(!PROGRAM.speaks_tls, format_args!("needs a server that was built with TLS"))
 }
 
-/// Returns whether this machine has no `program`, and so the calling test, or the part of it that runs the program, is
-/// skipped.
+/// Returns whether this machine has no `program`, and so the calling test, or the part of it that runs the
+/// program, is skipped.
 ///
 /// # Panics
 ///
@@ -84,7 +86,8 @@ pub fn without_program(program: &str) -> bool {
     skip(!found, format_args!("needs {program}"))
 }
 
-/// Returns whether clients cannot reach a socket of this machine by both IPv6 and IPv4, and so the calling test is skipped.
+/// Returns whether clients cannot reach a socket of this machine by both IPv6 and IPv4, and so the calling
+/// test is skipped.
 pub fn without_dual_stack() -> bool {
     let reach = |listener: TcpListener| {
         let port = listener.local_addr()?.port();
@@ -95,7 +98,8 @@ pub fn without_dual_stack() -> bool {
     skip(reached.is_err(), format_args!("needs sockets that are reached by IPv6 and by IPv4"))
 }
 
-/// The command that runs a program as the first process of a pid namespace, with the right to make another one.
+/// The command that runs a program as the first process of a pid namespace, with the right to make another
+/// one.
 pub const IN_NAMESPACE: [&str; 6] =
     ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
 
@@ -126,8 +130,8 @@ fn skip(skipped: bool, reason: std::fmt::Arguments<'_>) -> bool {
     if skipped {
         let thread = thread::current();
         let test = thread.name().unwrap_or("a test");
-        // Not by `eprintln!`, which the harness captures when a test passes. One write, because other tests write,
-        // too.
+        // Not by `eprintln!`, which the harness captures when a test passes. One write, because other tests
+        // write, too.
         let _ = io::stderr().write_all(format!("SKIPPED {test}: {reason}\n").as_bytes());
     }
     skipped

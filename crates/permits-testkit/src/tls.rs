@@ -1,8 +1,8 @@
 //! Certificates for servers that speak TLS, made for every test.
 //!
-//! It owns a private authority and its certificates: one for servers on this machine and one for clients. The servers
-//! read them from files, and so do commands under test; libraries take the text. The repository has none, so none
-//! expires there and no key is exposed.
+//! It owns a private authority and its certificates: one for servers on this machine and one for clients. The
+//! servers read them from files, and so do commands under test; libraries take the text. The repository has
+//! none, so none expires there and no key is exposed.
 
 use std::fmt;
 use std::fs;

@@ -1,6 +1,7 @@
 //! Bounded polling, for conditions that cannot be awaited.
 //!
-//! The one interval of the kit is here. A server starts in some 20 ms, so 2 ms costs little and hides nothing.
+//! The one interval of the kit is here. A server starts in some 20 ms, so 2 ms costs little and hides
+//! nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The record of real servers and worker processes, over faults, passes both kinds of checks. Every change of the record
-//! is found.
+//! The record of real servers and worker processes, over faults, passes both kinds of checks. Every change of
+//! the record is found.
 
 use std::time::Duration;
 
@@ -180,18 +180,18 @@ fn change_each(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng)
             0..3 if !is_followed => continue,
             0 => {
                 spoilt.remove(number);
-                "missing".to_owned()
+                "missing"
             }
             1 => {
                 spoilt.swap(number, number + 1);
-                "late".to_owned()
+                "late"
             }
             2 => {
                 spoilt.insert(number, records[number].clone());
-                "twice".to_owned()
+                "twice"
             }
             _ => {
-                let mut changes = record::mutants(&records[number]);
+                let mut changes = record::mutants(records, number);
                 let (what, changed) = changes.swap_remove(random.usize(0..changes.len()));
                 spoilt[number] = changed;
                 what
@@ -242,8 +242,8 @@ fn commands_without_a_listener_are_recorded() {
     assert_eq!(replayed.commands, 1 + 2 * ROUNDS);
 }
 
-/// A server answers before it publishes: in half of the rounds the last record is not published yet when the server
-/// dies.
+/// A server answers before it publishes: in half of the rounds the last record is not published yet when the
+/// server dies.
 #[test]
 fn records_that_a_killed_server_did_not_publish_are_read_when_it_is_back() {
     const ROUNDS: usize = 20;

@@ -1,7 +1,9 @@
-//! A client of an API that takes three requests at once, from all hosts together: an HTTP client behind a permit layer. A
-//! request waits in line for two seconds at most, and its permit is held until the response is read.
+//! A client of an API that takes three requests at once, from all hosts together: an HTTP client behind a
+//! permit layer. A request waits in line for two seconds at most, and its permit is held until the response
+//! is read.
 //!
-//! `cargo run -p permits-tower --example tower_client`, or with a server: `… --example tower_client -- redis://127.0.0.1/`.
+//! `cargo run -p permits-tower --example tower_client`, or with a server:
+//! `… --example tower_client -- redis://127.0.0.1/`.
 
 use std::error::Error;
 use std::sync::Arc;

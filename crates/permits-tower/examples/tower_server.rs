@@ -1,8 +1,9 @@
-//! A server in which each tenant has at most two exports in work, and all tenants three, on all hosts together. A request beyond
-//! that is answered with 429 and `Retry-After`. The permits are held until the body of the response has been sent. The health
-//! check needs none.
+//! A server in which each tenant has at most two exports in work, and all tenants three, on all hosts
+//! together. A request beyond that is answered with 429 and `Retry-After`. The permits are held until the
+//! body of the response has been sent. The health check needs none.
 //!
-//! `cargo run -p permits-tower --example tower_server`, or with a server: `… --example tower_server -- redis://127.0.0.1/`.
+//! `cargo run -p permits-tower --example tower_server`, or with a server:
+//! `… --example tower_server -- redis://127.0.0.1/`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -25,7 +26,8 @@ use tower::ServiceBuilder;
 /// The path of the health check, which is answered while all exports are taken.
 const HEALTH: &str = "/health";
 
-/// The line of a request: that of the tenant in its header. A request without one shares a line with the others of its kind.
+/// The line of a request: that of the tenant in its header. A request without one shares a line with the
+/// others of its kind.
 fn of_tenant(request: &Request) -> Option<String> {
     let tenant = request.headers().get("x-tenant").and_then(|tenant| tenant.to_str().ok());
     (request.uri().path() != HEALTH).then(|| format!("exports/{}", tenant.unwrap_or("anonymous")))

@@ -12,8 +12,9 @@ use crate::held::Held;
 pin_project! {
     /// A body that holds a permit until it has ended, failed, or is dropped.
     ///
-    /// The permit is released with the last frame, so before a slow receiver has read what is buffered. If the permit is lost
-    /// before, the body ends with [`PermitError::Lost`], and the rest of the inner body is dropped.
+    /// The permit is released with the last frame, so before a slow receiver has read what is buffered. If
+    /// the permit is lost before, the body ends with [`PermitError::Lost`], and the rest of the inner body is
+    /// dropped.
     #[derive(Debug)]
     #[must_use = "a body that is dropped releases its permit"]
     pub struct PermitBody<B> {

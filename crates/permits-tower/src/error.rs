@@ -28,13 +28,15 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///     }
 /// }
 ///
-/// let full = PermitError::Acquire { semaphore: "exports".into(), source: AcquireError::QueueFull { max: 10 } };
+/// let source = AcquireError::QueueFull { max: 10 };
+/// let full = PermitError::Acquire { semaphore: "exports".into(), source };
 /// assert_eq!(status(&full), 429);
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PermitError {
-    /// No permit. [`AcquireError`] has the kinds: not now ([`AcquireError::is_not_now`]), never, the store failed.
+    /// No permit. [`AcquireError`] has the kinds: not now ([`AcquireError::is_not_now`]), never, the store
+    /// failed.
     #[error("no permit of {semaphore:?}")]
     Acquire {
         /// The semaphore.
@@ -68,8 +70,8 @@ impl PermitError {
         }
     }
 
-    /// The error of the service behind a layer. That of another permit layer stays as it is, so that layers of a tenant and
-    /// of all tenants fail alike.
+    /// The error of the service behind a layer. That of another permit layer stays as it is, so that layers
+    /// of a tenant and of all tenants fail alike.
     pub(crate) fn service(error: impl Into<BoxError>) -> Self {
         error.into().downcast().map_or_else(Self::Service, |error| *error)
     }

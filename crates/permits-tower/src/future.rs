@@ -73,12 +73,12 @@ impl<F> Running<F> {
 }
 
 pin_project! {
-    /// The future of [`PermitService`](crate::PermitService): waits for a permit, calls the inner service, and holds the permit
-    /// meanwhile.
+    /// The future of [`PermitService`](crate::PermitService): waits for a permit, calls the inner service,
+    /// and holds the permit meanwhile.
     ///
     /// # Cancel safety
-    /// Dropped while it waits, it leaves the line. Dropped later, it drops the future of the inner service and releases the
-    /// permit.
+    /// Dropped while it waits, it leaves the line. Dropped later, it drops the future of the inner service
+    /// and releases the permit.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, Request, H>
     where
@@ -168,7 +168,8 @@ where
 }
 
 pin_project! {
-    /// The future of [`ReserveService`](crate::ReserveService): a call of the inner service that holds the reserved permit.
+    /// The future of [`ReserveService`](crate::ReserveService): a call of the inner service that holds the
+    /// reserved permit.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it drops the future of the inner service and releases the permit.

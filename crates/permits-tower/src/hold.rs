@@ -2,7 +2,8 @@
 
 use crate::held::Held;
 
-/// Decides how long the permit of a request is held: as long as what it makes of the response keeps the [`Held`].
+/// Decides how long the permit of a request is held: as long as what it makes of the response keeps the
+/// [`Held`].
 ///
 /// # Examples
 /// A reader of rows that holds the permit until it is dropped:
@@ -50,7 +51,8 @@ pub trait Hold<Response> {
     fn hold(&self, response: Response, held: Held) -> Self::Response;
 }
 
-/// Holds the permit until the future of the call is ready: [`PermitLayer::until_response`](crate::PermitLayer::until_response).
+/// Holds the permit until the future of the call is ready:
+/// [`PermitLayer::until_response`](crate::PermitLayer::until_response).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UntilResponse;
 

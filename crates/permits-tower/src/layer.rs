@@ -51,8 +51,8 @@ pub struct PermitLayer<L, H> {
 impl<L> PermitLayer<L, UntilResponse> {
     /// Holds the permit until the future of the call is ready.
     ///
-    /// A response that is a stream continues without a permit: hold it [until the body has ended](PermitLayer::until_body_end),
-    /// or by a [`Hold`](crate::Hold) of your own.
+    /// A response that is a stream continues without a permit: hold it
+    /// [until the body has ended](PermitLayer::until_body_end), or by a [`Hold`](crate::Hold) of your own.
     pub fn until_response(lines: L) -> Self {
         Self::holding(lines, UntilResponse)
     }
@@ -60,8 +60,8 @@ impl<L> PermitLayer<L, UntilResponse> {
 
 #[cfg(feature = "http")]
 impl<L> PermitLayer<L, UntilBodyEnd> {
-    /// Holds the permit until the body of the response has ended, failed, or was dropped. The response is an [`http::Response`],
-    /// and its body becomes a [`PermitBody`](crate::PermitBody).
+    /// Holds the permit until the body of the response has ended, failed, or was dropped. The response is an
+    /// [`http::Response`], and its body becomes a [`PermitBody`](crate::PermitBody).
     pub fn until_body_end(lines: L) -> Self {
         Self::holding(lines, UntilBodyEnd)
     }
@@ -73,10 +73,11 @@ impl<L, H> PermitLayer<L, H> {
         Self { lines, options: AcquireOptions::new(), hold }
     }
 
-    /// The options of each acquisition: a wait limit, a weight, a label. [`AcquireOptions::new`] unless set, which waits in
-    /// line without limit.
+    /// The options of each acquisition: a wait limit, a weight, a label. [`AcquireOptions::new`] unless set,
+    /// which waits in line without limit.
     ///
-    /// A [holder](AcquireOptions::holder) that is set here has one permit: its next request is refused meanwhile.
+    /// A [holder](AcquireOptions::holder) that is set here has one permit: its next request is refused
+    /// meanwhile.
     pub fn options(mut self, options: AcquireOptions) -> Self {
         self.options = options;
         self
@@ -84,8 +85,8 @@ impl<L, H> PermitLayer<L, H> {
 }
 
 impl<H> PermitLayer<Semaphore, H> {
-    /// Acquires in `poll_ready`, in place of the call: see [`ReserveService`]. The permit of a service that is ready is held
-    /// for a request to come, so use it where a service is called as soon as it is ready.
+    /// Acquires in `poll_ready`, in place of the call: see [`ReserveService`]. The permit of a service that
+    /// is ready is held for a request to come, so use it where a service is called as soon as it is ready.
     pub fn reserve(self) -> ReserveLayer<H> {
         ReserveLayer { layer: self }
     }

@@ -1,8 +1,10 @@
-//! A [tower](https://github.com/tower-rs/tower) layer that holds a permit of a distributed semaphore for each request.
+//! A [tower](https://github.com/tower-rs/tower) layer that holds a permit of a distributed semaphore for each
+//! request.
 //!
-//! A [`PermitLayer`] waits for a permit before it calls the service behind it, and holds the permit until the response, or
-//! the body of the response, has ended. The limit counts over all hosts that use the semaphore. So an API that takes 20 calls
-//! at once gets 20, from however many clients; and a tenant has 10 requests in work, on however many servers.
+//! A [`PermitLayer`] waits for a permit before it calls the service behind it, and holds the permit until the
+//! response, or the body of the response, has ended. The limit counts over all hosts that use the semaphore.
+//! So an API that takes 20 calls at once gets 20, from however many clients; and a tenant has 10 requests in
+//! work, on however many servers.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -29,12 +31,13 @@
 //!
 //! # When it waits
 //!
-//! [`PermitService`] acquires in the future of the call. Before that a service that is ready holds nothing, which matters more
-//! than it does with a limit of one process: a permit that is reserved for a request to come is one less for all hosts. The
-//! request can choose its line, with [`Keyed`].
+//! [`PermitService`] acquires in the future of the call. Before that a service that is ready holds nothing,
+//! which matters more than it does with a limit of one process: a permit that is reserved for a request to
+//! come is one less for all hosts. The request can choose its line, with [`Keyed`].
 //!
-//! [`ReserveService`], made by [`PermitLayer::reserve`], acquires in `poll_ready`. So the caller waits before it has
-//! a request in hand, and a balancer or a load shedder sees that the service is not ready. All requests have one line.
+//! [`ReserveService`], made by [`PermitLayer::reserve`], acquires in `poll_ready`. So the caller waits before
+//! it has a request in hand, and a balancer or a load shedder sees that the service is not ready. All
+//! requests have one line.
 //!
 //! # How long it holds
 //!
@@ -46,10 +49,11 @@
 //!
 //! # If the permit is lost
 //!
-//! Another request may then be granted its units, so the work ends: the future of the call is dropped at its current await, and
-//! the call fails with [`PermitError::Lost`]; a body that has begun ends with this error, so that the
-//! receiver sees that it is not complete. A permit is lost if the store cannot be reached for most of a lease, if an operator
-//! revokes it, or if the client is closed: close the client after the server has ended.
+//! Another request may then be granted its units, so the work ends: the future of the call is dropped at its
+//! current await, and the call fails with [`PermitError::Lost`]; a body that has begun ends with this error,
+//! so that the receiver sees that it is not complete. A permit is lost if the store cannot be reached for
+//! most of a lease, if an operator revokes it, or if the client is closed: close the client after the server
+//! has ended.
 //!
 //! # Features
 //!

@@ -40,8 +40,8 @@ impl<Request> sealed::Acquires<Request> for Semaphore {
     }
 }
 
-/// The line of a request: the name of its semaphore, and what differs from the other lines. Made of the name alone by
-/// `From`.
+/// The line of a request: the name of its semaphore, and what differs from the other lines. Made of the name
+/// alone by `From`.
 #[derive(Debug, Clone)]
 pub struct Line {
     name: String,
@@ -50,7 +50,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line of this name (1–200 bytes of printable UTF-8), with the limit of the [`Keyed`] and the options of the layer.
+    /// The line of this name (1–200 bytes of printable UTF-8), with the limit of the [`Keyed`] and the
+    /// options of the layer.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), limit: None, options: None }
     }
@@ -62,7 +63,8 @@ impl Line {
         self
     }
 
-    /// The options of this request, in place of those of the layer: another weight, another wait limit, a label.
+    /// The options of this request, in place of those of the layer: another weight, another wait limit, a
+    /// label.
     #[must_use]
     pub fn options(mut self, options: AcquireOptions) -> Self {
         self.options = Some(options);
@@ -84,12 +86,13 @@ impl From<&str> for Line {
 
 /// Lines by request, such as one for each tenant.
 ///
-/// The function returns the name of the semaphore, or a [`Line`] with more. A request for which it returns `None` needs no
-/// permit: return a name of their own for requests that do not say who sent them, or they pass any limit. A name that is not
-/// valid fails the request with [`AcquireError::Invalid`].
+/// The function returns the name of the semaphore, or a [`Line`] with more. A request for which it returns
+/// `None` needs no permit: return a name of their own for requests that do not say who sent them, or they
+/// pass any limit. A name that is not valid fails the request with [`AcquireError::Invalid`].
 ///
-/// The handles of up to 1,024 semaphores are kept, so that a limit is declared once, and not with each request. A sender that
-/// chooses its own names can make as many semaphores as it sends requests. The store forgets each soon after its last use.
+/// The handles of up to 1,024 semaphores are kept, so that a limit is declared once, and not with each
+/// request. A sender that chooses its own names can make as many semaphores as it sends requests. The store
+/// forgets each soon after its last use.
 ///
 /// # Examples
 /// At most 10 requests of a tenant, 20 of a tenant that has paid for them, and 100 of all:

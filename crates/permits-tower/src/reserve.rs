@@ -14,12 +14,13 @@ use crate::load::Load;
 /// A service that reserves a permit when it is polled for readiness, for the next call. Made by
 /// [`ReserveLayer`](crate::ReserveLayer).
 ///
-/// A service that is ready holds a permit, which no host can use until the call: poll it when there is a request. Dropped, it
-/// releases the permit, or leaves the line. A clone has no reservation.
+/// A service that is ready holds a permit, which no host can use until the call: poll it when there is a
+/// request. Dropped, it releases the permit, or leaves the line. A clone has no reservation.
 ///
-/// If no permit was granted, the service is ready nevertheless, and the next call fails with the reason: an error of
-/// `poll_ready` would say that the service has failed for good. In the same way a permit that is lost while it is
-/// reserved fails the next call with [`PermitError::Lost`], before the inner service is called.
+/// If no permit was granted, the service is ready nevertheless, and the next call fails with the reason: an
+/// error of `poll_ready` would say that the service has failed for good. In the same way a permit that is
+/// lost while it is reserved fails the next call with [`PermitError::Lost`], before the inner service is
+/// called.
 ///
 /// # Errors
 /// [`PermitError`], also for the errors of the inner service.
@@ -47,7 +48,8 @@ impl<S, H> ReserveService<S, H> {
         Self { inner, semaphore, options, hold, load: Load::default(), reservation: None }
     }
 
-    /// The number of requests and reservations of this service and its clones that wait for a permit or hold one.
+    /// The number of requests and reservations of this service and its clones that wait for a permit or hold
+    /// one.
     pub fn in_flight(&self) -> usize {
         self.load.get()
     }

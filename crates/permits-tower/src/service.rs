@@ -16,8 +16,8 @@ use crate::load::Load;
 /// A service that holds a permit for each request, acquired in the future of the call. Made by
 /// [`PermitLayer`](crate::PermitLayer).
 ///
-/// It is ready when the inner service is. The ready inner service moves into the future of the call, and a clone takes its
-/// place. A service that is ready, or cloned, holds no permit.
+/// It is ready when the inner service is. The ready inner service moves into the future of the call, and a
+/// clone takes its place. A service that is ready, or cloned, holds no permit.
 ///
 /// # Errors
 /// [`PermitError`], also for the errors of the inner service.

@@ -1,6 +1,7 @@
 //! Cancellation in both directions: a program that stops waiting, and a permit that ends while work runs.
 //!
-//! `cargo run --example cancellation`, or with a server: `cargo run --example cancellation -- redis://127.0.0.1/`.
+//! `cargo run --example cancellation`, or with a server:
+//! `cargo run --example cancellation -- redis://127.0.0.1/`.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let press = client.semaphore("press", 1)?;
     let permit = press.acquire().await?;
 
-    // `select!` drops the branch that is not ready. The dropped acquisition leaves the queue; if it was granted at
-    // that moment, the permit is released.
+    // `select!` drops the branch that is not ready. The dropped acquisition leaves the queue; if it was
+    // granted at that moment, the permit is released.
     tokio::select! {
         _ = press.acquire() => unreachable!("the press is taken"),
         () = sleep(Duration::from_millis(50)) => println!("select!: the other branch was ready first"),

@@ -1,6 +1,7 @@
 //! A job that must not overlap itself: a run that finds another in progress is skipped.
 //!
-//! `cargo run --example cron`. In a crontab the command does the same: `permits run nightly --limit 1 --no-wait -q -E 0 …`.
+//! `cargo run --example cron`. In a crontab the command does the same:
+//! `permits run nightly --limit 1 --no-wait -q -E 0 …`.
 
 use std::error::Error;
 use std::future::ready;

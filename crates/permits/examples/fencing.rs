@@ -1,4 +1,5 @@
-//! A holder that was away too long, and a resource that refuses its late write: `cargo run --example fencing`.
+//! A holder that was away too long, and a resource that refuses its late write:
+//! `cargo run --example fencing`.
 //!
 //! With a server: `cargo run --example fencing -- redis://127.0.0.1/`.
 
@@ -15,7 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What is protected keeps the highest token for each slot, and refuses a lower one.
     let resource = FencedResource::new();
 
-    // Without renewal it is as if the process were suspended: its lease goes by, and it does nothing about it.
+    // Without renewal it is as if the process were suspended: its lease goes by, and it does nothing about
+    // it.
     let suspended = AcquireOptions::new().lease(Duration::from_millis(300)).auto_renew(false);
     let late = seat.acquire_with(suspended).await?;
     resource.write(late.slot(), late.token(), "in time")?;

@@ -1,5 +1,6 @@
-//! A service that ends in order on SIGTERM or Ctrl-C: it stops waiting for permits, finishes the job at hand, gives
-//! the permit back, and closes its client, so that the next process is granted at once and not after a lease.
+//! A service that ends in order on SIGTERM or Ctrl-C: it stops waiting for permits, finishes the job at hand,
+//! gives the permit back, and closes its client, so that the next process is granted at once and not after a
+//! lease.
 //!
 //! `cargo run --example graceful_shutdown`, then Ctrl-C.
 

@@ -1,5 +1,5 @@
-//! A permit that moves from one process to another: this program acquires it, and starts itself again as the process
-//! that does the work and releases the permit.
+//! A permit that moves from one process to another: this program acquires it, and starts itself again as the
+//! process that does the work and releases the permit.
 //!
 //! `cargo run --example hand_over`
 

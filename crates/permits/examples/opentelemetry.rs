@@ -1,6 +1,8 @@
-//! Traces of acquisitions with OpenTelemetry: the span `acquire` is a child of the span of the task that acquires.
+//! Traces of acquisitions with OpenTelemetry: the span `acquire` is a child of the span of the task that
+//! acquires.
 //!
-//! A program exports to a collector, by the crate `opentelemetry-otlp`. Here the spans stay in memory and are printed.
+//! A program exports to a collector, by the crate `opentelemetry-otlp`. Here the spans stay in memory and are
+//! printed.
 //!
 //! `cargo run -p permits --example opentelemetry`
 
@@ -21,8 +23,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     serve(&exports).instrument(tracing::info_span!("request", path = "/export")).await?;
     client.close().await?;
 
-    // The events of an acquisition are part of its span. They are emitted by a thread of their own, until the client is
-    // closed at the latest.
+    // The events of an acquisition are part of its span. They are emitted by a thread of their own, until the
+    // client is closed at the latest.
     provider.force_flush()?;
     for span in exporter.get_finished_spans()? {
         println!("{} {:?}", span.name, span.attributes);

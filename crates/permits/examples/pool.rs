@@ -1,5 +1,6 @@
-//! Two hosts with a pool of connections each, and a database that survives three queries at once: a connection that is checked out
-//! has a permit. The pools keep more connections open than that, and at most three are in use.
+//! Two hosts with a pool of connections each, and a database that survives three queries at once: a
+//! connection that is checked out has a permit. The pools keep more connections open than that, and at most
+//! three are in use.
 //!
 //! `cargo run --example pool`, or with a server: `cargo run --example pool -- redis://127.0.0.1/`.
 

@@ -1,6 +1,8 @@
-//! Tests of a program that uses semaphores, without a server: each test has a store of its own, `memory:` and a name.
+//! Tests of a program that uses semaphores, without a server: each test has a store of its own, `memory:` and
+//! a name.
 //!
-//! `cargo test --example testing_with_memory`. Stores of different names share nothing, so the tests run in parallel.
+//! `cargo test --example testing_with_memory`. Stores of different names share nothing, so the tests run in
+//! parallel.
 
 use permits::{AcquireError, Client, Semaphore};
 

@@ -1,7 +1,9 @@
-//! Two pools of four workers each, and three permits for both: workers take jobs from a queue and hold a permit for
-//! each job. The slot of a permit numbers the seat, so no two jobs that run at once use the same scratch directory.
+//! Two pools of four workers each, and three permits for both: workers take jobs from a queue and hold a
+//! permit for each job. The slot of a permit numbers the seat, so no two jobs that run at once use the same
+//! scratch directory.
 //!
-//! `cargo run --example worker_pool`, or with a server: `cargo run --example worker_pool -- redis://127.0.0.1/`.
+//! `cargo run --example worker_pool`, or with a server:
+//! `cargo run --example worker_pool -- redis://127.0.0.1/`.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use crate::session::spec::Wait;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///
-/// The request is sent when the future is first polled. While it waits, [`Acquire::position`] says how many requests are
-/// before it. It is `Unpin` and `'static`: it can be stored in a struct and polled by reference.
+/// The request is sent when the future is first polled. While it waits, [`Acquire::position`] says how many
+/// requests are before it. It is `Unpin` and `'static`: it can be stored in a struct and polled by reference.
 ///
 /// # Cancel safety
 /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
@@ -49,14 +49,14 @@ impl Acquire {
         Self { progress: started.map_err(Some) }
     }
 
-    /// The number of requests that stood before this one in line, at the last reply of the store: when it was queued,
-    /// and at each renewal since, a third of its lease apart. `None` until it is queued.
+    /// The number of requests that stood before this one in line, at the last reply of the store: when it was
+    /// queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
     pub fn position(&self) -> Option<u64> {
         self.progress.as_ref().ok()?.position()
     }
 
-    /// The holder: the one that the options name, or the unique one that the client has made. Empty if the options are
-    /// not valid.
+    /// The holder: the one that the options name, or the unique one that the client has made. Empty if the
+    /// options are not valid.
     pub fn holder(&self) -> &str {
         self.progress.as_ref().map_or("", |pending| pending.holder().as_str())
     }

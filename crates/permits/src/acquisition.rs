@@ -1,8 +1,8 @@
 //! The client's half of the protocol: the decisions of a session about one acquisition.
 //!
-//! The twin of [`model`](crate::model): a pure value and one `match` of its stage and an input, which returns an
-//! effect. No clock, no I/O, no channel. The session's engine drives it and carries the effects out; the exhaustive
-//! check explores the very same code; and a reader learns here what a client does.
+//! The twin of [`model`](crate::model): a pure value and one `match` of its stage and an input, which returns
+//! an effect. No clock, no I/O, no channel. The session's engine drives it and carries the effects out; the
+//! exhaustive check explores the very same code; and a reader learns here what a client does.
 //!
 //! ```text
 //!            sent                    granted                        delivered
@@ -13,16 +13,17 @@
 //! ```
 //!
 //! - **One stage.** An acquisition is in one [`Stage`].
-//! - **Withdrawn in order.** If the caller gives up while the call is in flight, a release is sent at once, behind the call on
-//!   the same connection. The store executes both in this order, so a later request of the session never meets the
-//!   withdrawn one. The release is repeated if the call fails, because the store may then execute the call later; and if it
-//!   has found nothing although the call was granted or queued, because it was then executed before the call.
-//! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that last
-//!   extended it, plus the lease, minus a margin. Never from a reply or a push.
-//! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on, the store
-//!   may have the acquisition at any time, and a later call does not date it.
-//! - **Late pushes.** A push of a grant is older than a reply that said "waiting" or "unknown" if its token is not above
-//!   the server's time of that reply, and is ignored then.
+//! - **Withdrawn in order.** If the caller gives up while the call is in flight, a release is sent at once,
+//!   behind the call on the same connection. The store executes both in this order, so a later request of the
+//!   session never meets the withdrawn one. The release is repeated if the call fails, because the store may
+//!   then execute the call later; and if it has found nothing although the call was granted or queued,
+//!   because it was then executed before the call.
+//! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that
+//!   last extended it, plus the lease, minus a margin. Never from a reply or a push.
+//! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on,
+//!   the store may have the acquisition at any time, and a later call does not date it.
+//! - **Late pushes.** A push of a grant is older than a reply that said "waiting" or "unknown" if its token
+//!   is not above the server's time of that reply, and is ignored then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,8 @@ pub enum Stage {
     Unsent,
     /// Sent, in a call that has not returned.
     InFlight,
-    /// The caller has given up while the call was in flight. A release is behind the call, and has not returned.
+    /// The caller has given up while the call was in flight. A release is behind the call, and has not
+    /// returned.
     Withdrawn {
         /// The call has returned: the store had granted or queued it.
         stored: bool,
@@ -62,8 +64,8 @@ pub enum Stage {
     Unconfirmed(Grant),
     /// Granted, and delivered to the caller.
     Held(Grant),
-    /// Released, refused, failed or lost. The store may have it for a moment longer; a grant that arrives now is
-    /// released.
+    /// Released, refused, failed or lost. The store may have it for a moment longer; a grant that arrives now
+    /// is released.
     Ended,
 }
 
@@ -76,7 +78,8 @@ pub struct Terms {
     pub replicated: bool,
 }
 
-/// The times of a reply: when its request was sent, by the session's clock, and when it was made, by the server's.
+/// The times of a reply: when its request was sent, by the session's clock, and when it was made, by the
+/// server's.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyTimes {
     /// The moment before the request was sent.
@@ -113,7 +116,8 @@ pub enum Input {
     Withdrawn,
     /// A release has returned, or is no longer sent because the lease has ended.
     ReleaseReturned {
-        /// The store has nothing of it any more. If false, the store had nothing of it then, and may have it since.
+        /// The store has nothing of it any more. If false, the store had nothing of it then, and may have it
+        /// since.
         ended: bool,
     },
     /// The caller has released or dropped the permit.
@@ -319,7 +323,8 @@ impl Acquisition {
         }
     }
 
-    /// Returns true if it needs renewal. A permit that is held does if the caller has asked for that by `renew`.
+    /// Returns true if it needs renewal. A permit that is held does if the caller has asked for that by
+    /// `renew`.
     pub fn needs_renewal(&self, renew: bool) -> bool {
         match self.stage {
             Stage::Waiting | Stage::Unconfirmed(_) => true,
@@ -344,8 +349,8 @@ impl Acquisition {
         self.deliver(grant, terms, now)
     }
 
-    /// Delivers the grant, if by the session's own clock it is still good. Otherwise a renewal has to say whether the
-    /// session holds it.
+    /// Delivers the grant, if by the session's own clock it is still good. Otherwise a renewal has to say
+    /// whether the session holds it.
     fn deliver(&mut self, grant: Grant, terms: &Terms, now: Moment) -> Effect {
         let until = held_until(self.extended_at, terms.lease);
         if until <= now {

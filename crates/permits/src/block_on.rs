@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 
-/// The longest sleep with a time limit, because the clock of a parked thread stands still while the machine is suspended.
+/// The longest sleep with a time limit, because the clock of a parked thread stands still while the machine
+/// is suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Wakes a thread.

@@ -1,7 +1,7 @@
-//! The same API without async: for programs that have no runtime.
+//! The API without async: for programs that have no runtime.
 //!
-//! It is the same engine on the same background thread; a call here blocks its thread until the reply. The types mirror
-//! those at the root of the crate, which document each operation, its errors and its bounds.
+//! It is the same engine on the same background thread; a call here blocks its thread until the reply. The
+//! types mirror those at the root of the crate, which document each operation, its errors and its bounds.
 //!
 //! # Panics
 //! Like all calls that block, those here panic inside an async runtime: use the async API there.
@@ -410,8 +410,9 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Cancels the acquisition: [`Acquire::wait`] returns [`AcquireError::Cancelled`] at once, and the request leaves the line.
-    /// If it was granted before, it is not cancelled, and [`Acquire::wait`] returns the permit.
+    /// Cancels the acquisition: [`Acquire::wait`] returns [`AcquireError::Cancelled`] at once, and the
+    /// request leaves the line. If it was granted before, it is not cancelled, and [`Acquire::wait`] returns
+    /// the permit.
     pub fn cancel(&self) {
         if let Some(canceller) = &self.inner {
             canceller.cancel();

@@ -35,16 +35,16 @@ const METRIC_SEMAPHORES: usize = 100;
 
 /// A session with a store. Cheap to clone; all clones are one session.
 ///
-/// A client has a background thread that keeps its connection and renews its permits, independent of the program's own
-/// threads and runtimes. It ends when the last clone and the last permit are dropped.
+/// A client has a background thread that keeps its connection and renews its permits, independent of the
+/// program's own threads and runtimes. It ends when the last clone and the last permit are dropped.
 ///
 /// A client belongs to the process that connected it. In a forked child every operation fails at once, with
-/// [`AcquireError::Forked`](crate::AcquireError::Forked) and its like, and a drop does nothing: connect in the child.
-/// A child may not connect to `local:` while its parent has a client of `local:` open.
+/// [`AcquireError::Forked`](crate::AcquireError::Forked) and its like, and a drop does nothing: connect in
+/// the child. A child may not connect to `local:` while its parent has a client of `local:` open.
 ///
-/// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics delays nothing.
-/// While it blocks, events beyond 1,024 are dropped, and counted in a warning when it continues. The span `acquire` is opened
-/// and closed by the caller.
+/// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics
+/// delays nothing. While it blocks, events beyond 1,024 are dropped, and counted in a warning when it
+/// continues. The span `acquire` is opened and closed by the caller.
 ///
 /// # Examples
 /// ```
@@ -67,30 +67,33 @@ pub struct Client {
 impl Client {
     /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
     ///
-    /// - `redis://[user:password@]host[:port][/db]`, `redis+unix:///path?db=0`: one server, Redis 6.2 or newer;
-    /// - `redis+sentinel://[user:password@]host,host/service[/db]`: the server that the sentinels name. User and
-    ///   password are the server's; the sentinels' own are `?sentinel_user=…&sentinel_password=…`;
-    /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or newer;
-    /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's, and
-    ///   `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
-    /// - `local:` or `local:/path/file.db`: this machine, a file, no server; for this user, or for the group of a
-    ///   directory that was made for sharing (mode 2770); not on a network file
-    ///   system. A path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
-    ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path:
-    ///   `permits/semaphores.db` in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
-    /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different names do
-    ///   not, so each test can have a name of its own. Limits that were pinned and pauses stay for the life of the
-    ///   process; the rest is dropped when the last client of the name closes.
+    /// - `redis://[user:password@]host[:port][/db]`, `redis+unix:///path?db=0`: one server, Redis 6.2 or
+    ///   newer;
+    /// - `redis+sentinel://[user:password@]host,host/service[/db]`: the server that the sentinels name. User
+    ///   and password are the server's; the sentinels' own are `?sentinel_user=…&sentinel_password=…`;
+    /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or
+    ///   newer;
+    /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's,
+    ///   and `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
+    /// - `local:` or `local:/path/file.db`: this machine, a file, no server; for this user, or for the group
+    ///   of a directory that was made for sharing (mode 2770); not on a network file system. A path is taken
+    ///   as it stands, nothing in it is decoded; a relative one is in the working directory, one that begins
+    ///   with `~/` under `$HOME`, and a question mark is refused. Without a path: `permits/semaphores.db` in
+    ///   `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
+    /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
+    ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
+    ///   the life of the process; the rest is dropped when the last client of the name closes.
     ///
-    /// In URLs of servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
-    /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of [`ClientBuilder::recovery`].
-    /// An option that is unknown, or has no effect in the URL, is refused.
+    /// In URLs of servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is
+    /// `%40`). All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of
+    /// [`ClientBuilder::recovery`]. An option that is unknown, or has no effect in the URL, is refused.
     ///
     /// A store that cannot be reached is retried: see [`ClientBuilder::store_timeout`].
     ///
     /// # Errors
-    /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too old; or
-    /// if it cannot be reached within `store_timeout`. No error contains the URL, as it may have a password.
+    /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too
+    /// old; or if it cannot be reached within `store_timeout`. No error contains the URL, as it may have a
+    /// password.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves nothing behind, and the attempts end.
@@ -114,8 +117,8 @@ impl Client {
         }
     }
 
-    /// The semaphore `name` (1–200 bytes of printable UTF-8) with a limit: a number, at least 1, or what [`Limit`] offers
-    /// beside one.
+    /// The semaphore `name` (1–200 bytes of printable UTF-8) with a limit: a number, at least 1, or what
+    /// [`Limit`] offers beside one.
     ///
     /// Nothing is sent until the first acquisition.
     ///
@@ -129,22 +132,24 @@ impl Client {
         Semaphore::new(self.session.clone(), name.as_ref(), limit.into())
     }
 
-    /// Permits of several semaphores, all or none: `requests` are semaphores with their options. They may be those of several
-    /// clients. Of no requests, an empty set at once.
+    /// Permits of several semaphores, all or none: `requests` are semaphores with their options. They may be
+    /// those of several clients. Of no requests, an empty set at once.
     ///
-    /// They are acquired one after the other, in an order that all programs share: names with more `/` first, then by name. So
-    /// programs that ask for several at once do not block one another forever, and a request that waits in the line
-    /// `api/tenant-7` holds no unit of `api`. Each is waited for in its line, in strict order. The shortest
-    /// [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) is the limit of the whole wait; if one of them does not
-    /// wait, none does.
+    /// They are acquired one after the other, in an order that all programs share: names with more `/` first,
+    /// then by name. So programs that ask for several at once do not block one another forever, and a request
+    /// that waits in the line `api/tenant-7` holds no unit of `api`. Each is waited for in its line, in
+    /// strict order. The shortest [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) is the limit of
+    /// the whole wait; if one of them does not wait, none does.
     ///
-    /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another. Leases begin with
-    /// the grants: one that is [not renewed](crate::AcquireOptions::auto_renew) can end while others are waited for. A grant
-    /// with [`at_least`](crate::AcquireOptions::at_least) counts also if another semaphore then refuses.
+    /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
+    /// Leases begin with the grants: one that is [not renewed](crate::AcquireOptions::auto_renew) can end
+    /// while others are waited for. A grant with [`at_least`](crate::AcquireOptions::at_least) counts also if
+    /// another semaphore then refuses.
     ///
     /// # Errors
-    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. What was acquired before it is
-    /// released then, as by a drop. Requests that are not valid fail before any is sent.
+    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. What was
+    /// acquired before it is released then, as by a drop. Requests that are not valid fail before any is
+    /// sent.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
@@ -169,8 +174,9 @@ impl Client {
         AcquireAll::new(requests)
     }
 
-    /// The names of the semaphores that the store has, sorted: those in use, those used within the last minutes,
-    /// and those with a limit that an operator pinned. One that begins or ends meanwhile may be missing.
+    /// The names of the semaphores that the store has, sorted: those in use, those used within the last
+    /// minutes, and those with a limit that an operator pinned. One that begins or ends meanwhile may be
+    /// missing.
     ///
     /// On Redis this walks over all keys of the server, in steps (SCAN, never KEYS).
     ///
@@ -185,17 +191,18 @@ impl Client {
         call.and_then(|names| Ok(names.into_iter().map(|name| name.to_string()).collect()))
     }
 
-    /// Ends the session: waiting acquisitions fail with [`AcquireError::Closed`](crate::AcquireError::Closed), permits that
-    /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
+    /// Ends the session: waiting acquisitions fail with
+    /// [`AcquireError::Closed`](crate::AcquireError::Closed), permits that are still held are lost with
+    /// [`Lost::Closed`](crate::Lost::Closed), and everything is released.
     ///
-    /// Call it before a program ends, to learn of what could not be released. Without it, permits that were dropped are
-    /// released nevertheless, if the store is a server and the connection is up.
+    /// Call it before a program ends, to learn of what could not be released. Without it, permits that were
+    /// dropped are released nevertheless, if the store is a server and the connection is up.
     ///
     /// When it is ready, the connections are closed and the background thread is ending: a program may fork.
     ///
     /// # Errors
-    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if the client has panicked
-    /// inside.
+    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if
+    /// the client has panicked inside.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, closing continues in the background.
@@ -259,30 +266,30 @@ impl ClientBuilder {
         self
     }
 
-    /// The name of this program in lists of holders, and of its changes as an operator: 1 to 120 bytes of printable UTF-8.
-    /// Host name and process id unless set.
+    /// The name of this program in lists of holders, and of its changes as an operator: 1 to 120 bytes of
+    /// printable UTF-8. Host name and process id unless set.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. Also the time until a
-    /// crashed holder's units are freed, and until a disconnected holder loses its permit. Renewals are a third of it
-    /// apart, and at most 10 s while anything else of the client is renewed.
+    /// The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. Also the time
+    /// until a crashed holder's units are freed, and until a disconnected holder loses its permit. Renewals
+    /// are a third of it apart, and at most 10 s while anything else of the client is renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The recovery of the store after a restart or failover that may have lost state: as the URL says (`?recovery=…`)
-    /// unless set, else [`Recovery::Interval`].
+    /// The recovery of the store after a restart or failover that may have lost state: as the URL says
+    /// (`?recovery=…`) unless set, else [`Recovery::Interval`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Some(recovery);
         self
     }
 
-    /// The maximum of requests in one semaphore's line, beyond which [`AcquireError::QueueFull`] refuses more: 100,000
-    /// unless set. With `local:` it is 10,000, and connecting fails if more are asked for.
+    /// The maximum of requests in one semaphore's line, beyond which [`AcquireError::QueueFull`] refuses
+    /// more: 100,000 unless set. With `local:` it is 10,000, and connecting fails if more are asked for.
     ///
     /// [`AcquireError::QueueFull`]: crate::AcquireError::QueueFull
     pub fn max_waiters(mut self, max: u32) -> Self {
@@ -290,14 +297,14 @@ impl ClientBuilder {
         self
     }
 
-    /// The number of replicas of the server that must have a grant before it is reported: 0 unless set. A grant that they
-    /// do not confirm within a fifth of the lease (at most 3 s) is released, and acquiring fails with
-    /// [`AcquireError::NotReplicated`].
+    /// The number of replicas of the server that must have a grant before it is reported: 0 unless set. A
+    /// grant that they do not confirm within a fifth of the lease (at most 3 s) is released, and acquiring
+    /// fails with [`AcquireError::NotReplicated`].
     ///
-    /// A primary that fails right after a grant can lose the only copy of it, and its replacement then admits another
-    /// holder. This costs another round trip for each acquisition (Redis's WAIT, on a connection of its own), and limits
-    /// that fault to failovers that pick a replica which did not confirm; with all replicas confirming, to none. The
-    /// stores `local:` and `memory:` have no replicas, and no such fault.
+    /// A primary that fails right after a grant can lose the only copy of it, and its replacement then admits
+    /// another holder. This costs another round trip for each acquisition (Redis's WAIT, on a connection of
+    /// its own), and limits that fault to failovers that pick a replica which did not confirm; with all
+    /// replicas confirming, to none. The stores `local:` and `memory:` have no replicas, and no such fault.
     ///
     /// [`AcquireError::NotReplicated`]: crate::AcquireError::NotReplicated
     pub fn replicas(mut self, replicas: u32) -> Self {
@@ -305,23 +312,25 @@ impl ClientBuilder {
         self
     }
 
-    /// The time for which the store may be unreachable before operations that need it fail: 30 s unless set. Held permits
-    /// are not affected: they last until their deadlines.
+    /// The time for which the store may be unreachable before operations that need it fail: 30 s unless set.
+    /// Held permits are not affected: they last until their deadlines.
     ///
-    /// Connecting is such an operation. It is retried with pauses of up to half a second while the store cannot be
-    /// reached, loads its data or is failing over ([`StoreError::is_temporary`](crate::StoreError::is_temporary)).
-    /// Other errors, such as a wrong password, end it at once. The first attempt takes up to 5 s, also if the timeout
-    /// is shorter; with a timeout of zero it is the only one.
+    /// Connecting is such an operation. It is retried with pauses of up to half a second while the store
+    /// cannot be reached, loads its data or is failing over
+    /// ([`StoreError::is_temporary`](crate::StoreError::is_temporary)). Other errors, such as a wrong
+    /// password, end it at once. The first attempt takes up to 5 s, also if the timeout is shorter; with a
+    /// timeout of zero it is the only one.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self
     }
 
-    /// The number of semaphores that have metrics of their own, in the order of their first use: 100 unless set. All others
-    /// of the process share those with the label `other`. With 0 no metric has the label `semaphore`.
+    /// The number of semaphores that have metrics of their own, in the order of their first use: 100 unless
+    /// set. All others of the process share those with the label `other`. With 0 no metric has the label
+    /// `semaphore`.
     ///
-    /// The bound is the process's: a client adds no semaphore while those of all clients have reached its bound. The recorder
-    /// must be installed before the client connects.
+    /// The bound is the process's: a client adds no semaphore while those of all clients have reached its
+    /// bound. The recorder must be installed before the client connects.
     #[cfg(feature = "metrics")]
     pub fn metric_semaphores(mut self, max: usize) -> Self {
         self.metric_semaphores = max;
@@ -345,15 +354,16 @@ impl ClientBuilder {
         Ok(Client { session })
     }
 
-    /// Diagnoses the store instead of connecting to it: its reachability, version, access rules, configuration and speed;
-    /// and, if nothing prevents it, every operation on a semaphore of its own. A finding of a problem comes with advice.
+    /// Diagnoses the store instead of connecting to it: its reachability, version, access rules,
+    /// configuration and speed; and, if nothing prevents it, every operation on a semaphore of its own. A
+    /// finding of a problem comes with advice.
     ///
-    /// `permits doctor` prints the result. It takes some tenths of a second, at most some seconds for each check that
-    /// gets no reply.
+    /// `permits doctor` prints the result. It takes some tenths of a second, at most some seconds for each
+    /// check that gets no reply.
     ///
     /// # Errors
-    /// [`ConnectError`] if a setting is not valid, or no thread can be started. A store that cannot be reached,
-    /// or denies access, is a [`Finding`](crate::Finding).
+    /// [`ConnectError`] if a setting is not valid, or no thread can be started. A store that cannot be
+    /// reached, or denies access, is a [`Finding`](crate::Finding).
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the diagnosis continues in the background and removes what it made.
@@ -374,8 +384,8 @@ impl ClientBuilder {
         self.start_diagnosis(true)?.await.map_err(|_| thread_ended())
     }
 
-    /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its own: nothing is
-    /// written.
+    /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its
+    /// own: nothing is written.
     ///
     /// # Errors
     /// As [`ClientBuilder::diagnose`].
@@ -397,7 +407,8 @@ impl ClientBuilder {
         Ok(diagnostics::start(address, self.prefix, self.lease, self_test)?)
     }
 
-    /// The address of the store, and the recovery that the URL asks for, if the settings of every store are valid.
+    /// The address of the store, and the recovery that the URL asks for, if the settings of every store are
+    /// valid.
     fn checked_address(&self) -> Result<(Address, Option<Recovery>), ConnectError> {
         let address = Address::parse(&self.url)?;
         check_prefix(&self.prefix)?;

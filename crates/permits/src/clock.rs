@@ -1,5 +1,5 @@
-//! The clock that measures leases in this process. It is monotonic and, on Linux, advances while the machine sleeps, because a
-//! lease in the store ends then too.
+//! The clock that measures leases in this process. It is monotonic and, on Linux, advances while the machine
+//! sleeps, because a lease in the store ends then too.
 
 use std::ops::Add;
 use std::time::Duration;

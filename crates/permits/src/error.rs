@@ -4,8 +4,8 @@
 //! ([`AcquireError::is_not_now`]), *never* (the request cannot succeed as it is), *lost* ([`Lost`]),
 //! *unknown outcome* and *the store failed* (both in [`StoreError`]).
 //!
-//! A message does not repeat its cause, which is the error's `source()`: a report of the whole chain says everything
-//! once.
+//! A message does not repeat its cause, which is the error's `source()`: a report of the whole chain says
+//! everything once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,8 +84,8 @@ pub enum AcquireError {
     /// Not now: the units are taken, or other requests wait for them.
     #[error("no permits are free now")]
     NoPermits,
-    /// Not now: the units are free, and the store holds them back. It started or lost its state a moment ago, and earlier
-    /// holders have until then to reconnect.
+    /// Not now: the units are free, and the store holds them back. It started or lost its state a moment ago,
+    /// and earlier holders have until then to reconnect.
     #[error(
         "no permits are granted for another {remaining:?}: the store started or lost its state a moment ago"
     )]
@@ -155,7 +155,8 @@ pub enum AcquireError {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
-    /// The program cancelled it, by [`blocking::Canceller`](crate::blocking::Canceller). The request has left the line.
+    /// The program cancelled it, by [`blocking::Canceller`](crate::blocking::Canceller). The request has left
+    /// the line.
     #[error("the acquisition was cancelled")]
     Cancelled,
     /// Never: a name, holder, weight, limit or lease is not valid.
@@ -164,13 +165,15 @@ pub enum AcquireError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
+    /// its own.
     #[error("{FORKED}")]
     Forked,
     /// The client has panicked inside. Connect again, and report the panic.
     #[error("{FAILED}")]
     SessionFailed,
-    /// The store refused, or could not be reached within the store timeout. Nothing stays behind for longer than a lease.
+    /// The store refused, or could not be reached within the store timeout. Nothing stays behind for longer
+    /// than a lease.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -196,8 +199,9 @@ pub enum AcquireAllError {
         #[source]
         reason: Lost,
     },
-    /// Never: a semaphore is named twice. Two programs that acquire its units one by one can wait for one another: ask for
-    /// the sum of the weights. Semaphores of one name at two clients count as one, because the stores may be the same.
+    /// Never: a semaphore is named twice. Two programs that acquire its units one by one can wait for one
+    /// another: ask for the sum of the weights. Semaphores of one name at two clients count as one, because
+    /// the stores may be the same.
     #[error("semaphore {semaphore:?} is named twice: ask for its units by one weight")]
     Twice {
         /// The semaphore.
@@ -283,8 +287,8 @@ pub enum RenewError {
     /// The units to release, or the lease, are out of range. Nothing has changed.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The store lost its state, and cannot put the permit back before other holders have renewed. The permit is still
-    /// held until its deadline: renew it again.
+    /// The store lost its state, and cannot put the permit back before other holders have renewed. The permit
+    /// is still held until its deadline: renew it again.
     #[error("the store lost its state and cannot put the permit back yet: renew it again")]
     RetryLater,
     /// The store did not confirm it. The permit is still held until its deadline.
@@ -305,7 +309,8 @@ pub enum AdoptError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
+    /// its own.
     #[error("{FORKED}")]
     Forked,
     /// The client has panicked inside. Connect again, and report the panic.
@@ -356,8 +361,8 @@ pub enum AdminError {
         /// The number of waiters.
         waiting: u64,
     },
-    /// Not now: the store started or lost its state a moment ago. Holders of a semaphore to delete may be alive, and other
-    /// holders may have units that a renewed one needs.
+    /// Not now: the store started or lost its state a moment ago. Holders of a semaphore to delete may be
+    /// alive, and other holders may have units that a renewed one needs.
     #[error(
         "semaphore {semaphore:?} recovers for another {remaining:?}: the store started or lost its state a moment ago"
     )]
@@ -379,7 +384,8 @@ pub enum AdminError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of its own.
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
+    /// its own.
     #[error("{FORKED}")]
     Forked,
     /// The client has panicked inside. Connect again, and report the panic.

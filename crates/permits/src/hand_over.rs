@@ -26,14 +26,14 @@ impl Client {
         self.start_adopt(handle).await
     }
 
-    /// Renews the permit of a handle for another lease, and leaves it to the handle. Returns false if the store no longer has
-    /// the permit: its lease ended, or it was released, revoked or adopted.
+    /// Renews the permit of a handle for another lease, and leaves it to the handle. Returns false if the
+    /// store no longer has the permit: its lease ended, or it was released, revoked or adopted.
     ///
     /// The handle must be renewed before each end of the lease, since no client does so in the background.
     ///
     /// # Errors
-    /// [`AdminError::Recovering`] if the store lost its state and cannot put the permit back yet: retry before the lease ends.
-    /// [`AdminError::Store`] if the store did not confirm the renewal.
+    /// [`AdminError::Recovering`] if the store lost its state and cannot put the permit back yet: retry
+    /// before the lease ends. [`AdminError::Store`] if the store did not confirm the renewal.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been renewed.
@@ -70,13 +70,14 @@ impl Client {
         })
     }
 
-    /// Releases the permit of a handle: the next in line is granted in the same moment. Returns false if the store no longer
-    /// has the permit: its lease ended, so that another holder may have been granted its units, or it was released, revoked
-    /// or adopted. A call whose reply was lost is sent again, and returns true if the store then no longer has the permit,
-    /// because the first one may have released it.
+    /// Releases the permit of a handle: the next in line is granted in the same moment. Returns false if the
+    /// store no longer has the permit: its lease ended, so that another holder may have been granted its
+    /// units, or it was released, revoked or adopted. A call whose reply was lost is sent again, and returns
+    /// true if the store then no longer has the permit, because the first one may have released it.
     ///
     /// # Errors
-    /// [`AdminError::Store`] if the store did not confirm the release; without it, the units are free when the lease ends.
+    /// [`AdminError::Store`] if the store did not confirm the release; without it, the units are free when
+    /// the lease ends.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been released.

@@ -11,8 +11,9 @@ use crate::protocol::{
 /// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
 ///
 /// Made by [`Permit::hand_over`](crate::Permit::hand_over), turned into a permit again by
-/// [`Client::adopt`](crate::Client::adopt). Until then [`Client::renew`](crate::Client::renew) gives it another lease, and
-/// [`Client::release`](crate::Client::release) ends it. Any process that has the text can do so: treat it as a secret.
+/// [`Client::adopt`](crate::Client::adopt). Until then [`Client::renew`](crate::Client::renew) gives it
+/// another lease, and [`Client::release`](crate::Client::release) ends it. Any process that has the text can
+/// do so: treat it as a secret.
 ///
 /// # Examples
 /// ```
@@ -48,7 +49,8 @@ impl PermitHandle {
         self.holder.as_str()
     }
 
-    /// The renewal of the permit by no session. It has no label: a permit that the store forgot is put back without one.
+    /// The renewal of the permit by no session. It has no label: a permit that the store forgot is put back
+    /// without one.
     pub(crate) fn renewal(&self) -> RenewRequest {
         let Self { holder, request, weight, lease_ms, grant, at_least_ms, .. } = self.clone();
         RenewRequest {

@@ -27,8 +27,8 @@ pub struct Inspection {
     pub waiting: u64,
     /// The time for which the store still grants no free units after a restart; zero otherwise.
     pub recovering: Duration,
-    /// Permits granted since the store has this semaphore. It and the other three begin again at 0 when the store forgets an
-    /// idle semaphore, or loses its state.
+    /// Permits granted since the store has this semaphore. It and the other three begin again at 0 when the
+    /// store forgets an idle semaphore, or loses its state.
     pub grants: u64,
     /// Requests refused since then: at their arrival, or later because of a lowered limit or a closed line.
     pub refused: u64,
@@ -40,9 +40,9 @@ pub struct Inspection {
     pub holders: Vec<HolderInfo>,
     /// The first 1,000 waiters, in order.
     pub waiters: Vec<WaiterInfo>,
-    /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a closed line, a
-    /// revocation) at least the last one. They are forgotten with the semaphore. Calls without an effect are left out, such
-    /// as a pause of a paused semaphore.
+    /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
+    /// closed line, a revocation) at least the last one. They are forgotten with the semaphore. Calls without
+    /// an effect are left out, such as a pause of a paused semaphore.
     pub changes: Vec<ChangeInfo>,
 }
 
@@ -60,10 +60,12 @@ pub struct HolderInfo {
     pub token: u64,
     /// The rest of its lease; if it cools, the time until its units are free.
     pub lease_remaining: Duration,
-    /// True if the holder has gone, and its grant still counts: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
+    /// True if the holder has gone, and its grant still counts: see
+    /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: bool,
-    /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if the clock has
-    /// not moved since the grant before. So the age is never too long, unless that clock was set.
+    /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if
+    /// the clock has not moved since the grant before. So the age is never too long, unless that clock was
+    /// set.
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
@@ -99,8 +101,8 @@ pub struct ChangeInfo {
     pub age: Duration,
 }
 
-/// A change by an operator that had an effect. As text, such as `set the limit to 4`, it completes a sentence whose subject
-/// is the operator.
+/// A change by an operator that had an effect. As text, such as `set the limit to 4`, it completes a sentence
+/// whose subject is the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OperatorChange {
@@ -142,7 +144,8 @@ impl OperatorChange {
         }
     }
 
-    /// The change as a keyword: `limit_set`, `unpinned`, `paused`, `resumed`, `line_closed`, `line_opened` or `revoked`.
+    /// The change as a keyword: `limit_set`, `unpinned`, `paused`, `resumed`, `line_closed`, `line_opened` or
+    /// `revoked`.
     pub fn keyword(&self) -> &'static str {
         match self {
             Self::LimitSet(_) => "limit_set",

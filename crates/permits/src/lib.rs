@@ -1,8 +1,8 @@
 //! A distributed semaphore for Redis and Valkey.
 //!
 //! Many processes on many machines share a resource that takes N users at once. This crate admits at most N,
-//! in the order they came, hands a permit on in one message when it is released, and takes it back when its holder
-//! crashes.
+//! in the order they came, hands a permit on in one message when it is released, and takes it back when its
+//! holder crashes.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -21,33 +21,35 @@
 //!
 //! # Promises
 //!
-//! 1. **Never more than N.** At most the limit's units are held at once, under crashes, pauses, skewed clocks, lost
-//!    replies, retries and reconnects.
-//! 2. **Nothing leaks.** A crashed holder's units are freed when its lease ends. A cancelled or dropped `acquire` leaves
-//!    nothing behind. An idle semaphore leaves no keys behind.
+//! 1. **Never more than N.** At most the limit's units are held at once, under crashes, pauses, skewed
+//!    clocks, lost replies, retries and reconnects.
+//! 2. **Nothing leaks.** A crashed holder's units are freed when its lease ends. A cancelled or dropped
+//!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind.
 //! 3. **First come, first served.** Strict FIFO, weighted requests included.
-//! 4. **No waste.** One round trip to acquire, one to release; a release grants the next in line and wakes it alone. No
-//!    polling, no herd.
-//! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time if it could
-//!    not be renewed. It has a fencing token and a slot.
+//! 4. **No waste.** One round trip to acquire, one to release; a release grants the next in line and wakes it
+//!    alone. No polling, no herd.
+//! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time
+//!    if it could not be renewed. It has a fencing token and a slot.
 //!
 //! # Limits of the promises
 //!
 //! - A holder whose permit was lost must stop: only the resource itself can reject one that does not, by the
 //!   [token](Permit::token). [`Permit::run`] stops a future for you.
-//! - A server that loses state (FLUSHALL, a failover while the old primary still replies) can admit too many for up to a
-//!   lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that. After a *restart* that loses
-//!   state, connected holders keep their permits and no others are admitted; see [`Recovery`].
+//! - A server that loses state (FLUSHALL, a failover while the old primary still replies) can admit too many
+//!   for up to a lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that.
+//!   After a *restart* that loses state, connected holders keep their permits and no others are admitted; see
+//!   [`Recovery`].
 //! - The server's wall clock must not jump forward by more than 1 % of a lease: it would end leases early.
 //! - A client belongs to the process that connected it. In a forked child every operation fails at once, with
 //!   [`AcquireError::Forked`] and its like, and changes nothing for the parent: connect in the child.
 //!
 //! # Map
 //!
-//! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is the result.
-//! [`Client::acquire_all`] acquires permits of several semaphores; [`PermitSet`] is the result.
+//! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
+//! the result. [`Client::acquire_all`] acquires permits of several semaphores; [`PermitSet`] is the result.
 //! [`blocking`] is the same without async. [`error`] has the errors, one enum for each operation.
-//! [`ClientBuilder::diagnose`] finds the problems of a store. [`check`] checks input before there is a client.
+//! [`ClientBuilder::diagnose`] finds the problems of a store. [`check`] checks input before there is a
+//! client.
 //!
 //! # Features
 //!

@@ -61,16 +61,17 @@ impl AcquireOptions {
         self
     }
 
-    /// The holder, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it holds or
-    /// waits, a second request is refused with [`AcquireError::AlreadyHeld`](crate::AcquireError::AlreadyHeld). Unique unless set.
+    /// The holder, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it
+    /// holds or waits, a second request is refused with
+    /// [`AcquireError::AlreadyHeld`](crate::AcquireError::AlreadyHeld). Unique unless set.
     #[must_use]
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 
-    /// A note for operators, shown beside the holder by [`Semaphore::inspect`](crate::Semaphore::inspect): at most 120 bytes of printable UTF-8. Many
-    /// holders may have the same. None unless set.
+    /// A note for operators, shown beside the holder by [`Semaphore::inspect`](crate::Semaphore::inspect): at
+    /// most 120 bytes of printable UTF-8. Many holders may have the same. None unless set.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
@@ -84,7 +85,8 @@ impl AcquireOptions {
         self
     }
 
-    /// Does not wait: refused with [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) unless it can be granted now.
+    /// Does not wait: refused with [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) unless it can
+    /// be granted now.
     #[must_use]
     pub fn no_wait(mut self) -> Self {
         self.wait = Wait::No;
@@ -98,20 +100,22 @@ impl AcquireOptions {
         self
     }
 
-    /// Sets whether the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
-    /// lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always renewed.
+    /// Sets whether the client renews the permit in the background: `true` unless set. If `false`, the permit
+    /// ends with its lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always
+    /// renewed.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.auto_renew = renew;
         self
     }
 
-    /// The time for which the grant counts: up to 1 day, rounded up to a millisecond; zero unless set. A permit that is released, lost or
-    /// revoked earlier *cools*: it has no holder, and its units and slot stay taken until that time has passed since the grant.
-    /// Then the head of the line gets them, as if they had been released.
+    /// The time for which the grant counts: up to 1 day, rounded up to a millisecond; zero unless set. A
+    /// permit that is released, lost or revoked earlier *cools*: it has no holder, and its units and slot
+    /// stay taken until that time has passed since the grant. Then the head of the line gets them, as if they
+    /// had been released.
     ///
-    /// So a limit of 100 and one minute admit at most 100 in any minute, and no more than 100 at once. A store that
-    /// loses its state forgets what cools.
+    /// So a limit of 100 and one minute admit at most 100 in any minute, and no more than 100 at once. A
+    /// store that loses its state forgets what cools.
     ///
     /// # Examples
     /// ```
@@ -157,14 +161,16 @@ impl AcquireOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// This limit, at least 1. The last declaration of any program counts, until an operator pins another limit
-    /// ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a warning. A handle declares it with its first acquisition;
-    /// from then on the limit counts only where none is stored.
+    /// This limit, at least 1. The last declaration of any program counts, until an operator pins another
+    /// limit ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a warning. A
+    /// handle declares it with its first acquisition; from then on the limit counts only where none is
+    /// stored.
     Declared(u32),
-    /// The stored limit. Without one, acquiring fails with [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
+    /// The stored limit. Without one, acquiring fails with
+    /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
     Stored,
-    /// This limit, at least 1, declared where none is stored. While another one is in force, acquiring fails with
-    /// [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
+    /// This limit, at least 1, declared where none is stored. While another one is in force, acquiring fails
+    /// with [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
     Exactly(u32),
 }
 

@@ -18,10 +18,11 @@ use crate::session::reply::PendingReply;
 ///
 /// Dropped, it is released in the background. Drop it only when the work that it protects has stopped.
 ///
-/// A permit is held until a deadline by the machine's monotonic clock, which is before the end of its lease on the server.
-/// It is lost earlier if an operator revokes it. Work that must not continue without it should use [`Permit::run`], watch
-/// [`Permit::lost`], or check [`Permit::is_held`] before each step; and a resource that remembers the highest
-/// [`Permit::token`] of each [`Permit::slot`] can reject even a holder that was suspended between the check and the step.
+/// A permit is held until a deadline by the machine's monotonic clock, which is before the end of its lease
+/// on the server. It is lost earlier if an operator revokes it. Work that must not continue without it should
+/// use [`Permit::run`], watch [`Permit::lost`], or check [`Permit::is_held`] before each step; and a resource
+/// that remembers the highest [`Permit::token`] of each [`Permit::slot`] can reject even a holder that was
+/// suspended between the check and the step.
 #[must_use = "a permit that is dropped is released"]
 pub struct Permit {
     guard: PermitGuard,
@@ -96,7 +97,8 @@ impl Permit {
 
     /// Waits until it is lost, and returns the reason. Never ready while it is held.
     ///
-    /// At the permit's deadline it is ready even if the client's background thread is stuck. It needs no runtime.
+    /// At the permit's deadline it is ready even if the client's background thread is stuck. It needs no
+    /// runtime.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -104,8 +106,8 @@ impl Permit {
         self.guard.state.lost().await
     }
 
-    /// A token that is cancelled when the permit is lost, at its deadline at the latest. Cancelling the token has no
-    /// effect on the permit.
+    /// A token that is cancelled when the permit is lost, at its deadline at the latest. Cancelling the token
+    /// has no effect on the permit.
     pub fn cancellation_token(&self) -> CancellationToken {
         self.guard.state.cancellation_token()
     }
@@ -134,8 +136,9 @@ impl Permit {
         }
     }
 
-    /// Renews it now. Needed only after [`AcquireOptions::auto_renew(false)`](crate::AcquireOptions::auto_renew), or
-    /// to be sure of a full lease.
+    /// Renews it now. Needed only after
+    /// [`AcquireOptions::auto_renew(false)`](crate::AcquireOptions::auto_renew), or to be sure of a full
+    /// lease.
     ///
     /// # Errors
     /// [`RenewError::Lost`] if it is lost; [`RenewError::Store`] if the store did not confirm it, and
@@ -147,13 +150,15 @@ impl Permit {
         self.start_renewal().await
     }
 
-    /// Releases `units` of it: the next in line is granted in the same moment. Its slot, its token and its lease stay.
+    /// Releases `units` of it: the next in line is granted in the same moment. Its slot, its token and its
+    /// lease stay.
     ///
-    /// Units of a permit that was acquired with [`AcquireOptions::at_least`](crate::AcquireOptions::at_least) are free with
-    /// the first renewal after that time.
+    /// Units of a permit that was acquired with [`AcquireOptions::at_least`](crate::AcquireOptions::at_least)
+    /// are free with the first renewal after that time.
     ///
     /// # Errors
-    /// [`RenewError::Invalid`] if `units` is 0 or no unit would be left: release the permit then. Otherwise [`RenewError`] as of
+    /// [`RenewError::Invalid`] if `units` is 0 or no unit would be left: release the permit then. Otherwise
+    /// [`RenewError`] as of
     /// [`Permit::renew`]: the permit has the lower weight, and the store learns of it by the next renewal.
     ///
     /// # Cancel safety
@@ -180,8 +185,8 @@ impl Permit {
     /// Gives it another lease, 100 ms to 1 day, from now on, and renews it.
     ///
     /// # Errors
-    /// [`RenewError::Invalid`] if the lease is out of range. Otherwise [`RenewError`] as of [`Permit::renew`]: the permit has
-    /// the lease, and the store learns of it by the next renewal.
+    /// [`RenewError::Invalid`] if the lease is out of range. Otherwise [`RenewError`] as of
+    /// [`Permit::renew`]: the permit has the lease, and the store learns of it by the next renewal.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has the lease.
@@ -198,8 +203,8 @@ impl Permit {
     /// Releases it: the next in line is granted in the same moment.
     ///
     /// # Errors
-    /// [`ReleaseError::Lost`] if it was lost before, so that another holder may have been granted its units meanwhile;
-    /// [`ReleaseError::Store`] if the store could not be reached until the end of the lease.
+    /// [`ReleaseError::Lost`] if it was lost before, so that another holder may have been granted its units
+    /// meanwhile; [`ReleaseError::Store`] if the store could not be reached until the end of the lease.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it is released in the background.

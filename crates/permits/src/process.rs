@@ -1,15 +1,16 @@
 //! Statics that a forked child does not share with its parent, and the identity of the process.
 //!
-//! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the parent had locked
-//! at the fork stays locked in the child forever, and the child shares the descriptors of the parent's connections. So each
-//! part of a session notes the process that made it, and the child neither locks it, nor wakes it, nor writes to it.
+//! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the
+//! parent had locked at the fork stays locked in the child forever, and the child shares the descriptors of
+//! the parent's connections. So each part of a session notes the process that made it, and the child neither
+//! locks it, nor wakes it, nor writes to it.
 
 use std::sync::OnceLock;
 
 pub(crate) use permits_process::Process;
 
-/// A static with one value for each process. A forked child makes a new value, and does not touch its copy of the parent's,
-/// which may be locked.
+/// A static with one value for each process. A forked child makes a new value, and does not touch its copy of
+/// the parent's, which may be locked.
 pub(crate) struct PerProcess<T> {
     first: OnceLock<Box<Node<T>>>,
 }

@@ -22,8 +22,8 @@ use crate::store::StoreError;
 
 /// A named line with a limit. Cheap to clone.
 ///
-/// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted when all that
-/// came before it have been, also if it is for fewer units than they.
+/// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted
+/// when all that came before it have been, also if it is for fewer units than they.
 #[derive(Clone)]
 pub struct Semaphore {
     session: Session,
@@ -56,8 +56,9 @@ impl Semaphore {
     /// Acquires one unit, waiting in line for it without limit.
     ///
     /// # Errors
-    /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull` and `LineClosed`. If the store
-    /// cannot be reached, calls are retried for [`store_timeout`](crate::ClientBuilder::store_timeout).
+    /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull` and
+    /// `LineClosed`. If the store cannot be reached, calls are retried for
+    /// [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
@@ -139,11 +140,12 @@ impl Semaphore {
         Ok(PendingAcquire::new(&self.session, spec))
     }
 
-    /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. It counts as a declaration by an
-    /// acquisition does: an operator's pinned limit stays, and a higher limit grants at once. Returns the limit in force.
+    /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. It counts as a
+    /// declaration by an acquisition does: an operator's pinned limit stays, and a higher limit grants at
+    /// once. Returns the limit in force.
     ///
-    /// A semaphore that is not used is forgotten, as after an acquisition: with the default lease, between half a minute and a
-    /// minute after its last use.
+    /// A semaphore that is not used is forgotten, as after an acquisition: with the default lease, between
+    /// half a minute and a minute after its last use.
     ///
     /// # Errors
     /// [`AdminError::LimitMismatch`] if the limit is [`Limit::Exactly`] and another one is in force;
@@ -173,11 +175,12 @@ impl Semaphore {
         })
     }
 
-    /// Sets the limit and pins it: from now on declarations of programs are ignored, until [`Semaphore::unpin`].
+    /// Sets the limit and pins it: from now on declarations of programs are ignored, until
+    /// [`Semaphore::unpin`].
     ///
-    /// A higher limit grants at once. A lower one revokes no permit: nothing is granted until the held units fit.
-    /// Waiters for more units than the new limit are refused, at the latest at their next renewal. Returns the limit's new
-    /// version.
+    /// A higher limit grants at once. A lower one revokes no permit: nothing is granted until the held units
+    /// fit. Waiters for more units than the new limit are refused, at the latest at their next renewal.
+    /// Returns the limit's new version.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -192,8 +195,8 @@ impl Semaphore {
     /// showed it. Of several changes at one version one succeeds, also if they set the same limit.
     ///
     /// # Errors
-    /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered as the first
-    /// one was, unless 256 other changes of this semaphore have come between.
+    /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered
+    /// as the first one was, unless 256 other changes of this semaphore have come between.
     pub async fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
         self.start_set_limit(limit, Some(version)).await
     }
@@ -205,13 +208,13 @@ impl Semaphore {
         self.change_limit(LimitChange::Set(limit), expected_version).and_then(|(_, version)| Ok(version))
     }
 
-    /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit. Calls of
-    /// several sessions add up.
+    /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit.
+    /// Calls of several sessions add up.
     ///
     /// # Errors
-    /// [`AdminError::NoLimit`] if no limit is stored, [`AdminError::LimitOutOfRange`] if the sum is below 1 or above
-    /// 2^32 − 1. A call whose reply was lost is sent again and counts once, unless 256 other changes of this semaphore
-    /// have come between.
+    /// [`AdminError::NoLimit`] if no limit is stored, [`AdminError::LimitOutOfRange`] if the sum is below 1
+    /// or above 2^32 − 1. A call whose reply was lost is sent again and counts once, unless 256 other changes
+    /// of this semaphore have come between.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
@@ -223,8 +226,8 @@ impl Semaphore {
         self.change_limit(LimitChange::Adjust(number), None).and_then(|(limit, _)| Ok(limit))
     }
 
-    /// Lets programs declare the limit again: each does with its next request, and the limit stays until then. Returns its
-    /// new version.
+    /// Lets programs declare the limit again: each does with its next request, and the limit stays until
+    /// then. Returns its new version.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -277,12 +280,12 @@ impl Semaphore {
         self.administer(Declaration::Stored, Operation::Pause { origin, paused }, |_, _| Ok(()))
     }
 
-    /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests, until
-    /// [`Semaphore::open_line`]. Holders keep what they hold, renew and release.
+    /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests,
+    /// until [`Semaphore::open_line`]. Holders keep what they hold, renew and release.
     ///
-    /// A [pause](Semaphore::pause) lets requests wait. A closed line sends them away: for a resource that has moved, or will be
-    /// down for longer than they should wait. Connected waiters are notified at once, the first 500 by this call and the others
-    /// by calls for which the store asks their sessions.
+    /// A [pause](Semaphore::pause) lets requests wait. A closed line sends them away: for a resource that has
+    /// moved, or will be down for longer than they should wait. Connected waiters are notified at once, the
+    /// first 500 by this call and the others by calls for which the store asks their sessions.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -317,12 +320,13 @@ impl Semaphore {
         self.change_line(None)
     }
 
-    /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
-    /// the semaphore had either. A call whose reply was lost is sent again and answered as the first one was, unless 256
-    /// other changes of this semaphore have come between.
+    /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes).
+    /// Returns whether the semaphore had either. A call whose reply was lost is sent again and answered as
+    /// the first one was, unless 256 other changes of this semaphore have come between.
     ///
-    /// A connected holder is notified at once, others at their next renewal. Until then the holder may continue to work
-    /// while another is granted its units: revoke holders that do not answer, or accept the overlap.
+    /// A connected holder is notified at once, others at their next renewal. Until then the holder may
+    /// continue to work while another is granted its units: revoke holders that do not answer, or accept the
+    /// overlap.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -330,8 +334,8 @@ impl Semaphore {
         self.start_revoke(holder, None, reason).await
     }
 
-    /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token` is that of the
-    /// grant, from [`HolderInfo::token`](crate::HolderInfo::token). Returns whether it cooled.
+    /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token`
+    /// is that of the grant, from [`HolderInfo::token`](crate::HolderInfo::token). Returns whether it cooled.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -353,16 +357,16 @@ impl Semaphore {
         )
     }
 
-    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a pause, and a
-    /// closed line. Returns whether there was one. An idle semaphore is forgotten without that, except if it is pinned, paused or
-    /// closed.
+    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a
+    /// pause, and a closed line. Returns whether there was one. An idle semaphore is forgotten without that,
+    /// except if it is pinned, paused or closed.
     ///
-    /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a later semaphore of
-    /// this name are higher than those before, because a token is the time of its grant.
+    /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a
+    /// later semaphore of this name are higher than those before, because a token is the time of its grant.
     ///
     /// # Errors
-    /// [`AdminError::InUse`] while units are held or cool, or requests wait; [`AdminError::Recovering`] in a recovery window;
-    /// [`AdminError`].
+    /// [`AdminError::InUse`] while units are held or cool, or requests wait; [`AdminError::Recovering`] in a
+    /// recovery window; [`AdminError`].
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
@@ -370,10 +374,11 @@ impl Semaphore {
         self.start_delete(false).await
     }
 
-    /// Deletes the semaphore also if it cannot be read: [`StoreError::Unreadable`](crate::StoreError::Unreadable), or
-    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted even if it is in use, and the store does not know
-    /// its holders any more: more than the limit may be held until their leases have ended. One that can be read is deleted as
-    /// by [`Semaphore::delete`], only if it is idle.
+    /// Deletes the semaphore also if it cannot be read:
+    /// [`StoreError::Unreadable`](crate::StoreError::Unreadable), or
+    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted even if it is in use,
+    /// and the store does not know its holders any more: more than the limit may be held until their leases
+    /// have ended. One that can be read is deleted as by [`Semaphore::delete`], only if it is idle.
     ///
     /// # Errors
     /// As [`Semaphore::delete`].
@@ -425,9 +430,9 @@ impl Semaphore {
         })
     }
 
-    /// The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
-    /// behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
-    /// stored, because the semaphore is not used, the one that this program declares.
+    /// The units that are not held: the limit less the held units, at least 0. A request for as many may
+    /// still wait: behind others, or because the semaphore is paused or the store recovers. The limit is the
+    /// stored one; if none is stored, because the semaphore is not used, the one that this program declares.
     ///
     /// # Errors
     /// [`AdminError::NoLimit`] if no limit is stored and the program declares none; [`AdminError`].

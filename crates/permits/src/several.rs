@@ -1,10 +1,10 @@
 //! [`AcquireAll`] and [`PermitSet`]: permits of several semaphores, acquired and released together.
 //!
-//! They are acquired one after the other, in one order that all programs share. So no two programs wait for one another in a
-//! circle, and docs/design.md says why that admits as many as a grant of all at once would.
+//! They are acquired one after the other, in one order that all programs share. So no two programs wait for
+//! one another in a circle, and docs/design.md says why that admits as many as a grant of all at once would.
 //!
-//! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped or failed, the
-//! request is withdrawn and the set is released, at any stage.
+//! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped
+//! or failed, the request is withdrawn and the set is released, at any stage.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -28,8 +28,9 @@ use crate::session::spec::Wait;
 
 /// The future of a [`PermitSet`], returned by [`Client::acquire_all`](crate::Client::acquire_all).
 ///
-/// The first request is sent when the future is first polled, each of the others when the one before it is granted. While it
-/// waits, [`AcquireAll::semaphore`] is the line that it waits in. It is `Unpin` and `'static`.
+/// The first request is sent when the future is first polled, each of the others when the one before it is
+/// granted. While it waits, [`AcquireAll::semaphore`] is the line that it waits in. It is `Unpin` and
+/// `'static`.
 ///
 /// # Cancel safety
 /// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
@@ -75,12 +76,14 @@ impl AcquireAll {
         Self { progress: Progress::new(requests.into_iter().collect()).map_err(Some) }
     }
 
-    /// The semaphore that is acquired now: the next one of those that are not yet held. `None` if it is ready.
+    /// The semaphore that is acquired now: the next one of those that are not yet held. `None` if it is
+    /// ready.
     pub fn semaphore(&self) -> Option<&str> {
         Some(&self.progress.as_ref().ok()?.requests.front()?.semaphore)
     }
 
-    /// The position in the line of that semaphore, as [`Acquire::position`]. `None` until the request is queued there.
+    /// The position in the line of that semaphore, as [`Acquire::position`]. `None` until the request is
+    /// queued there.
     pub fn position(&self) -> Option<u64> {
         self.progress.as_ref().ok()?.requests.front()?.acquire.position()
     }
@@ -134,7 +137,8 @@ impl Progress {
         let mut checked = VecDeque::with_capacity(requests.len());
         for (semaphore, options) in requests {
             let (acquire, semaphore) = (semaphore.acquire_with(options), semaphore.name().to_owned());
-            // Before the first is sent, because a request that is not valid would be found only after the wait for others.
+            // Before the first is sent, because a request that is not valid would be found only after the
+            // wait for others.
             let acquire = acquire.checked();
             let acquire = acquire
                 .map_err(|source| AcquireAllError::Acquire { semaphore: semaphore.clone(), source })?;
@@ -204,7 +208,8 @@ fn timed_out() -> AcquireError {
     AcquireError::TimedOut { waited: Duration::ZERO }
 }
 
-/// Deeper paths first, so that a request that waits for a place in a narrow line takes none of a wide one; then by name.
+/// Deeper paths first, so that a request that waits for a place in a narrow line takes none of a wide one;
+/// then by name.
 fn rank(name: &str) -> (Reverse<usize>, &str) {
     (Reverse(name.matches('/').count()), name)
 }
@@ -277,7 +282,8 @@ impl PermitSet {
     /// Renews all now, as [`Permit::renew`].
     ///
     /// # Errors
-    /// The first [`RenewError`], in the order of [`PermitSet::permits`]; all are renewed nevertheless, as far as they can be.
+    /// The first [`RenewError`], in the order of [`PermitSet::permits`]; all are renewed nevertheless, as far
+    /// as they can be.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, they may have been renewed.
@@ -288,12 +294,14 @@ impl PermitSet {
     /// Releases all.
     ///
     /// # Errors
-    /// The first [`ReleaseError`], in the order of [`PermitSet::permits`]; all are released nevertheless, as far as they can be.
+    /// The first [`ReleaseError`], in the order of [`PermitSet::permits`]; all are released nevertheless, as
+    /// far as they can be.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, all are released in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        // All are begun before one is awaited: dropped, each continues. A store that does not reply delays no other's.
+        // All are begun before one is awaited: dropped, each continues. A store that does not reply delays no
+        // other's.
         let releases: Vec<_> = self.permits.into_iter().map(Permit::start_release).collect();
         join_all(releases.into_iter().map(async |release| release?.await)).await.into_iter().collect()
     }

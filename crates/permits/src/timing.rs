@@ -10,20 +10,21 @@
 //! | [`ping_every`] | a third, 250 ms to 5 s | 250 ms | 5 s | 5 s |
 //! | [`ping_timeout`] | a sixth, 250 ms to 2 s | 250 ms | 2 s | 2 s |
 //!
-//! A permit is held until the moment before the request was sent that last extended it, plus the lease, minus the
-//! margin ([`held_until`]). Three renewals fit into a lease, and a call that gets no answer is given up in time for
-//! another.
+//! A permit is held until the moment before the request was sent that last extended it, plus the lease, minus
+//! the margin ([`held_until`]). Three renewals fit into a lease, and a call that gets no answer is given up
+//! in time for another.
 //!
 //! The store has one share of the lease of its own, the recovery window:
-//! [`Recovery::window`](crate::protocol::Recovery::window), which the scripts of the Redis store get as numbers. To change
-//! the rule is to change these two places.
+//! [`Recovery::window`](crate::protocol::Recovery::window), which the scripts of the Redis store get as
+//! numbers. To change the rule is to change these two places.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// The interval between two renewals of everything that a session holds, at most, while some of it is renewed. A store
-/// that restarts without its data waits for its holders only as long as a connected one needs to reconnect.
+/// The interval between two renewals of everything that a session holds, at most, while some of it is
+/// renewed. A store that restarts without its data waits for its holders only as long as a connected one
+/// needs to reconnect.
 pub(crate) const COMPANIONS_EVERY: Duration = Duration::from_secs(10);
 
 /// The part of its interval by which a renewal may be early, so that sessions started together drift apart.
@@ -39,8 +40,8 @@ pub(crate) fn spread(interval: Duration) -> Duration {
     interval.mul_f64(1.0 - RENEWAL_SPREAD * fastrand::f64())
 }
 
-/// The time before the end of its lease at which a permit counts as lost, because clocks differ in rate by up to 1 %
-/// and timers are late.
+/// The time before the end of its lease at which a permit counts as lost, because clocks differ in rate by up
+/// to 1 % and timers are late.
 pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 100).max(Duration::from_millis(5))
 }
@@ -75,16 +76,16 @@ pub(crate) const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(500) };
 
 impl Backoff {
-    /// The pause after this many failures in a row, at least one: doubled with each, and random between its half and
-    /// its whole.
+    /// The pause after this many failures in a row, at least one: doubled with each, and random between its
+    /// half and its whole.
     pub(crate) fn pause(self, failures: u32) -> Duration {
         let doubled = self.first.saturating_mul(1 << failures.min(16));
         doubled.min(self.longest).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 }
 
-/// The longest pause between two attempts to reconnect: a recovery window lasts as long as a renewal interval, and a
-/// holder must be back well within it.
+/// The longest pause between two attempts to reconnect: a recovery window lasts as long as a renewal
+/// interval, and a holder must be back well within it.
 #[cfg(feature = "redis")]
 pub(crate) fn reconnect_pause_max(lease: Duration) -> Duration {
     (lease / 30).clamp(2 * BACKOFF.first, BACKOFF.longest)

@@ -1,4 +1,5 @@
-//! The connection of a session to a server: there is one, for calls and messages, and it bears more than buffers hold.
+//! The connection of a session to a server: there is one, for calls and messages, and it bears more than
+//! buffers hold.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ async fn connect(url: &str) -> Client {
     builder.connect().await.expect("the server is up")
 }
 
-/// A server without TLS and, if this machine has the programs, one with TLS, each with its URL and its certificates.
+/// A server without TLS and, if this machine has the programs, one with TLS, each with its URL and its
+/// certificates.
 fn servers() -> Vec<(Server, String, Option<Certificates>)> {
     let plain = Server::start();
     let url = plain.url();
@@ -28,7 +30,8 @@ fn servers() -> Vec<(Server, String, Option<Certificates>)> {
     servers
 }
 
-/// The connections of clients, each with the number of its subscriptions, apart from the connection that asks.
+/// The connections of clients, each with the number of its subscriptions, apart from the connection that
+/// asks.
 fn connections(server: &Server) -> Vec<String> {
     let list = server.command(&["CLIENT", "LIST"]);
     let field = |line: &str, name: &str| {

@@ -39,7 +39,8 @@ fn set_user<'a>(server: &Server, rules: impl IntoIterator<Item = &'a str>) -> St
     format!("redis://exporter:secret@{}/", server.address())
 }
 
-/// The rights outside of clusters. The tests of clusters try the rest, which a server before 7.0 does not know.
+/// The rights outside of clusters. The tests of clusters try the rest, which a server before 7.0 does not
+/// know.
 fn rights_alone() -> Vec<AclRules> {
     let mut rights = acl_rules("permits").expect("it is valid");
     rights.retain(|rights| !rights.rules.iter().any(|rule| rule == "+spublish"));

@@ -1,9 +1,9 @@
 //! The Lua of the Redis store equals the model, step by step.
 //!
-//! Random histories run on the model and on a real server at once, one command at a time, with the same fixed clock and
-//! server identity. After every command the whole reply, the events of every session and the contents of all keys must
-//! be equal, and the keys must expire when the model forgets the state. So the properties that the test `properties`
-//! shows for the model hold for the server.
+//! Random histories run on the model and on a real server at once, one command at a time, with the same fixed
+//! clock and server identity. After every command the whole reply, the events of every session and the
+//! contents of all keys must be equal, and the keys must expire when the model forgets the state. So the
+//! properties that the test `properties` shows for the model hold for the server.
 //!
 //! `PERMITS_CASES` multiplies the number of histories; a history that failed is kept in
 //! `differential.regressions` and tried first the next time.
@@ -283,7 +283,7 @@ fn a_limit_that_rises_by_a_thousand_grants_in_parts() {
 fn the_waiters_of_a_closed_line_are_refused_in_parts() {
     let close = Step::plain(Action::CloseLine { reason: Some("moved"), again: false });
     let open = Step::plain(Action::CloseLine { reason: None, again: false });
-    let met = ["refusal cut", "renew: line_closed", "event: line_closed", "acquire: line_closed"];
+    let met = ["refusal cut", "renew: LineClosed", "event: LineClosed", "acquire: LineClosed"];
     let renew =
         Step::plain(Action::Renew((500..520).map(|pick| (Naming::Known(pick), Claiming::AsKnown)).collect()));
     let steps =
@@ -317,5 +317,5 @@ fn slots_far_above_those_made_are_reclaimed() {
 #[test]
 fn slots_released_in_any_order_are_handed_over_from_the_lowest() {
     let release = Step::plain(Action::Release(vec![Naming::Known(2), Naming::Known(0), Naming::Known(1)]));
-    written(vec![limit(3), crowd(7), release.clone(), release], &["release: held", "event: granted"]);
+    written(vec![limit(3), crowd(7), release.clone(), release], &["release: Held", "event: Granted"]);
 }

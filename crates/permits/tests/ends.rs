@@ -1,7 +1,8 @@
 //! Programs that end without closing their client: what they have dropped is released.
 //!
-//! When the drop of a permit returns, its release is with the operating system. So it is executed, however the program ends
-//! next. A test starts its own executable again and again as such a program: each run finds all units free.
+//! When the drop of a permit returns, its release is with the operating system. So it is executed, however
+//! the program ends next. A test starts its own executable again and again as such a program: each run finds
+//! all units free.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -24,8 +25,8 @@ const UNITS: u32 = 10;
 
 /// The ways to end, and the codes by which a test's executable reports them.
 ///
-/// A run that finds a unit taken panics: the way before it must not end with that code, so "exit", "return" and "fork"
-/// follow the others.
+/// A run that finds a unit taken panics: the way before it must not end with that code, so "exit", "return"
+/// and "fork" follow the others.
 const WAYS: [(&str, i32); 5] = [("exit", 7), ("error", 101), ("return", 0), ("panic", 101), ("fork", 7)];
 
 /// Not a test: the test starts this executable again with this name.

@@ -1,7 +1,9 @@
-//! Programs that fork: a master that has closed its client before it forks workers, and one that forks with a client open.
+//! Programs that fork: a master that has closed its client before it forks workers, and one that forks with a
+//! client open.
 //!
-//! A forked child has a copy of the master's memory. So each test starts its own executable again as the master, which forks
-//! real children. All of them write their observations to the shared standard output, line by line.
+//! A forked child has a copy of the master's memory. So each test starts its own executable again as the
+//! master, which forks real children. All of them write their observations to the shared standard output,
+//! line by line.
 
 use std::env;
 use std::future::Future as _;
@@ -77,7 +79,8 @@ fn master_of(mut command: Command, scenario: &str, url: &str) -> Vec<Vec<String>
     records
 }
 
-/// Writes a line without the lock of standard output, which a thread of the parent may have locked at the fork.
+/// Writes a line without the lock of standard output, which a thread of the parent may have locked at the
+/// fork.
 fn tell(line: &str) {
     let output = std::io::stdout().as_fd().try_clone_to_owned().expect("standard output is open");
     std::fs::File::from(output).write_all(format!("\nforks {line}\n").as_bytes()).expect("the test reads it");
@@ -149,7 +152,8 @@ fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
     assert_one_at_a_time(master("workers", &format!("local:{}/file.db", directory.path().display())));
 }
 
-/// Forks with a client open and a permit held. In the child every operation fails at once; the parent keeps its permit.
+/// Forks with a client open and a permit held. In the child every operation fails at once; the parent keeps
+/// its permit.
 fn open(url: &str) {
     let client = connect(url, None).expect("the store is there");
     let semaphore = client.semaphore("open", 1).expect("valid");
@@ -166,8 +170,8 @@ fn open(url: &str) {
     client.close().expect("the store is up");
 }
 
-/// As [`open`], in the first process of a pid namespace. Its child is the first of another one. In the end the child drops its
-/// copies, which must not release the parent's permit.
+/// As [`open`], in the first process of a pid namespace. Its child is the first of another one. In the end
+/// the child drops its copies, which must not release the parent's permit.
 #[cfg(target_os = "linux")]
 fn open_with_one_pid(url: &str) {
     let client = connect(url, None).expect("the store is there");
@@ -204,7 +208,8 @@ fn assert_forked(client: &Client, permit: &BlockingPermit) {
     assert_eq!(permit.lost_within(LIMIT), Some(Lost::Forked));
 }
 
-/// As [`open`], by the async API, and with operations that consume a permit. Then the child drops all parts of the session.
+/// As [`open`], by the async API, and with operations that consume a permit. Then the child drops all parts
+/// of the session.
 fn open_async(url: &str) {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is one");

@@ -1,4 +1,5 @@
-//! Two versions of the library with different layouts on one store: neither damages what the other one has, and both say so.
+//! Two versions of the library with different layouts on one store: neither damages what the other one has,
+//! and both say so.
 
 use std::process::{Command, Stdio};
 

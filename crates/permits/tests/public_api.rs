@@ -1,7 +1,8 @@
 //! The public API is the one in `public-api.txt`: a change of it is seen in review, and is in the changelog.
 //!
-//! The signatures are read from the sources: every item that `lib.rs` exports or that is in a public module, unless it is
-//! hidden from the documentation. `PERMITS_ACCEPT=1 cargo test -p permits --test public_api` writes the file.
+//! The signatures are read from the sources: every item that `lib.rs` exports or that is in a public module,
+//! unless it is hidden from the documentation. `PERMITS_ACCEPT=1 cargo test -p permits --test public_api`
+//! writes the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

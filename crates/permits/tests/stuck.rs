@@ -1,5 +1,5 @@
-//! Programs that block the library's threads: subscribers and wakers that block or panic. They delay no loss, no renewal and no
-//! grant.
+//! Programs that block the library's threads: subscribers and wakers that block or panic. They delay no loss,
+//! no renewal and no grant.
 //!
 //! A process has one subscriber, so the tests share one, which behaves as the running test sets it.
 
@@ -218,8 +218,8 @@ impl Wake for Trap {
     }
 }
 
-/// Makes the session's thread wake a waker of this kind: by a grant to a waiter, which the store pushes. Returns the
-/// acquisition.
+/// Makes the session's thread wake a waker of this kind: by a grant to a waiter, which the store pushes.
+/// Returns the acquisition.
 fn spring(client: &Client, trap: fn()) -> impl Future<Output = Result<Permit, AcquireError>> + use<> {
     let semaphore = client.semaphore("trap", 1).expect("valid");
     loop {
@@ -272,7 +272,8 @@ fn a_waker_that_panics_harms_no_other_call() {
         let semaphore = semaphore.clone();
         thread::spawn(move || block_on(semaphore.acquire()).map(|result| result.map(drop)))
     };
-    // Without the hook of panics: it prints a backtrace, which may take the session's thread longer than a lease.
+    // Without the hook of panics: it prints a backtrace, which may take the session's thread longer than a
+    // lease.
     let trapped = spring(&client, || resume_unwind(Box::new("a waker that panics")));
 
     thread::sleep(2 * LEASE);
@@ -283,8 +284,8 @@ fn a_waker_that_panics_harms_no_other_call() {
     assert_eq!(block_on(client.close()), Some(Ok(())));
 }
 
-/// The program's code runs when the session's lock is free: in a waker, and in a subscriber, a permit can be acquired,
-/// dropped and inspected.
+/// The program's code runs when the session's lock is free: in a waker, and in a subscriber, a permit can be
+/// acquired, dropped and inspected.
 #[test]
 fn a_waker_can_use_permits_itself() {
     static CLIENT: OnceLock<Client> = OnceLock::new();
@@ -316,8 +317,8 @@ fn a_waker_can_use_permits_itself() {
     assert!(block_on(semaphore.acquire()).expect("in time").is_ok(), "nothing was left behind");
 }
 
-/// Several answers to callers of one runtime are delivered by a task of it. A runtime that runs no task delays them only for
-/// a moment, because their callers may wait on another executor.
+/// Several answers to callers of one runtime are delivered by a task of it. A runtime that runs no task
+/// delays them only for a moment, because their callers may wait on another executor.
 #[test]
 fn answers_do_not_wait_for_a_runtime_that_runs_no_task() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("the system has room");

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use super::answer;
 use crate::Failure;
 
-/// Clients with a connection each that end their permits in every way, until this process is killed. Answers with the
-/// token of each grant.
+/// Clients with a connection each that end their permits in every way, until this process is killed. Answers
+/// with the token of each grant.
 pub(super) async fn run(
     url: &str,
     name: &str,

@@ -1,8 +1,8 @@
 //! `permits-bench driver KIND URL LEASE_MS`: `permits` or a lower bound, as a process with a line protocol.
 //!
-//! The protocol is the same for all systems of the comparison: a command is a line of words on standard input, its
-//! answer one JSON object in a line on standard output. `comparison/peers/README.md` lists the commands. This file has
-//! the loops that the drivers share.
+//! The protocol is the same for all systems of the comparison: a command is a line of words on standard
+//! input, its answer one JSON object in a line on standard output. `comparison/peers/README.md` lists the
+//! commands. This file has the loops that the drivers share.
 
 mod mix;
 mod permits;
@@ -64,8 +64,8 @@ pub fn answer(value: &Value) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Runs `one` in a loop in `tasks` tasks for `seconds`. Returns the number of runs, and the time of each. A single
-/// task is the caller's: main, as in a program that does one thing.
+/// Runs `one` in a loop in `tasks` tasks for `seconds`. Returns the number of runs, and the time of each. A
+/// single task is the caller's: main, as in a program that does one thing.
 async fn cycles<F, Fut>(tasks: usize, seconds: f64, one: F) -> Result<Value, Failure>
 where
     F: Fn() -> Fut + Clone + Send + 'static,

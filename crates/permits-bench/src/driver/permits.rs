@@ -172,7 +172,8 @@ async fn cycle(semaphore: Semaphore, drops: bool) -> Result<(), Failure> {
     Ok(permit.release().await?)
 }
 
-/// Tasks that acquire, hold and release, and note the times with the token, which gives the order of the grants.
+/// Tasks that acquire, hold and release, and note the times with the token, which gives the order of the
+/// grants.
 async fn contend(
     semaphore: &Semaphore,
     tasks: usize,

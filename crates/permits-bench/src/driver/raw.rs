@@ -1,7 +1,7 @@
 //! The lower bounds: two scripts in place of a cycle, a published message in place of a hand-off.
 //!
-//! Everything runs on one thread, with the connection's task: that is the quickest way to use this Redis client. A task
-//! on another thread than the connection's wakes a thread more for each call.
+//! Everything runs on one thread, with the connection's task: that is the quickest way to use this Redis
+//! client. A task on another thread than the connection's wakes a thread more for each call.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ impl Raw {
     }
 }
 
-/// One of two that pass a message back and forth: the process that has it keeps it for a while, then publishes it.
+/// One of two that pass a message back and forth: the process that has it keeps it for a while, then
+/// publishes it.
 async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Value, Failure> {
     let client = client(url)?;
     let mut connection = client.get_multiplexed_async_connection().await?;

@@ -1,5 +1,5 @@
-//! The verdict on memory: samples over time, compared between the settled load at the start and the same load at the
-//! end.
+//! The verdict on memory: samples over time, compared between the settled load at the start and the same load
+//! at the end.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,9 @@
-//! `permits-bench soak`: thousands of waiters on many semaphores, for minutes, while limits change, requests are given up
-//! and everything fails now and then. At the end nothing may be left, and memory must have been flat.
+//! `permits-bench soak`: thousands of waiters on many semaphores, for minutes, while limits change, requests
+//! are given up and everything fails now and then. At the end nothing may be left, and memory must have been
+//! flat.
 //!
-//! The soak does not verify the bound from outside, because there are too many grants to report each; the fault matrix
-//! does. The soak polls the units that the store reports as held.
+//! The soak does not verify the bound from outside, because there are too many grants to report each; the
+//! fault matrix does. The soak polls the units that the store reports as held.
 
 mod fault_injection;
 mod memory;
@@ -121,8 +122,8 @@ impl Soak {
         Ok(Self { steady, doomed, pool, proxy, admin, server, random, done })
     }
 
-    /// Injects faults, acts as an operator, and samples memory for `time`. Returns the samples of the server and of the
-    /// clients.
+    /// Injects faults, acts as an operator, and samples memory for `time`. Returns the samples of the server
+    /// and of the clients.
     fn go_on(&mut self, time: Duration) -> Result<(Samples, Vec<Samples>), Failure> {
         let (mut server, mut clients) = (Samples::default(), Vec::new());
         clients.resize_with(STEADY, Samples::default);

@@ -1,5 +1,5 @@
-//! The command line of the fault matrix, with a row or two for a moment, its finding of a mutant, and windows under
-//! crashes.
+//! The command line of the fault matrix, with a row or two for a moment, its finding of a mutant, and windows
+//! under crashes.
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
-//! The commands of the benchmarks and of the fault matrix, each for a moment. They are run by hand and rarely, and would
-//! rot unnoticed.
+//! The commands of the benchmarks and of the fault matrix, each for a moment. They are run by hand and
+//! rarely, and would rot unnoticed.
 
 mod faults;
 mod figures;

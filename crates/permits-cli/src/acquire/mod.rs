@@ -58,8 +58,8 @@ pub(crate) struct Requested<'a> {
 }
 
 impl<'a> Requested<'a> {
-    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, and a label of the environment
-    /// that is not valid, before a store is asked.
+    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, and a label of the
+    /// environment that is not valid, before a store is asked.
     pub(crate) fn new(
         common: &'a Common,
         request: &'a Request,
@@ -88,7 +88,8 @@ impl<'a> Requested<'a> {
         target.connect(self.common.store_timeout.unwrap_or(default)).await
     }
 
-    /// Connects, with `lease` as the lease of all permits, and acquires them. `stop` ends the wait; `show` reports it.
+    /// Connects, with `lease` as the lease of all permits, and acquires them. `stop` ends the wait; `show`
+    /// reports it.
     pub(crate) async fn permits<T>(
         &self,
         lease: Duration,
@@ -156,7 +157,8 @@ impl<'a> Requested<'a> {
         .collect()
     }
 
-    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if there was no permit in time.
+    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if there was no permit in
+    /// time.
     pub(crate) fn refused(&self, failure: Failure) -> Failure {
         if failure.code != exit::NOT_NOW {
             return failure;
@@ -276,7 +278,8 @@ impl Pending<'_> {
     }
 }
 
-/// The failure for the error of one semaphore. A refusal gets the reason why no permit is free, which need not be other holders.
+/// The failure for the error of one semaphore. A refusal gets the reason why no permit is free, which need
+/// not be other holders.
 async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Failure {
     let refused = match (&error, wait) {
         (AcquireError::Recovering { remaining }, _) => {

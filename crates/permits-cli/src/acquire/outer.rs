@@ -1,13 +1,15 @@
-//! The `permits run` around this process. If it holds the units for which this process waits, neither ever ends.
+//! The `permits run` around this process. If it holds the units for which this process waits, neither ever
+//! ends.
 //!
-//! The environment, which every process between the two inherits, has the token of its permit. The permit is held if the
-//! store still lists that token.
+//! The environment, which every process between the two inherits, has the token of its permit. The permit is
+//! held if the store still lists that token.
 
 use std::env;
 
 use permits::Inspection;
 
-/// The token of the permit of `name` that a `permits run` around this process had when it started its command.
+/// The token of the permit of `name` that a `permits run` around this process had when it started its
+/// command.
 pub(super) fn token(name: &str) -> Option<u64> {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     if variable("PERMITS_NAME") == name {

@@ -1,4 +1,5 @@
-//! The reason why a request is not granted: the pause, the recovery and the holders, by an inspection of a few holders.
+//! The reason why a request is not granted: the pause, the recovery and the holders, by an inspection of a
+//! few holders.
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub(super) struct Reason {
 }
 
 impl Reason {
-    /// The reason in `line`, with labels and names of at most `columns` columns. An error is the reason why it is not known.
+    /// The reason in `line`, with labels and names of at most `columns` columns. An error is the reason why
+    /// it is not known.
     pub(super) async fn inspect(line: &Line, columns: usize) -> Result<Self, Self> {
         let unknown = |text: String| {
             let fields = json!({ "reason": text });

@@ -1,10 +1,12 @@
 //! The line on standard error during a wait.
 //!
-//! On a terminal one line is rewritten in place. On another stream a line of its own is written: after 10 s and then every
-//! minute; with `-v`, or if the wait cannot end, at once. The store is inspected only for a line that is written.
+//! On a terminal one line is rewritten in place. On another stream a line of its own is written: after 10 s
+//! and then every minute; with `-v`, or if the wait cannot end, at once. The store is inspected only for a
+//! line that is written.
 //!
-//! With `--also` it is about the line in which the request waits now. The position comes from the acquisition, which costs the
-//! store nothing. The reason comes from an inspection of a few holders, at most every 10 s.
+//! With `--also` it is about the line in which the request waits now. The position comes from the
+//! acquisition, which costs the store nothing. The reason comes from an inspection of a few holders, at most
+//! every 10 s.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -33,7 +35,8 @@ const PLAIN_EVERY: Duration = Duration::from_secs(60);
 /// The width of a name on a terminal, where everything has to fit in one line.
 const NAME_WIDTH: usize = 32;
 
-/// Shows the wait for as long as this future is polled. `line` returns the line in which the request waits now.
+/// Shows the wait for as long as this future is polled. `line` returns the line in which the request waits
+/// now.
 pub(super) async fn show(line: impl Fn() -> Line, verbose: bool) -> Infallible {
     let began = Instant::now();
     if report::in_place() { show_in_place(line, began).await } else { show_plain(line, began, verbose).await }

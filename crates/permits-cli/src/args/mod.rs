@@ -250,7 +250,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// The same with N in its place, which the parser took for NAME if there is a prefix.
+    /// Moves N to its place. With a prefix, the parser has taken N for NAME.
     pub(crate) fn settled(mut self) -> Result<Self, Failure> {
         let Names { name, under } = &mut self.changed.targets.names;
         let wrong = |why: String| Failure::new(exit::USAGE, why);

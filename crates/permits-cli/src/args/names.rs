@@ -18,7 +18,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The choice. Refuses a name beside a prefix, which the parser cannot do for `permits limit --under PREFIX N`.
+    /// The choice. Refuses a name beside a prefix, which the parser cannot do for
+    /// `permits limit --under PREFIX N`.
     pub(crate) fn chosen(&self) -> Result<Chosen<'_>, Failure> {
         match (&self.name, &self.under) {
             (Some(name), None) => Ok(Chosen::One(name)),

@@ -23,17 +23,18 @@ pub(crate) struct Request {
     #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
     pub(crate) weight: u32,
 
-    /// Time that the permit lasts without renewal, 100ms to 24h. run and hold renew it three times in that time; if this
-    /// machine dies, it ends by itself [default: 15s; of acquire: 5m]
+    /// Time that the permit lasts without renewal, 100ms to 24h. run and hold renew it three times in that
+    /// time; if this machine dies, it ends by itself [default: 15s; of acquire: 5m]
     #[arg(long, value_name = "TIME", value_parser = value::lease)]
     pub(crate) lease: Option<Duration>,
 
-    /// Time for which the permit counts, from its grant on, up to 24h: if it is released earlier, its units are granted
-    /// again only then
+    /// Time for which the permit counts, from its grant on, up to 24h: if it is released earlier, its units
+    /// are granted again only then
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
     pub(crate) at_least: Duration,
 
-    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds [default: without limit]
+    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds
+    /// [default: without limit]
     // The names that flock and other programs have.
     #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
@@ -46,8 +47,8 @@ pub(crate) struct Request {
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
-    /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none [default:
-    /// $PERMITS_LABEL, else the user and the name of the command]
+    /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none
+    /// [default: $PERMITS_LABEL, else the user and the name of the command]
     #[arg(long, value_name = "TEXT", value_parser = value::label)]
     pub(crate) label: Option<String>,
 

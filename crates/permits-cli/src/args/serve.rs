@@ -10,13 +10,13 @@ use crate::help;
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::SERVE)]
 pub(crate) struct Serve {
-    /// The IP address and port to listen on; port 0 takes a free one. An address other than a loopback address
-    /// needs --token-file
+    /// The IP address and port to listen on; port 0 takes a free one. An address other than a loopback
+    /// address needs --token-file
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9710", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
 
-    /// A host name under which browsers and programs reach this server, besides its address and localhost. May be
-    /// given several times
+    /// A host name under which browsers and programs reach this server, besides its address and localhost.
+    /// May be given several times
     #[arg(long = "host", value_name = "NAME", value_parser = host)]
     pub(crate) hosts: Vec<String>,
 

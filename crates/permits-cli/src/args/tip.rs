@@ -1,4 +1,5 @@
-//! The option that is meant by one of another program, in place of the parser's tip, which takes it for a value.
+//! The option that is meant by one of another program, in place of the parser's tip, which takes it for a
+//! value.
 
 use clap::error::{ContextKind, ContextValue, Error};
 
@@ -27,7 +28,7 @@ const MEANT: [(&[&str], &str); 3] = [
     (&["--cost", "--tokens", "--units"], "--weight"),
 ];
 
-/// The same error, with our tip for an unknown option of a request.
+/// Adds our tip to the error of an unknown option of a request.
 pub(crate) fn with_tip(mut error: Error) -> Error {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
     if let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg)

@@ -80,8 +80,8 @@ fn at_least_1(subject: &str, text: &str, zero: InvalidInput) -> Result<u32, Stri
     }
 }
 
-/// Parses `NAME[=LIMIT][:WEIGHT]`. The weight is the number after the last `:`, the limit that after the last `=` before it;
-/// any other `:` or `=` belongs to the name.
+/// Parses `NAME[=LIMIT][:WEIGHT]`. The weight is the number after the last `:`, the limit that after the last
+/// `=` before it; any other `:` or `=` belongs to the name.
 pub(super) fn also(text: &str) -> Result<Also, String> {
     if let Some(mark) = text.chars().last().filter(|last| matches!(last, ':' | '=')) {
         return Err(format!("a number is missing after the last {mark:?}"));

@@ -129,7 +129,7 @@ JSON:
    \"weight\",\"slot\",\"token\",\"label\"}
   Other events: restored, cooling, left, queued, left_queue, limit, pinned,
   unpinned, paused, resumed, closed, opened, recovering, recovered, counts,
-  reset, partial, unreachable, back. docs/observability.md describes them.
+  reset, partial, unreachable, back. docs/monitoring.md describes them.
   The schema is docs/watch.schema.json.
 
 Unreachable:
@@ -163,7 +163,7 @@ Endpoints:
   /api/v1/events             changes, as server-sent events
   POST /api/v1/semaphores/NAME/limit, pause, resume or revoke
                              with --allow-write
-  NAME is percent-encoded. docs/serve.md describes them.
+  NAME is percent-encoded. docs/monitoring.md describes them.
 
 Standard output:
   listening on http://127.0.0.1:9710/    when requests are answered

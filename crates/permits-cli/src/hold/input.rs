@@ -1,4 +1,5 @@
-//! The commands on standard input, read by a thread of their own: a read of a terminal or a pipe cannot be cancelled.
+//! The commands on standard input, read by a thread of their own: a read of a terminal or a pipe cannot be
+//! cancelled.
 
 use std::io::{self, BufRead, Read as _};
 

@@ -1,8 +1,9 @@
 //! `permits hold`: holds a permit for a program in any language that can start a process.
 //!
-//! The protocol is docs/hold.md: an [`Event`] a line on standard output, a [`Command`] a line on standard input. The permit
-//! is released when the program says so, closes standard input, or ends. Until then it is kept, also through a Ctrl-C,
-//! which reaches the whole process group: the program may still use the resource.
+//! The protocol is docs/hold.md: an [`Event`] a line on standard output, a [`Command`] a line on standard
+//! input. The permit is released when the program says so, closes standard input, or ends. Until then it is
+//! kept, also through a Ctrl-C, which reaches the whole process group: the program may still use the
+//! resource.
 
 mod events;
 mod input;
@@ -217,8 +218,8 @@ enum Asked {
 struct Ending {
     signals: Signals,
     input: Input,
-    /// The parent at the start. The kernel's death signal is no alternative: it comes when the parent's *thread* ends that
-    /// started this process.
+    /// The parent at the start. The kernel's death signal is no alternative: it comes when the parent's
+    /// *thread* ends that started this process.
     parent: Option<Pid>,
     check: Interval,
     /// Standard input is a terminal: a person uses this process alone.

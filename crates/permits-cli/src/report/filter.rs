@@ -6,7 +6,8 @@ use tracing::level_filters::LevelFilter;
 /// The targets of the library begin with this.
 const LIBRARY: &str = "permits";
 
-/// Directives, such as `warn,permits::waiting=debug`. The longest target that an event's target begins with decides.
+/// Directives, such as `warn,permits::waiting=debug`. The longest target that an event's target begins with
+/// decides.
 #[derive(Debug)]
 pub(crate) struct Filter {
     directives: Vec<(String, LevelFilter)>,
@@ -18,7 +19,7 @@ impl Filter {
         Self { directives: vec![(LIBRARY.to_owned(), level)] }
     }
 
-    /// The same without those of this target.
+    /// Excludes the events of this target.
     pub(crate) fn without(mut self, target: &str) -> Self {
         self.directives.push((target.to_owned(), LevelFilter::OFF));
         self

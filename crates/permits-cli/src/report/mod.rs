@@ -1,14 +1,14 @@
 //! Standard error: all messages of the command itself, written by a thread of their own.
 //!
 //! Reporting never blocks. Standard error may be a full pipe, or a terminal stopped by Ctrl-S: then the
-//! writing thread blocks, and the thread that guards the command and the session's thread continue. Lines that
-//! do not fit into the queue are dropped and counted. `O_NONBLOCK` is no alternative, because it belongs to
-//! the open file, which the command and the shell share.
+//! writing thread blocks, and the thread that guards the command and the session's thread continue. Lines
+//! that do not fit into the queue are dropped and counted. `O_NONBLOCK` is no alternative, because it belongs
+//! to the open file, which the command and the shell share.
 //!
-//! Every line begins with `permits: `, to distinguish it from the command's own output on the same stream; with
-//! `--log-format json` it is a JSON object instead, and there is no status line. On a
-//! terminal one *status line* may stand at the bottom, rewritten in place; any other line erases it first.
-//! Passwords in URLs are redacted.
+//! Every line begins with `permits: `, to distinguish it from the command's own output on the same stream;
+//! with `--log-format json` it is a JSON object instead, and there is no status line. On a terminal one
+//! *status line* may stand at the bottom, rewritten in place; any other line erases it first. Passwords in
+//! URLs are redacted.
 
 mod filter;
 mod log;
@@ -134,7 +134,8 @@ pub(crate) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes until the process ends. A line that cannot be written, say because standard error is closed, is lost.
+/// Writes until the process ends. A line that cannot be written, say because standard error is closed, is
+/// lost.
 fn write_queued(mut stderr: File) {
     let mut locked = state();
     loop {

@@ -140,8 +140,9 @@ fn ended(status: WaitStatus) -> Option<Ended> {
     status.exit_status().map(code).or(status.terminating_signal().map(Ended::Signal))
 }
 
-/// Makes this process the parent of the processes that the command leaves behind, so that [`Child::next_change`]
-/// reaps them. Otherwise they might stay zombies, which count as members of their group.
+/// Makes this process the parent of the processes that the command leaves behind, so that
+/// [`Child::next_change`] reaps them. Otherwise they might stay zombies, which count as members of their
+/// group.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt_orphans() {
     // Without it, the end of the group is noticed later.
@@ -151,7 +152,8 @@ pub(super) fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn adopt_orphans() {}
 
-/// Makes the kernel kill the calling process when the thread that forked it ends: the main thread of `parent`.
+/// Makes the kernel kill the calling process when the thread that forked it ends: the main thread of
+/// `parent`.
 #[cfg(target_os = "linux")]
 fn die_with_parent(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

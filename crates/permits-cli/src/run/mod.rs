@@ -1,5 +1,5 @@
-//! `permits run`: waits in line, runs a command while the permit is held, and releases it. With `--also` there are several
-//! permits, and the command runs while all are held.
+//! `permits run`: waits in line, runs a command while the permit is held, and releases it. With `--also`
+//! there are several permits, and the command runs while all are held.
 //!
 //! The order: listen to signals; connect; acquire, which a signal cancels; start the command; supervise it
 //! until it has ended, or end it when the permit is lost; release the permit within a bounded time, even if
@@ -98,7 +98,8 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     }
     signals.listen_to_child().map_err(Failure::system)?;
     let terminal = Terminal::controlling();
-    // A command that does not read from the terminal gets it on demand, because it may run beside others that read.
+    // A command that does not read from the terminal gets it on demand, because it may run beside others that
+    // read.
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
     let environment = environment(permits, &options.request.name);

@@ -1,5 +1,5 @@
-//! The calls that have no safe form: a process's reaction to a signal, its state before `main`, and a child's work between
-//! fork and exec. All of the crate's `unsafe` is here.
+//! The calls that have no safe form: a process's reaction to a signal, its state before `main`, and a child's
+//! work between fork and exec. All of the crate's `unsafe` is here.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,10 +29,11 @@ static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 /// True if standard output was closed when this process started.
 static CLOSED_STDOUT: AtomicBool = AtomicBool::new(false);
 
-/// Notes inherited state before `main`, because Rust's runtime changes it: it ignores SIGPIPE in this process and resets it
-/// to the default in every child, and it opens a closed standard output as /dev/null, which a caller may have chosen, too.
-// SAFETY: the section holds functions of this type, which the C runtime calls once before `main`. The function
-// makes two system calls and stores two flags; it uses nothing that Rust's runtime sets up.
+/// Notes inherited state before `main`, because Rust's runtime changes it: it ignores SIGPIPE in this process
+/// and resets it to the default in every child, and it opens a closed standard output as /dev/null, which a
+/// caller may have chosen, too.
+// SAFETY: the section holds functions of this type, which the C runtime calls once before `main`. The
+// function makes two system calls and stores two flags; it uses nothing that Rust's runtime sets up.
 #[used]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
@@ -51,7 +52,8 @@ pub(crate) fn is_stdout_closed() -> bool {
     CLOSED_STDOUT.load(Ordering::Relaxed)
 }
 
-/// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and exec.
+/// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and
+/// exec.
 pub(super) fn inherit_ignored_pipe() {
     if IGNORED_PIPE.load(Ordering::Relaxed) {
         // SAFETY: the signal is a valid one, ignoring it needs no handler, and the call is async-signal-safe.

@@ -79,7 +79,8 @@ impl Signals {
         }
     }
 
-    /// Waits until this process is continued, at most `limit` of its running time. Other signals stay pending.
+    /// Waits until this process is continued, at most `limit` of its running time. Other signals stay
+    /// pending.
     pub(crate) async fn continued(&mut self, limit: Duration) {
         let stream = self.streams.iter_mut().find(|(signal, _)| *signal == Signal::CONT);
         match stream {

@@ -32,7 +32,8 @@ const GRACE_SHARE: u32 = 5;
 /// The part of the grace that is spent before it on a last attempt to renew.
 const LAST_TRY_SHARE: u32 = 8;
 
-/// The part of the grace before the deadline at which a command is killed, so that it is dead at the deadline.
+/// The part of the grace before the deadline at which a command is killed, so that it is dead at the
+/// deadline.
 const KILL_SHARE: u32 = 8;
 
 /// The longest wait for the end of a killed command.

@@ -1,9 +1,10 @@
 //! [`Access`]: which requests are answered.
 //!
-//! Three checks, in this order. *Host*: the request names this server, because a page of another site whose name
-//! resolves to this address (DNS rebinding) sends its own name. *Origin*: a request of a page comes from this server's
-//! own page; there are no CORS headers, so other pages cannot read replies either. *Token*: if there is a token file, the
-//! request shows the token; a header, and no cookie, because a browser adds cookies to the requests of other pages.
+//! Three checks, in this order. *Host*: the request names this server, because a page of another site whose
+//! name resolves to this address (DNS rebinding) sends its own name. *Origin*: a request of a page comes from
+//! this server's own page; there are no CORS headers, so other pages cannot read replies either. *Token*: if
+//! there is a token file, the request shows the token; a header, and no cookie, because a browser adds
+//! cookies to the requests of other pages.
 
 use std::fs::File;
 use std::io::Read as _;

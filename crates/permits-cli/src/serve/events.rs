@@ -5,8 +5,8 @@
 //! | `all` | the store and all semaphores, at the start and after a client has missed changes |
 //! | `change` | the semaphores that are new or have changed, and the names of those that have ended |
 //!
-//! A comment every [`HEARTBEAT`] lets both ends notice a broken connection. A client that does not catch up in time is
-//! disconnected by [`listener`](super::listener).
+//! A comment every [`HEARTBEAT`] lets both ends notice a broken connection. A client that does not catch up
+//! in time is disconnected by [`listener`](super::listener).
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The last minutes of each semaphore, for graphs.
 //!
-//! A point is added when a number changes or a permit was granted, so an idle semaphore costs one point. Before a point with
-//! grants is one at the time of the read before, so the time between two points is that of their grants. The memory is
-//! bounded: points for each semaphore, and the number of semaphores.
+//! A point is added when a number changes or a permit was granted, so an idle semaphore costs one point.
+//! Before a point with grants is one at the time of the read before, so the time between two points is that
+//! of their grants. The memory is bounded: points for each semaphore, and the number of semaphores.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -49,9 +49,9 @@ impl Point {
 }
 
 impl History {
-    /// Adds the numbers read at `at_ms`: each semaphore, and its grants since the read before. A semaphore that is no longer
-    /// listed gets a point with zeros, and is forgotten when that point has left the window. One that cannot be read keeps its
-    /// last numbers.
+    /// Adds the numbers read at `at_ms`: each semaphore, and its grants since the read before. A semaphore
+    /// that is no longer listed gets a point with zeros, and is forgotten when that point has left the
+    /// window. One that cannot be read keeps its last numbers.
     pub(super) fn record<'a>(&mut self, at_ms: u64, rows: impl Iterator<Item = (&'a ListJson, u64)> + Clone) {
         let window_ms = u64::try_from(WINDOW.as_millis()).unwrap_or(u64::MAX);
         let began_ms = at_ms.saturating_sub(window_ms);
@@ -90,8 +90,8 @@ impl History {
     }
 }
 
-/// Adds a point, unless nothing was granted and its numbers are those of the last point. Before grants it adds a point at the
-/// time of the read before, unless there is one.
+/// Adds a point, unless nothing was granted and its numbers are those of the last point. Before grants it
+/// adds a point at the time of the read before, unless there is one.
 fn add(points: &mut VecDeque<Point>, point: Point, read_before_ms: u64) {
     let numbers = |point: &Point| (point.limit, point.held, point.waiting);
     let last = points.back().copied().unwrap_or(Point::absent(0));

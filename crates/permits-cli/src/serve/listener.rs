@@ -5,7 +5,7 @@
 //! | open connections | [`MAX_CONNECTIONS`]; further ones get 503 and are closed |
 //! | send a request slowly, or none | [`HEAD_TIMEOUT`] until its head is complete |
 //! | send a large head | [`MAX_HEAD`] bytes, [`MAX_HEADERS`] headers |
-//! | read a reply slowly | [`SEND_BUFFER`] in the system, and [`WRITE_TIMEOUT`] until a reply, or the events so far, are taken to the last byte |
+//! | read a reply slowly | [`SEND_BUFFER`] in the system, [`WRITE_TIMEOUT`] until a reply or the events so far are taken |
 
 use std::convert::Infallible;
 use std::io;
@@ -38,12 +38,13 @@ const MAX_HEAD: usize = 16 * 1024;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 64;
 
-/// The longest time from the first byte that is written to the time at which the client, or the system for it, has taken
-/// all: a reply, or the events so far. Taking a byte now and then does not extend it, because a reply costs memory until then.
+/// The longest time from the first byte that is written to the time at which the client, or the system for
+/// it, has taken all: a reply, or the events so far. Taking a byte now and then does not extend it, because a
+/// reply costs memory until then.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The bytes that the system takes for a client that does not read, of which Linux doubles the space. By itself it takes up to
-/// 4 MB. The rate of a client 100 ms away is still above 1 MB/s.
+/// The bytes that the system takes for a client that does not read, of which Linux doubles the space. By
+/// itself it takes up to 4 MB. The rate of a client 100 ms away is still above 1 MB/s.
 const SEND_BUFFER: u32 = 128 * 1024;
 
 /// The most connections that wait to be accepted.
@@ -52,7 +53,8 @@ const BACKLOG: u32 = 1024;
 /// The pause after the system had no connection to give, say because there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The reply to a connection too many. It is not read to its end by the system's buffers alone, so it is one write.
+/// The reply to a connection too many. It is not read to its end by the system's buffers alone, so it is one
+/// write.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 21\r\n\
     Connection: close\r\n\r\ntoo many connections\n";
 

@@ -1,7 +1,8 @@
 //! `/metrics`: the text formats of Prometheus and OpenMetrics.
 //!
-//! The formats differ in the last line, and in the name of a counter: OpenMetrics describes it without `_total`. The number
-//! of series is bounded, because a name is a label. All but the age of the snapshot is rendered once for all clients.
+//! The formats differ in the last line, and in the name of a counter: OpenMetrics describes it without
+//! `_total`. The number of series is bounded, because a name is a label. All but the age of the snapshot is
+//! rendered once for all clients.
 
 use std::fmt::Write as _;
 
@@ -102,7 +103,8 @@ const AGE: &str = "permits_store_scrape_age_seconds";
 const COUNTER: &str = "_total";
 
 impl Format {
-    /// The format that a client prefers: OpenMetrics only if the client names it, and prefers the other format no more.
+    /// The format that a client prefers: OpenMetrics only if the client names it, and prefers the other
+    /// format no more.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let ranges = accepted.flat_map(|value| value.split(','));
@@ -130,8 +132,9 @@ impl Format {
     }
 }
 
-/// The metrics of a snapshot, with at most `max` semaphores: the part that all clients share, and the rest. If the store cannot
-/// be read, there are those of the store alone, because old values would look like present ones.
+/// The metrics of a snapshot, with at most `max` semaphores: the part that all clients share, and the rest.
+/// If the store cannot be read, there are those of the store alone, because old values would look like
+/// present ones.
 pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> [Bytes; 2] {
     let shared = snapshot.texts.metrics[format as usize].get_or_init(|| shared(snapshot, max, format).into());
     let mut rest = String::new();

@@ -1,11 +1,11 @@
 //! `permits serve`: metrics, JSON and a page over HTTP.
 //!
-//! [`watch`] reads the store, once for all clients and at a bounded pace; [`history`] keeps the last minutes. [`api`],
-//! [`events`], [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes semaphores. [`access`] decides which
-//! requests are answered, [`listener`] bounds what connections may cost.
+//! [`watch`] reads the store, once for all clients and at a bounded pace; [`history`] keeps the last minutes.
+//! [`api`], [`events`], [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes
+//! semaphores. [`access`] decides which requests are answered, [`listener`] bounds what connections may cost.
 //!
-//! Nothing here trusts a request before [`access`] has seen it, and no reply contains the URL's password, because the
-//! store's name is the redacted one of [`connect`](crate::connect).
+//! Nothing here trusts a request before [`access`] has seen it, and no reply contains the URL's password,
+//! because the store's name is the redacted one of [`connect`](crate::connect).
 
 mod access;
 mod api;

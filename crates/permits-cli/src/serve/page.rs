@@ -1,7 +1,7 @@
 //! The page: the files of `page/`, which are part of this program.
 //!
-//! Plain HTML, CSS and JavaScript modules, without a build step and without anything from the network. The data comes from
-//! the API, with the token, so the files themselves need none.
+//! Plain HTML, CSS and JavaScript modules, without a build step and without anything from the network. The
+//! data comes from the API, with the token, so the files themselves need none.
 
 use std::sync::Arc;
 

@@ -12,7 +12,8 @@ use super::watch::Watch;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
 
-/// Reads the store once and replaces the file. If the store cannot be read, the file says so, and the exit code does.
+/// Reads the store once and replaces the file. If the store cannot be read, the file says so, and the exit
+/// code does.
 pub(super) async fn write(
     target: Target,
     store_timeout: Duration,
@@ -45,7 +46,8 @@ fn replace(path: &Path, text: &[u8]) -> Result<(), Failure> {
     let Some(name) = path.file_name() else {
         return Err(Failure::new(exit::USAGE, format!("{} is no path of a file", path.display())));
     };
-    // In the same directory, because a rename does not cross file systems. The collector reads `*.prom` alone.
+    // In the same directory, because a rename does not cross file systems. The collector reads `*.prom`
+    // alone.
     let mut temporary = name.to_owned();
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(temporary);

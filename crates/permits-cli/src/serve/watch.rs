@@ -1,8 +1,9 @@
 //! [`Watch`]: reads the store for all clients together.
 //!
-//! One loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot before. However many
-//! clients there are, the store gets one read an interval, and reads take at most a tenth of the time: after a read of one
-//! second the next begins ten seconds later. While no client wants data, a read every [`IDLE`] fills the graphs.
+//! One loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot
+//! before. However many clients there are, the store gets one read an interval, and reads take at most a
+//! tenth of the time: after a read of one second the next begins ten seconds later. While no client wants
+//! data, a read every [`IDLE`] fills the graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -232,8 +233,8 @@ impl Watch {
         }
     }
 
-    /// The newest snapshot, read again if it is older than the interval. If the store does not answer in bounded time,
-    /// the snapshot before.
+    /// The newest snapshot, read again if it is older than the interval. If the store does not answer in
+    /// bounded time, the snapshot before.
     pub(super) async fn fresh(&self) -> Arc<StoreSnapshot> {
         let mut latest = self.latest.subscribe();
         if latest.borrow_and_update().next <= Instant::now() {
@@ -246,7 +247,8 @@ impl Watch {
     /// The newest snapshot, and all changes after it.
     pub(super) async fn follow(&self) -> (Arc<StoreSnapshot>, broadcast::Receiver<Arc<Change>>) {
         let changes = self.changes.subscribe();
-        // In this order, so that no change lies between the two. A change that is in the snapshot has its number.
+        // In this order, so that no change lies between the two. A change that is in the snapshot has its
+        // number.
         (self.fresh().await, changes)
     }
 
@@ -272,9 +274,9 @@ impl StoreSnapshot {
         self.rows.values().filter(|row| row.json.unreadable.is_some()).count()
     }
 
-    /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown: this snapshot may
-    /// lack the semaphore, or its numbers, although the store had it, and a counter falls when the store has lost its last
-    /// changes or all.
+    /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown:
+    /// this snapshot may lack the semaphore, or its numbers, although the store had it, and a counter falls
+    /// when the store has lost its last changes or all.
     fn grants_until(&self, later: &ListJson) -> u64 {
         let is_complete = self.error.is_none() && self.omitted == 0;
         let before = match self.rows.get(&later.name) {
@@ -326,8 +328,8 @@ impl Change {
     }
 }
 
-/// Inspects a semaphore with all its holders, up to 1,000, because the oldest may be any of them, and with as many waiters,
-/// of which the first is the oldest. `held` is the expected number of units.
+/// Inspects a semaphore with all its holders, up to 1,000, because the oldest may be any of them, and with as
+/// many waiters, of which the first is the oldest. `held` is the expected number of units.
 pub(super) async fn inspect(client: &Client, name: String, held: u64) -> Result<Inspection, AdminError> {
     let semaphore = client.semaphore(name, Limit::Stored)?;
     let most = |held: u64| u32::try_from(held).unwrap_or(u32::MAX).clamp(1, MAX_LISTED);

@@ -1,7 +1,8 @@
 //! The endpoints that change a semaphore.
 //!
-//! Each reply is the state after the change, as `permits status --json` prints it. A body has to be declared as JSON, which
-//! forms of other sites cannot do. Each change is reported on standard error with the address of its client.
+//! Each reply is the state after the change, as `permits status --json` prints it. A body has to be declared
+//! as JSON, which forms of other sites cannot do. Each change is reported on standard error with the address
+//! of its client.
 
 use std::sync::Arc;
 use std::time::Duration;

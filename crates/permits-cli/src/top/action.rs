@@ -49,7 +49,8 @@ impl Action {
         }
     }
 
-    /// The message after the action. `taken` is false for a revocation that found neither a permit nor a waiter.
+    /// The message after the action. `taken` is false for a revocation that found neither a permit nor a
+    /// waiter.
     pub(super) fn outcome(&self, taken: bool) -> String {
         let Self { semaphore, kind } = self;
         match kind {

@@ -13,7 +13,8 @@ pub(super) enum Motion {
     End,
 }
 
-/// A position among rows. The number of rows may change at any time, so a position is valid after [`Cursor::fit`].
+/// A position among rows. The number of rows may change at any time, so a position is valid after
+/// [`Cursor::fit`].
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
     selected: usize,

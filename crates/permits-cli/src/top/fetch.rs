@@ -3,11 +3,11 @@
 //! The screen never waits, because each fetch is a task, and [`Fetcher::next`] returns the answers. At most
 //! one fetch of a kind is in flight. The visible rows are fetched every second, and at once when the screen
 //! changes; then the earlier fetch is aborted. A list of names scans all keys of a Redis server, so it may
-//! take at most about a tenth of the time: after a list that took two seconds there is none for twenty. If rows are sorted
-//! by their counts, or hidden, a list inspects all semaphores, in the same share of the time.
+//! take at most about a tenth of the time: after a list that took two seconds there is none for twenty. If
+//! rows are sorted by their counts, or hidden, a list inspects all semaphores, in the same share of the time.
 //!
-//! The settings of the store are diagnosed once a minute, by a connection and a thread of the library's own, while the store
-//! answers.
+//! The settings of the store are diagnosed once a minute, by a connection and a thread of the library's own,
+//! while the store answers.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,8 @@ const LIST_SHARE: u32 = 10;
 /// The most semaphores that a list inspects, the first by name.
 const MAX_COUNTED: usize = 10_000;
 
-/// The most holders and waiters of a row that are listed. The head of the line shows the longest wait. Of more holders, only
-/// these are known to cool or not.
+/// The most holders and waiters of a row that are listed. The head of the line shows the longest wait. Of
+/// more holders, only these are known to cool or not.
 const LISTED: u32 = 100;
 
 /// The interval of diagnoses.

@@ -1,8 +1,9 @@
 //! `permits top`: a live screen of a store's semaphores, with actions for an operator.
 //!
-//! [`model`] is the state of the screen and [`keys`] changes it: plain data. [`render`] makes lines of it, [`fetch`]
-//! gets the data from the store, and [`screen`] has the terminal. The loop in this file waits for the first of a
-//! signal, a key, an answer and the next second. So the keys work while the store is unreachable.
+//! [`model`] is the state of the screen and [`keys`] changes it: plain data. [`render`] makes lines of it,
+//! [`fetch`] gets the data from the store, and [`screen`] has the terminal. The loop in this file waits for
+//! the first of a signal, a key, an answer and the next second. So the keys work while the store is
+//! unreachable.
 
 mod action;
 mod cursor;

@@ -1,9 +1,10 @@
 //! The state of the screen: plain data without a terminal, a clock or a store, so that all of it can be
 //! tested as such.
 //!
-//! There are two views. The *overview* has all names, and the counts of the visible ones only, since a store may have
-//! thousands. The *detail* has one semaphore with its holders and waiters. Rows come, go and move while they are
-//! shown, so the selection follows the name: no holder is revoked because it has moved under the marker.
+//! There are two views. The *overview* has all names, and the counts of the visible ones only, since a store
+//! may have thousands. The *detail* has one semaphore with its holders and waiters. Rows come, go and move
+//! while they are shown, so the selection follows the name: no holder is revoked because it has moved under
+//! the marker.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -207,7 +208,8 @@ impl Model {
         self.rearrange(|model| change(&mut model.filter));
     }
 
-    /// Changes the order or the choice of the rows. The selection stays on the same name if it is still shown.
+    /// Changes the order or the choice of the rows. The selection stays on the same name if it is still
+    /// shown.
     pub(super) fn rearrange(&mut self, change: impl FnOnce(&mut Self)) {
         let selected = self.selected().map(str::to_owned);
         change(self);

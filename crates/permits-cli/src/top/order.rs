@@ -38,7 +38,8 @@ impl Order {
         }
     }
 
-    /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come last.
+    /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come
+    /// last.
     pub(super) fn number(self, counts: Option<&Counts>) -> Option<u128> {
         match self {
             Self::Name => None,

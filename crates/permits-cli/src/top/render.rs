@@ -1,8 +1,8 @@
 //! Renders the model on a screen of any size.
 //!
 //! From top to bottom: the title, the rows, the notes, and the keys. Without room for all, the keys go first,
-//! then the columns from the last, and every text that is cut ends in an ellipsis. The [state](super::state) of a semaphore
-//! is shortened and never left out. Colour carries no information of its own.
+//! then the columns from the last, and every text that is cut ends in an ellipsis. The [state](super::state)
+//! of a semaphore is shortened and never left out. Colour carries no information of its own.
 
 use std::time::Instant;
 

@@ -11,8 +11,8 @@ use crate::detail::{Counts, Detail};
 pub(super) struct Listing {
     /// In order.
     pub(super) names: Vec<String>,
-    /// The counts by name, if the order or the choice of the rows needs them. Those of a semaphore that has ended since, or
-    /// that cannot be read, are missing.
+    /// The counts by name, if the order or the choice of the rows needs them. Those of a semaphore that has
+    /// ended since, or that cannot be read, are missing.
     pub(super) counts: Option<HashMap<String, Counts>>,
 }
 

@@ -1,12 +1,13 @@
-//! The state of a semaphore in a line of any width: paused, closed, recovering and pinned are visible in each.
+//! The state of a semaphore in a line of any width: paused, closed, recovering and pinned are visible in
+//! each.
 
 use crate::detail::Counts;
 use crate::status::closed;
 use crate::table::Text;
 use crate::text::duration;
 
-/// The state, the most important part first: as a phrase, as words, and as letters, which `?` explains. The rest is the
-/// reason of a closed line.
+/// The state, the most important part first: as a phrase, as words, and as letters, which `?` explains. The
+/// rest is the reason of a closed line.
 pub(super) fn state(counts: &Counts) -> Text {
     let is_recovering = counts.is_recovering();
     let recovering = format!("recovering for {}", duration(counts.recovering));

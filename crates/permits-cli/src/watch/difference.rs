@@ -1,9 +1,10 @@
 //! The difference of two inspections of a semaphore, as events.
 //!
-//! Inspections are taken at intervals, so that a permit that was granted and ended between two of them is in neither. The
-//! counters of the store count it: [`WatchEvent::Counts`] has their increases. The cause of an end is inferred from them and
-//! from the changes by operators, and is [`Cause::Unknown`] if several are possible. A list that is not whole yields no
-//! events of its entries, because an entry that is missing there may still exist.
+//! Inspections are taken at intervals, so that a permit that was granted and ended between two of them is in
+//! neither. The counters of the store count it: [`WatchEvent::Counts`] has their increases. The cause of an
+//! end is inferred from them and from the changes by operators, and is [`Cause::Unknown`] if several are
+//! possible. A list that is not whole yields no events of its entries, because an entry that is missing there
+//! may still exist.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -19,7 +20,8 @@ pub(super) fn first(now: &Detail) -> Vec<WatchEvent> {
     [WatchEvent::State].into_iter().chain(partial).collect()
 }
 
-/// The events that lead from `before` to `now`. `elapsed` is the time from the request of the one to the reply of the other.
+/// The events that lead from `before` to `now`. `elapsed` is the time from the request of the one to the
+/// reply of the other.
 pub(super) fn differences(before: &Detail, now: &Detail, elapsed: Duration) -> Vec<WatchEvent> {
     let changes: Vec<&ChangeRow> = new_changes(before, now).collect();
     let mut events: Vec<WatchEvent> = changes.iter().rev().map(|change| changed(change)).collect();
@@ -283,8 +285,8 @@ fn ages(waiters: &[WaiterRow]) -> HashMap<&str, Duration> {
     waiters.iter().map(|waiter| (waiter.name.as_str(), waiter.age)).collect()
 }
 
-/// The cause of an end, of those that are possible: true, and then true if its counter has risen often enough for each end
-/// that it may explain.
+/// The cause of an end, of those that are possible: true, and then true if its counter has risen often enough
+/// for each end that it may explain.
 fn cause(possible: &[(bool, bool, Cause)], by_itself: Cause) -> Cause {
     let mut possible = possible.iter().filter(|(is_possible, ..)| *is_possible);
     match (possible.next(), possible.next()) {

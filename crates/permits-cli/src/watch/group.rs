@@ -15,7 +15,8 @@ use crate::names::{self, Chosen};
 use crate::output::Output;
 use crate::report;
 
-/// The time without a list of names after a list, as a multiple of the list's duration: it walks over all keys of a server.
+/// The time without a list of names after a list, as a multiple of the list's duration: it walks over all
+/// keys of a server.
 const LIST_SHARE: u32 = 10;
 
 pub(super) struct Group<'a> {

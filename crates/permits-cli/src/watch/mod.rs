@@ -1,8 +1,8 @@
 //! `permits watch`: the changes of one semaphore, or of all under a prefix, a line each.
 //!
-//! It inspects the semaphores at an interval. [`difference`] makes events of two inspections, [`event`] is their JSON and
-//! [`text`] their text. While the reader of standard output is behind, no inspection is taken: the next one shows the
-//! changes of a longer time.
+//! It inspects the semaphores at an interval. [`difference`] makes events of two inspections, [`event`] is
+//! their JSON and [`text`] their text. While the reader of standard output is behind, no inspection is taken:
+//! the next one shows the changes of a longer time.
 
 mod difference;
 mod event;

@@ -11,8 +11,8 @@ use crate::holder::told;
 use crate::status::closed;
 use crate::text::duration;
 
-/// False for an event that repeats other lines: counts, and the effect of a change by an operator, which is among the events
-/// of the same inspection if they are `authored`. In JSON they are exact.
+/// False for an event that repeats other lines: counts, and the effect of a change by an operator, which is
+/// among the events of the same inspection if they are `authored`. In JSON they are exact.
 pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
     match event {
         WatchEvent::Pinned
@@ -28,8 +28,8 @@ pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
     }
 }
 
-/// The line of `event` at `at`. `state` is the text of the whole state, which has the name of the semaphore; other events get
-/// `name` before them, if several are watched.
+/// The line of `event` at `at`. `state` is the text of the whole state, which has the name of the semaphore;
+/// other events get `name` before them, if several are watched.
 pub(super) fn line(
     event: &WatchEvent,
     at: SystemTime,

@@ -1,4 +1,5 @@
-//! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects, messages and exit codes.
+//! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects, messages and
+//! exit codes.
 
 use permits_testkit::Server;
 use serde_json::json;

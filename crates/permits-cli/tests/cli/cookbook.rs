@@ -1,5 +1,5 @@
-//! The commands of docs/cookbook.md, as they stand there: several copies of each at once, beside a log of the scripts that
-//! they start. The Python package tests the blocks in Python.
+//! The commands of docs/cookbook.md, as they stand there: several copies of each at once, beside a log of the
+//! scripts that they start. The Python package tests the blocks in Python.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The programs of docs/hold.md and docs/migration.md, as they stand there, in the languages that this machine has.
+//! The programs of docs/hold.md and docs/migration.md, as they stand there, in the languages that this
+//! machine has.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

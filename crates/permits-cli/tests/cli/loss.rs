@@ -115,7 +115,8 @@ fn a_loss_noticed_after_the_command_has_ended_is_76(store: &dyn Store, name: &st
 /// before it, it ignores SIGTERM.
 const BEATS: &str = r#"while :; do echo $$ > "$BEAT"; sleep 0.02; done"#;
 
-/// Starts the command with a full pipe as standard error, which is never read, and waits until the command runs.
+/// Starts the command with a full pipe as standard error, which is never read, and waits until the command
+/// runs.
 #[track_caller]
 fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (ChildGuard, PipeReader) {
     let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");

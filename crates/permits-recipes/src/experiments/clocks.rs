@@ -1,8 +1,8 @@
 //! Clients whose clocks differ, and clients with different leases: the number admitted beyond the limit.
 //!
-//! Time is set by hand, so the published leases can be used, and the speed of the machine has no effect. A client
-//! counts as a holder if it was admitted, has had no notice of a loss, and its own lease has not ended by its own
-//! clock.
+//! Time is set by hand, so the published leases can be used, and the speed of the machine has no effect. A
+//! client counts as a holder if it was admitted, has had no notice of a loss, and its own lease has not ended
+//! by its own clock.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use permits_bench::Failure;
 use super::{Fixture, LIMIT, admitted};
 use crate::{Kind, Role, Semaphore, Time};
 
-/// The number admitted beyond the limit when the clocks of later clients are off by `skew_ms`: behind or ahead, while
-/// the holders are fresh or are about to renew. The worst of the four.
+/// The number admitted beyond the limit when the clocks of later clients are off by `skew_ms`: behind or
+/// ahead, while the holders are fresh or are about to renew. The worst of the four.
 ///
 /// # Errors
 /// If a client fails.
@@ -29,7 +29,8 @@ pub async fn over_admission(fixture: &Fixture, kind: Kind, skew_ms: i64) -> Resu
     Ok(worst)
 }
 
-/// The number admitted beyond the limit when later clients ask for a tenth of the holders' lease, after a fifth of it.
+/// The number admitted beyond the limit when later clients ask for a tenth of the holders' lease, after a
+/// fifth of it.
 ///
 /// # Errors
 /// If a client fails.

@@ -74,11 +74,11 @@ pub enum Fate {
     Vanishes,
 }
 
-/// The first waiter ends, the only place is released, and a second client waits: the time until it has the place.
-/// `None` for longer than [`NEVER`].
+/// The first waiter ends, the only place is released, and a second client waits: the time until it has the
+/// place. `None` for longer than [`NEVER`].
 ///
-/// Where the recipe has no queue, the first ends in the middle of a refused attempt, before it takes back what it
-/// wrote: a poller is there for much of its time.
+/// Where the recipe has no queue, the first ends in the middle of a refused attempt, before it takes back
+/// what it wrote: a poller is there for much of its time.
 ///
 /// # Errors
 /// If a client fails.
@@ -110,8 +110,8 @@ pub async fn waiter(fixture: &Fixture, kind: Kind, fate: Fate) -> Result<Option<
         Fate::Dies => proxy.refuse(true),
         Fate::Vanishes => proxy.stall(true),
     }
-    // A queue of blocked connections loses a closed one only when the server notices; before that the server would
-    // still serve it.
+    // A queue of blocked connections loses a closed one only when the server notices; before that the server
+    // would still serve it.
     let leaves = fate == Fate::Dies && matches!(kind, Kind::List | Kind::LuaFairZset);
     let left = wait::until(Duration::from_secs(10), || !leaves || blocked(fixture) == 0);
     assert!(left, "the server has seen that the connection is closed");
@@ -139,8 +139,8 @@ fn requests_until_refused(kind: Kind) -> u32 {
     }
 }
 
-/// The number of others admitted while all places are held by clients that work for two leases, and refresh four times
-/// a lease where the recipe can.
+/// The number of others admitted while all places are held by clients that work for two leases, and refresh
+/// four times a lease where the recipe can.
 ///
 /// # Errors
 /// If a client fails.

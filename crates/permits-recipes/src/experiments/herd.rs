@@ -20,8 +20,8 @@ const HELD: Duration = Duration::from_millis(1);
 /// The figures of a herd.
 #[derive(Clone, Copy, Debug)]
 pub struct Herd {
-    /// Requests to the server for each grant; infinitely many if there was none. A script, a transaction, a blocking
-    /// command is one.
+    /// Requests to the server for each grant; infinitely many if there was none. A script, a transaction, a
+    /// blocking command is one.
     pub requests_per_grant: f64,
     /// The server's processor time for each grant, in microseconds.
     pub server_us_per_grant: f64,
@@ -29,8 +29,8 @@ pub struct Herd {
     pub grants_per_second: f64,
 }
 
-/// `waiters` clients in ten processes take turns for four places for `during`, and retry every 10 ms where the recipe
-/// has no waiting.
+/// `waiters` clients in ten processes take turns for four places for `during`, and retry every 10 ms where
+/// the recipe has no waiting.
 ///
 /// # Errors
 /// If a client fails.

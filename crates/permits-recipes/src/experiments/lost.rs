@@ -21,7 +21,8 @@ fn words(kind: Kind) -> [&'static [u8]; 2] {
     }
 }
 
-/// The room after a client has released as often as the limit, with the first reply lost each time, and a retry.
+/// The room after a client has released as often as the limit, with the first reply lost each time, and a
+/// retry.
 ///
 /// # Errors
 /// If a client fails.
@@ -29,8 +30,8 @@ pub async fn release(fixture: &Fixture, kind: Kind) -> Result<Capacity, Failure>
     around(fixture, kind, words(kind)[1]).await
 }
 
-/// The room after a client has acquired as often as the limit, with the first reply lost each time, a retry, and a
-/// release.
+/// The room after a client has acquired as often as the limit, with the first reply lost each time, a retry,
+/// and a release.
 ///
 /// # Errors
 /// If a client fails.

@@ -1,8 +1,8 @@
 //! Experiments that are run on each recipe and on `permits` alike, one file a question.
 //!
-//! Clocks are set by hand, interleavings are made request by request, connections are cut by a proxy. So an outcome is
-//! a fact about the recipe and the same each time, and the tests assert it. The files `herd` and `cost` measure
-//! instead, and their figures are for comparing within one run.
+//! Clocks are set by hand, interleavings are made request by request, connections are cut by a proxy. So an
+//! outcome is a fact about the recipe and the same each time, and the tests assert it. The files `herd` and
+//! `cost` measure instead, and their figures are for comparing within one run.
 
 pub mod clocks;
 pub mod cost;
@@ -99,8 +99,8 @@ impl Fixture {
         Ok(users)
     }
 
-    /// The number of new users, of three times the limit, that are admitted now, and the number of different numbers
-    /// that they have.
+    /// The number of new users, of three times the limit, that are admitted now, and the number of different
+    /// numbers that they have.
     ///
     /// # Errors
     /// If one of them fails.
@@ -132,8 +132,8 @@ impl Fixture {
     }
 }
 
-/// Runs an experiment on every recipe, side by side, each with a server of its own. Returns the outcomes in the order
-/// of [`Kind::ALL`].
+/// Runs an experiment on every recipe, side by side, each with a server of its own. Returns the outcomes in
+/// the order of [`Kind::ALL`].
 ///
 /// # Errors
 /// The error of the first that fails.

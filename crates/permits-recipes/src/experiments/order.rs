@@ -25,7 +25,8 @@ pub struct Order {
     pub overtaken: usize,
 }
 
-/// Twenty clients wait for one place, having come one after the other. After each release a newcomer tries once.
+/// Twenty clients wait for one place, having come one after the other. After each release a newcomer tries
+/// once.
 ///
 /// # Errors
 /// If a client fails.
@@ -92,7 +93,8 @@ impl Newcomer {
     }
 }
 
-/// Returns whether a newcomer can be admitted before a waiter: the place is released, and the newcomer is faster.
+/// Returns whether a newcomer can be admitted before a waiter: the place is released, and the newcomer is
+/// faster.
 ///
 /// # Errors
 /// If a client fails.

@@ -1,8 +1,8 @@
 //! Two clients and one place: every order in which their requests can reach the server.
 //!
-//! Each client stops at a [`Gate`] before each request, and a schedule says which client is next. All schedules are
-//! tried, so an outcome does not depend on luck. `permits` sends one request: there are two orders, and a proxy makes
-//! them.
+//! Each client stops at a [`Gate`] before each request, and a schedule says which client is next. All
+//! schedules are tried, so an outcome does not depend on luck. `permits` sends one request: there are two
+//! orders, and a proxy makes them.
 
 use std::time::Duration;
 
@@ -82,8 +82,8 @@ impl Runner {
     }
 }
 
-/// Runs one schedule: as the prefix says, then the first client that can go. Returns the clients that were admitted,
-/// and the schedules that branch off behind the prefix.
+/// Runs one schedule: as the prefix says, then the first client that can go. Returns the clients that were
+/// admitted, and the schedules that branch off behind the prefix.
 async fn play(
     fixture: &Fixture,
     semaphore: &Semaphore,
@@ -129,8 +129,8 @@ async fn two_behind_proxies(fixture: &Fixture) -> Result<Race, Failure> {
     Ok(race)
 }
 
-/// Recipe 4 with a client that is held up between its two transactions for longer than the lock lasts. Returns whether
-/// both were admitted.
+/// Recipe 4 with a client that is held up between its two transactions for longer than the lock lasts.
+/// Returns whether both were admitted.
 ///
 /// # Errors
 /// If a client fails.

@@ -1,4 +1,5 @@
-//! The figures that are measured, recipe by recipe in turn, so that other load on the machine meets all of them.
+//! The figures that are measured, recipe by recipe in turn, so that other load on the machine meets all of
+//! them.
 
 use std::process::id;
 use std::time::Duration;
@@ -17,8 +18,8 @@ pub(super) const HERDS: [usize; 3] = [10, 100, 1000];
 /// For each recipe, each of [`HERDS`].
 pub(super) type Herds = Vec<Vec<Herd>>;
 
-/// The repetitions of each measurement. The best is kept, because other load only takes away, and takes more from
-/// recipes that use several threads.
+/// The repetitions of each measurement. The best is kept, because other load only takes away, and takes more
+/// from recipes that use several threads.
 const ROUNDS: usize = 9;
 
 /// The time of one measurement.

@@ -1,8 +1,9 @@
 //! `scripts/bench recipes`: runs every experiment on every recipe, prints the outcomes, and writes them into
-//! docs/recipes.md, with plots, and the aims into docs/performance.md.
+//! docs/recipes.md, with plots. It prints the aims, too.
 //!
-//! The document is written by hand, except the parts between `<!-- measured: NAME -->` and `<!-- end -->`, which are
-//! replaced. Forced outcomes are the same each time; measured figures are for comparing within the run.
+//! The document is written by hand, except the parts between `<!-- measured: NAME -->` and `<!-- end -->`,
+//! which are replaced. Forced outcomes are the same each time; measured figures are for comparing within the
+//! run.
 
 mod figures;
 mod plots;
@@ -67,9 +68,7 @@ pub fn run() -> Result<(), Failure> {
         let begin = format!("<!-- measured: {name} -->");
         Part { begin: &begin, end: "<!-- end -->" }.put(text, &page)?;
     }
-    let aims = aims::table(&aims(&costs));
-    println!("{aims}");
-    aims::part("<!-- aims: figures of scripts/bench recipes -->").put(&aims, &docs.join("performance.md"))?;
+    println!("{}", aims::table(&aims(&costs)));
     let plots: PathBuf = docs.join("recipes");
     std::fs::create_dir_all(&plots)?;
     plots::skews(&plots.join("clocks.svg"), &skews)?;

@@ -1,21 +1,21 @@
 //! The forming of a cluster.
 //!
-//! The usual tool assigns the slots, lets one node meet all others, and leaves the rest to gossip, which takes
-//! seconds. Here every node meets every other, and each wait is for a condition. A primary waits 2 seconds after its
-//! start before it accepts anything, which no option shortens.
+//! The usual tool assigns the slots, lets one node meet all others, and leaves the rest to gossip, which
+//! takes seconds. Here every node meets every other, and each wait is for a condition. A primary waits 2
+//! seconds after its start before it accepts anything, which no option shortens.
 
 use std::time::Duration;
 
 use super::Cluster;
 use super::slot::SLOTS;
-use crate::group::{self, Group, Options, deployment_options};
+use crate::group::{self, Options, deployment_options};
 use crate::server::launch::{BUS_OFFSET, ServerBuilder};
 
 /// The default node timeout where a replica can take over: as short as a busy machine allows.
 const WITH_REPLICAS: Duration = Duration::from_millis(1500);
 
-/// The default node timeout without replicas. No failover follows, so a short timeout only lets a machine that stalls
-/// look like a dead node.
+/// The default node timeout without replicas. No failover follows, so a short timeout only lets a machine
+/// that stalls look like a dead node.
 const WITHOUT_REPLICAS: Duration = Duration::from_secs(15);
 
 /// A cluster to be configured; made by [`Cluster::builder`].
@@ -47,7 +47,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// The silence after which the others consider a node dead; by default 1.5 s with replicas, and 15 s without.
+    /// The silence after which the others consider a node dead; by default 1.5 s with replicas, and 15 s
+    /// without.
     ///
     /// A replica takes over about a second after that. Below 1 s, a busy machine alone causes failovers.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
@@ -57,8 +58,8 @@ impl ClusterBuilder {
 
     deployment_options!();
 
-    /// Starts the cluster; returns once every node knows all the others and accepts commands, and every replica
-    /// has its first copy.
+    /// Starts the cluster; returns once every node knows all the others and accepts commands, and every
+    /// replica has its first copy.
     ///
     /// # Panics
     ///
@@ -69,9 +70,7 @@ impl ClusterBuilder {
         let count = self.primaries * (1 + self.replicas);
         let nodes: Vec<_> = (0..count).map(|_| self.node().start()).collect();
         let ids = nodes.iter().map(|node| node.command(&["CLUSTER", "MYID"]).text().to_owned()).collect();
-        let group = Group::new(nodes, self.options.proxied);
-        let cluster = Cluster { group, ids, password: self.options.password.clone() };
-        cluster.announce();
+        let cluster = Cluster { nodes, ids, password: self.options.password.clone() };
         self.give_out_slots(&cluster);
         cluster.introduce();
         for (index, node) in cluster.nodes().iter().enumerate().skip(self.primaries) {
@@ -86,8 +85,8 @@ impl ClusterBuilder {
         self.options.apply(ServerBuilder::node(self.node_timeout.unwrap_or(default)))
     }
 
-    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to resolve
-    /// that first.
+    /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to
+    /// resolve that first.
     fn give_out_slots(&self, cluster: &Cluster) {
         for (index, node) in cluster.nodes().iter().enumerate() {
             group::order(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
@@ -105,21 +104,6 @@ impl ClusterBuilder {
 }
 
 impl Cluster {
-    /// Lets the nodes announce their proxies, now and after a restart.
-    fn announce(&self) {
-        for (index, node) in self.nodes().iter().enumerate().filter(|_| self.group.is_proxied()) {
-            let announced = self.group.announced(index);
-            for (name, value) in [
-                ("cluster-announce-ip", announced.ip().to_string()),
-                ("cluster-announce-port", announced.port().to_string()),
-                ("cluster-announce-bus-port", (node.port() + BUS_OFFSET).to_string()),
-            ] {
-                group::order(node, &["CONFIG", "SET", name, &value]);
-            }
-            group::order(node, &["CONFIG", "REWRITE"]);
-        }
-    }
-
     /// Lets every node meet every other, and waits until they have.
     #[track_caller]
     fn introduce(&self) {

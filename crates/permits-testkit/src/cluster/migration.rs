@@ -13,9 +13,9 @@ const MOVE_LIMIT_MS: &str = "5000";
 
 /// A slot whose migration has begun; made by [`Cluster::begin_migration`].
 ///
-/// Until [`finish`](Self::finish), the old owner answers for the keys that it still has and replies `ASK` for others.
-/// A command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration stays where it
-/// is, as when the tool that made it has crashed.
+/// Until [`finish`](Self::finish), the old owner answers for the keys that it still has and replies `ASK` for
+/// others. A command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration
+/// stays where it is, as when the tool that made it has crashed.
 #[derive(Debug)]
 #[must_use = "a migration that is not finished stays half done"]
 pub struct Migration<'a> {
@@ -37,16 +37,6 @@ impl<'a> Migration<'a> {
         Self { cluster, slot, from, to }
     }
 
-    /// The index of the node that had the slot.
-    pub fn from(&self) -> usize {
-        self.from
-    }
-
-    /// The index of the node that gets it.
-    pub fn to(&self) -> usize {
-        self.to
-    }
-
     /// Moves up to `count` keys of the slot. Returns the number of keys that there were to move.
     ///
     /// # Panics
@@ -64,16 +54,6 @@ impl<'a> Migration<'a> {
         found.array().len()
     }
 
-    /// Moves these keys, of those that the old owner still has.
-    ///
-    /// # Panics
-    ///
-    /// If a node is down or refuses.
-    #[track_caller]
-    pub fn move_these(&self, keys: &[&str]) {
-        self.send(keys);
-    }
-
     /// Moves the remaining keys, sets the new owner at every primary, and waits until all nodes know it.
     ///
     /// # Panics
@@ -84,8 +64,8 @@ impl<'a> Migration<'a> {
         while self.move_keys(BATCH) > 0 {}
         let number = self.slot.to_string();
         let assign = ["CLUSTER", "SETSLOT", &number, "NODE", &self.cluster.ids[self.to]];
-        // The new owner first: it takes a new epoch, by which its claim is the newest. If the old one gave the slot up
-        // before, the slot would have no owner for a moment.
+        // The new owner first: it takes a new epoch, by which its claim is the newest. If the old one gave
+        // the slot up before, the slot would have no owner for a moment.
         group::order(self.node(self.to), &assign);
         group::order(self.node(self.from), &assign);
         self.cluster.wait_for("every node knows who owns the slot", || {
@@ -106,7 +86,7 @@ impl<'a> Migration<'a> {
         if keys.is_empty() {
             return;
         }
-        let target = self.cluster.group.announced(self.to);
+        let target = self.node(self.to).address();
         let (host, port) = (target.ip().to_string(), target.port().to_string());
         let mut command = vec!["MIGRATE", &host, &port, "", "0", MOVE_LIMIT_MS];
         if let Some(password) = &self.cluster.password {

@@ -1,9 +1,9 @@
 //! A real cluster: primaries, replicas, failovers, and hash slots that move.
 //!
-//! A [`Cluster`] owns its nodes, each a [`Server`] that can be killed and paused like any other, and waits for the
-//! nodes' agreement. Its nodes have indexes, the primaries of the start first; an index stays with its node, also when
-//! the node's role changes. Forming a cluster is in `launch`, the view of one node in `view`, the migration of a hash
-//! slot in `migration`.
+//! A [`Cluster`] owns its nodes, each a [`Server`] that can be killed and paused like any other, and waits
+//! for the nodes' agreement. Its nodes have indexes, the primaries of the start first; an index stays with
+//! its node, also when the node's role changes. Forming a cluster is in `launch`, the view of one node in
+//! `view`, the migration of a hash slot in `migration`.
 
 mod launch;
 mod migration;
@@ -16,8 +16,7 @@ pub use launch::ClusterBuilder;
 pub use migration::Migration;
 pub use slot::{SLOTS, slot};
 
-use crate::group::{self, Group};
-use crate::proxy::Proxy;
+use crate::group;
 use crate::server::Server;
 use crate::server::launch::{info_field, percent_encoded};
 use view::View;
@@ -46,13 +45,14 @@ const AGREE_LIMIT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Debug)]
 pub struct Cluster {
-    group: Group,
+    nodes: Vec<Server>,
     ids: Vec<String>,
     password: Option<String>,
 }
 
 impl Cluster {
-    /// Starts 3 primaries with a replica each; see [`ClusterBuilder::start`]. It takes a little over 2 seconds.
+    /// Starts 3 primaries with a replica each; see [`ClusterBuilder::start`]. It takes a little over 2
+    /// seconds.
     ///
     /// # Panics
     ///
@@ -67,33 +67,22 @@ impl Cluster {
         ClusterBuilder::new()
     }
 
-    /// The URL for a client: `redis+cluster://127.0.0.1:port,…`, with every node as a seed, and the password if there
-    /// is one. If the nodes have proxies, these are the proxies' addresses.
+    /// The URL for a client: `redis+cluster://127.0.0.1:port,…`, with every node as a seed, and the password
+    /// if there is one.
     pub fn url(&self) -> String {
         let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
-        let hosts: Vec<String> =
-            (0..self.nodes().len()).map(|node| self.group.announced(node).to_string()).collect();
+        let hosts: Vec<String> = self.nodes.iter().map(|node| node.address().to_string()).collect();
         format!("redis+cluster://{}{}", password.unwrap_or_default(), hosts.join(","))
     }
 
-    /// Its nodes: first the primaries of the start, then their replicas. Node `i` beyond the primaries began as
-    /// a replica of `i` modulo their number.
+    /// Its nodes: first the primaries of the start, then their replicas. Node `i` beyond the primaries began
+    /// as a replica of `i` modulo their number.
     pub fn nodes(&self) -> &[Server] {
-        &self.group.servers
+        &self.nodes
     }
 
-    /// The proxy before a node.
-    ///
-    /// # Panics
-    ///
-    /// If the cluster was not built with [`proxied`](ClusterBuilder::proxied).
-    #[track_caller]
-    pub fn proxy(&self, node: usize) -> &Proxy {
-        self.group.proxy(node)
-    }
-
-    /// The index of the node that owns `slot`, whether it is up or not: by the newest of all claims that the nodes
-    /// know.
+    /// The index of the node that owns `slot`, whether it is up or not: by the newest of all claims that the
+    /// nodes know.
     ///
     /// # Panics
     ///
@@ -160,8 +149,8 @@ impl Cluster {
         self.begin_migration(slot, to).finish();
     }
 
-    /// Lets a replica take over from node `primary` in agreement with it (`CLUSTER FAILOVER`), without loss. Returns
-    /// the index of the new primary, once all nodes know it.
+    /// Lets a replica take over from node `primary` in agreement with it (`CLUSTER FAILOVER`), without loss.
+    /// Returns the index of the new primary, once all nodes know it.
     ///
     /// # Panics
     ///
@@ -175,8 +164,8 @@ impl Cluster {
         self.wait_for("the replica has a copy", || self.copied(replica));
         group::order(&self.nodes()[replica], &["CLUSTER", "FAILOVER"]);
         self.wait_for("the replica is the primary", || {
-            // A node may learn from the old primary that it follows, before it learns from the new one that it leads:
-            // then the slots have no owner for a moment.
+            // A node may learn from the old primary that it follows, before it learns from the new one that
+            // it leads: then the slots have no owner for a moment.
             let heard = |view: &View| {
                 view.replicas_of(replica).contains(&primary)
                     && view.owners.iter().all(|owner| owner.is_some_and(|owner| owner != primary))
@@ -189,8 +178,8 @@ impl Cluster {
         replica
     }
 
-    /// Waits until a node other than `old` owns `slot`, is up and accepts commands, and every node that is up knows
-    /// it. Returns its index.
+    /// Waits until a node other than `old` owns `slot`, is up and accepts commands, and every node that is up
+    /// knows it. Returns its index.
     ///
     /// # Panics
     ///
@@ -213,8 +202,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until every slot has a primary that is up, all nodes that are up accept commands and agree on owners and
-    /// replicas, and every replica among them has a copy of its primary's data.
+    /// Waits until every slot has a primary that is up, all nodes that are up accept commands and agree on
+    /// owners and replicas, and every replica among them has a copy of its primary's data.
     ///
     /// # Panics
     ///
@@ -287,7 +276,7 @@ impl Cluster {
             let reply = group::ask_text(&self.nodes()[node], &["CLUSTER", "NODES"])?;
             Ok((node, View::parse(&reply, &self.ids)))
         };
-        self.group.up().map(view).collect()
+        group::up(&self.nodes).map(view).collect()
     }
 
     /// Waits until `condition` succeeds; otherwise panics with its last error and the logs of the nodes.

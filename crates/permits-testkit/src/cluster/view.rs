@@ -1,7 +1,7 @@
 //! The view that one node of a cluster has of all of them, from `CLUSTER NODES`.
 //!
-//! Nodes learn of changes by gossip, so their views differ for a while. A view is therefore always that of one node;
-//! [`Cluster`](super::Cluster) compares the views of all.
+//! Nodes learn of changes by gossip, so their views differ for a while. A view is therefore always that of
+//! one node; [`Cluster`](super::Cluster) compares the views of all.
 
 use super::slot::SLOTS;
 

@@ -21,7 +21,8 @@ pub(super) enum Deployment {
     Server { server: Server, proxies: Vec<Proxy> },
     /// Servers watched by sentinels, of which every worker knows all.
     Sentinels(Sentinels),
-    /// The same; half of the workers know the first sentinel alone, the other half the other sentinels.
+    /// Servers watched by sentinels. Half of the workers know the first sentinel alone, the other half the
+    /// other sentinels.
     Parted(Sentinels),
     /// A cluster.
     Cluster(Cluster),
@@ -61,8 +62,8 @@ impl Deployment {
     }
 }
 
-/// The work of all workers. Holds are mostly short, so that much happens; some outlast the lease, so that a fault meets
-/// a permit that is being renewed.
+/// The work of all workers. Holds are mostly short, so that much happens; some outlast the lease, so that a
+/// fault meets a permit that is being renewed.
 fn work(limit: u32) -> Work {
     let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
     Work {

@@ -16,7 +16,7 @@ pub(super) fn watched() -> Deployment {
     Deployment::Sentinels(Sentinels::start())
 }
 
-/// The same; the primary accepts writes only while a replica is connected.
+/// A primary that accepts writes only while a replica is connected, two replicas and three sentinels.
 pub(super) fn watched_careful() -> Deployment {
     Deployment::Sentinels(Sentinels::builder().min_replicas_to_write(1).start())
 }
@@ -76,8 +76,8 @@ pub(super) fn sentinel_failover(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: 1 }
 }
 
-/// Parts the old primary, and the workers that know only a stopped sentinel, from all others. One side continues with the
-/// old primary, the other with a new one, until the two sides meet again.
+/// Parts the old primary, and the workers that know only a stopped sentinel, from all others. One side
+/// continues with the old primary, the other with a new one, until the two sides meet again.
 pub(super) fn sentinel_split(fixture: &mut Fixture) -> Fault {
     let apart = fixture.millis(3000..6000);
     let set = fixture.sentinels();

@@ -1,12 +1,13 @@
 //! The fault matrix: a row for each kind of fault, run against real servers with ten worker processes.
 //!
-//! A [`Cell`] is a row with a limit, for some time, with a store and workers of its own. Faults follow each other, and
-//! the workers report their events. When the cell is over, its history is [verified](verdict::Verdict) from outside,
-//! by the one clock of this host, and the writes that the fenced resource accepted with it. The commands of a single
-//! server are replayed through the model, too. At the end nothing may be left behind.
+//! A [`Cell`] is a row with a limit, for some time, with a store and workers of its own. Faults follow each
+//! other, and the workers report their events. When the cell is over, its history is
+//! [verified](verdict::Verdict) from outside, by the one clock of this host, and the writes that the fenced
+//! resource accepted with it. The commands of a single server are replayed through the model, too. At the end
+//! nothing may be left behind.
 //!
-//! The test suite `faults` of `permits` runs every row for two seconds, `scripts/faults` for a minute with several
-//! limits.
+//! The test suite `faults` of `permits` runs every row for two seconds, `scripts/faults` for a minute with
+//! several limits.
 
 mod fixture;
 mod groups;
@@ -49,7 +50,8 @@ pub struct Row {
 struct Promise {
     /// P2: never more than the limit. Otherwise the excess is measured.
     bound: bool,
-    /// P6 throughout, and no permit is lost: the store forgets nothing, and no client is away for longer than the lease.
+    /// P6 throughout, and no permit is lost: the store forgets nothing, and no client is away for longer than
+    /// the lease.
     order: bool,
     /// Every acquisition succeeds in the end, unless it was given up.
     success: bool,
@@ -85,7 +87,8 @@ const REFUSING: Promise = Promise { success: false, ..BOUND };
 
 /// A fault that was injected.
 struct Fault {
-    /// The time from which recovery is measured: the end of the fault; for a fault without an end, its beginning.
+    /// The time from which recovery is measured: the end of the fault; for a fault without an end, its
+    /// beginning.
     over: u64,
     /// The number of its effects. A row in which this is 0 throughout has shown nothing.
     effects: usize,
@@ -198,15 +201,16 @@ pub struct Cell {
     pub time: Duration,
     /// The seed of the faults and of the workers. Cells of one seed draw different numbers.
     pub seed: u64,
-    /// The command that starts a worker: a program that calls [`run_if_started`](crate::worker::run_if_started).
+    /// The command that starts a worker: a program that calls
+    /// [`run_if_started`](crate::worker::run_if_started).
     pub worker: fn() -> Command,
     /// A mutant of the clients, which the verdict has to find.
     pub mutant: Option<Split>,
 }
 
 impl Cell {
-    /// Runs the cell. A panic, which is a fault of the harness or of a deployment that did not restart, is one of the
-    /// verdict's violations.
+    /// Runs the cell. A panic, which is a fault of the harness or of a deployment that did not restart, is
+    /// one of the verdict's violations.
     pub fn run(&self) -> Verdict {
         catch_unwind(AssertUnwindSafe(|| self.attempt())).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);

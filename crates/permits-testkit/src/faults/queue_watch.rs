@@ -1,7 +1,7 @@
 //! The queue, observed from outside, so that overtaking is found (P6).
 //!
-//! A request that was seen in the queue before another was sent has to be granted first. A request that is seen with two
-//! tickets has left the queue in between and joined it again; it is left out.
+//! A request that was seen in the queue before another was sent has to be granted first. A request that is
+//! seen with two tickets has left the queue in between and joined it again; it is left out.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -37,7 +37,8 @@ pub(super) fn client_pause(fixture: &mut Fixture) -> Fault {
     Fault { over, effects: victims.len() }
 }
 
-/// Has up to three workers fork, mostly those that hold. The children try the inherited client, and use one of their own.
+/// Has up to three workers fork, mostly those that hold. The children try the inherited client, and use one
+/// of their own.
 pub(super) fn client_fork(fixture: &mut Fixture) -> Fault {
     let victims = fixture.victims(3);
     for victim in &victims {
@@ -82,8 +83,8 @@ pub(super) fn reply_late(fixture: &mut Fixture) -> Fault {
     Fault::over_now(victims.len())
 }
 
-/// Passes nothing on to or from some workers, or all. Then lets the delayed bytes pass, or cuts the connections, or cuts
-/// them and refuses new ones for a moment.
+/// Passes nothing on to or from some workers, or all. Then lets the delayed bytes pass, or cuts the
+/// connections, or cuts them and refuses new ones for a moment.
 pub(super) fn partition(fixture: &mut Fixture) -> Fault {
     let victims = fixture.victims(fixture.proxies().len());
     for victim in &victims {
@@ -132,7 +133,7 @@ pub(super) fn restart(fixture: &mut Fixture) -> Fault {
     Fault::over_now(1)
 }
 
-/// The same, with an empty disk at the restart.
+/// Kills the server, empties its disk, and starts it again.
 pub(super) fn restart_emptied(fixture: &mut Fixture) -> Fault {
     fixture.server().kill();
     sleep(down(fixture));

@@ -1,4 +1,5 @@
-//! The verdict on a cell: of the workers' history, by one clock, and of the writes that the fenced resource accepted.
+//! The verdict on a cell: of the workers' history, by one clock, and of the writes that the fenced resource
+//! accepted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -104,8 +105,8 @@ impl Verdict {
         self.violations.extend(result.err());
     }
 
-    /// Verifies the writes that the fenced resource accepted. None may be stale: no holder writes after a later holder
-    /// of the same slot has written.
+    /// Verifies the writes that the fenced resource accepted. None may be stale: no holder writes after a
+    /// later holder of the same slot has written.
     pub(super) fn check_writes(&mut self, resource: &FencedResource, history: &History) {
         self.refused = resource.refused().len();
         let grants = history.grants();

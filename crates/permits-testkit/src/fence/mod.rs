@@ -1,8 +1,9 @@
 //! A fenced resource: the kind of thing that permits protect, for tests of their tokens.
 //!
-//! [`FencedResource`] remembers the highest token it saw for each slot and refuses a lower one. That makes a resource
-//! safe from a holder that lost its permit and has not noticed: the new holder of the slot has a higher token. Tokens
-//! compare within a slot, because of two live holders of one semaphore either may have the lower token.
+//! [`FencedResource`] remembers the highest token it saw for each slot and refuses a lower one. That makes a
+//! resource safe from a holder that lost its permit and has not noticed: the new holder of the slot has a
+//! higher token. Tokens compare within a slot, because of two live holders of one semaphore either may have
+//! the lower token.
 //!
 //! Other processes reach it through a [`FencedServer`], line by line over a Unix socket:
 //!
@@ -19,7 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use service::{FencedClient, FencedServer};
 
-/// A resource that accepts writes with the highest token of their slot, or a higher one, and refuses stale ones.
+/// A resource that accepts writes with the highest token of their slot, or a higher one, and refuses stale
+/// ones.
 ///
 /// # Examples
 ///

@@ -159,13 +159,13 @@ impl FencedClient {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Writes `data`, which is one line, under a permit with this slot and token. The inner result is the resource's:
-    /// whether the token is stale.
+    /// Writes `data`, which is one line, under a permit with this slot and token. The inner result is the
+    /// resource's: whether the token is stale.
     ///
     /// # Errors
     ///
-    /// If the connection is lost: the write may have been executed. `InvalidInput` if `data` has a line break,
-    /// `InvalidData` if the reply is not one of the service.
+    /// If the connection is lost: the write may have been executed. `InvalidInput` if `data` has a line
+    /// break, `InvalidData` if the reply is not one of the service.
     pub fn write(&mut self, slot: u32, token: u64, data: &str) -> io::Result<Result<(), Stale>> {
         if data.contains(['\n', '\r']) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the data is more than one line"));

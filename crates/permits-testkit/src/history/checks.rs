@@ -1,5 +1,5 @@
-//! The properties of one command, checked from outside: the state before, the request, the reply, and the state after.
-//! Each check is named by its property, and says it in its message.
+//! The properties of one command, checked from outside: the state before, the request, the reply, and the
+//! state after. Each check is named by its property, and says it in its message.
 //!
 //! They do not depend on how the model decides. An exception to a bound is stated here.
 
@@ -45,10 +45,11 @@ pub fn check(step: &Step) -> Result<(), Violation> {
     })
 }
 
-/// P1: after every command the units held are within the limit. They may be above it only when they were before it was
-/// lowered, and then they only become fewer: nothing is granted or put back above the limit. A command that lowers it
-/// by its declaration may have granted to waiters before, under the limit that it then replaced. While the server
-/// recovers, nothing is granted out of capacity that was free when the command came, neither units nor slots.
+/// P1: after every command the units held are within the limit. They may be above it only when they were
+/// before it was lowered, and then they only become fewer: nothing is granted or put back above the limit. A
+/// command that lowers it by its declaration may have granted to waiters before, under the limit that it then
+/// replaced. While the server recovers, nothing is granted out of capacity that was free when the command
+/// came, neither units nor slots.
 ///
 /// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
 fn bound(step: &Step) -> Result<(), String> {
@@ -93,9 +94,9 @@ fn bound(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P5: an entry appears only by an acquire with such an answer, by an adoption that changes nothing but the name and
-/// the session, or by the reclaim of a permit from before this era, which the store has forgotten. Any other renewed
-/// entry stays gone.
+/// P5: an entry appears only by an acquire with such an answer, by an adoption that changes nothing but the
+/// name and the session, or by the reclaim of a permit from before this era, which the store has forgotten.
+/// Any other renewed entry stays gone.
 fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for (holder, entry) in &after.entries {
@@ -130,7 +131,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                     let forgotten = renew.grant.is_some_and(|grant| {
                         after.era_known < grant.token
                             && grant.token < after.era_began_us
-                            // Of two renewals with other grants in one command, the second ends what the first put back.
+                            // Of two renewals with other grants in one command, the second ends what the
+                            // first put back.
                             && entry.place.taken() == Some(grant)
                     });
                     renew.request == entry.request && *answer == RenewOutcome::Held && forgotten
@@ -157,8 +159,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P6: waiters are granted in the order of their tickets, each only when all before it have gone, and a newcomer only
-/// when the queue is empty.
+/// P6: waiters are granted in the order of their tickets, each only when all before it have gone, and a
+/// newcomer only when the queue is empty.
 fn first_come_first_served(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let mut tickets = Vec::new();
@@ -186,7 +188,8 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && let Answers::Acquire(answers) = &step.reply.answers
     {
-        // Newcomers are behind the waiters that were granted. A request that stands in the batch twice counts once.
+        // Newcomers are behind the waiters that were granted. A request that stands in the batch twice counts
+        // once.
         let mut newcomers = step.fresh().into_iter().skip(tickets.len()).map(|fresh| fresh.grant).peekable();
         for (asked, answer) in requests.iter().zip(answers) {
             match answer {
@@ -201,8 +204,9 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P7, P11: after every command the head of the queue does not fit; so freed units, and those that a raised limit
-/// adds, are handed over at once. Not while paused, in a recovery window, or when the reply says that work is left.
+/// P7, P11: after every command the head of the queue does not fit; so freed units, and those that a raised
+/// limit adds, are handed over at once. Not while paused, in a recovery window, or when the reply says that
+/// work is left.
 fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let Some(head) = after.queue.values().next() else { return Ok(()) };
@@ -269,8 +273,8 @@ pub fn conserved(state: &State) -> Result<(), String> {
     state.check_invariants()
 }
 
-/// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the version
-/// counts every change.
+/// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the
+/// version counts every change.
 fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
@@ -302,9 +306,9 @@ fn pinned_limit(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P13, P5, P11: an entry that the command does not name keeps all its fields until its own deadline, unless it is
-/// granted or refused by an event. So no short lease ends a longer one, no late release frees another's permit, and a
-/// lowered limit revokes no holder.
+/// P13, P5, P11: an entry that the command does not name keeps all its fields until its own deadline, unless
+/// it is granted or refused by an event. So no short lease ends a longer one, no late release frees another's
+/// permit, and a lowered limit revokes no holder.
 fn others_are_untouched(step: &Step) -> Result<(), String> {
     let named = step.named();
     for (holder, before) in step.entries_before() {
@@ -342,7 +346,8 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
 }
 
 /// P5: no renewal adds units, and none from before a change of the lease sets the former one. An entry that
-/// the command may have ended and put back is not judged: one whose lease is over, or one that two renewals name.
+/// the command may have ended and put back is not judged: one whose lease is over, or one that two renewals
+/// name.
 fn terms_change_in_order(before: &Entry, after: &Entry) -> Result<(), String> {
     let is_earlier = after.lease_version < before.lease_version;
     let is_other = after.lease_version == before.lease_version && after.lease_ms != before.lease_ms;
@@ -354,8 +359,8 @@ fn terms_change_in_order(before: &Entry, after: &Entry) -> Result<(), String> {
     Ok(())
 }
 
-/// P15: waiters are granted only from units that were free or became free, each once, and each session receives only
-/// its own events.
+/// P15: waiters are granted only from units that were free or became free, each once, and each session
+/// receives only its own events.
 fn no_herd(step: &Step) -> Result<(), String> {
     let freed_of = |(holder, before): (&Holder, &Entry)| {
         let Some(grant) = before.place.taken() else { return 0 };
@@ -391,8 +396,9 @@ fn no_herd(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P7: work that a bound has cut off is asked for by sessions of waiters, because the caller may end: at once by that of the
-/// head, and by a few others later, since that one may be dead. Otherwise the head alone has its turn, and no herd asks.
+/// P7: work that a bound has cut off is asked for by sessions of waiters, because the caller may end: at once
+/// by that of the head, and by a few others later, since that one may be dead. Otherwise the head alone has
+/// its turn, and no herd asks.
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     const SESSIONS: usize = 4;
     let Some(after) = &step.after else { return Ok(()) };
@@ -446,8 +452,8 @@ fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P20: while the line is closed no request waits, each waiter that was there receives the reason, and no request is queued. Only
-/// an operator closes the line, opens it or changes the reason.
+/// P20: while the line is closed no request waits, each waiter that was there receives the reason, and no
+/// request is queued. Only an operator closes the line, opens it or changes the reason.
 fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());
     let (before, after) = (closed(&step.before), closed(&step.after));
@@ -473,8 +479,8 @@ fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P21: a pause, a pin and a closed line have the command that made them as the last change, and of each part of the state
-/// the last change stays.
+/// P21: a pause, a pin and a closed line have the command that made them as the last change, and of each part
+/// of the state the last change stays.
 fn changes_are_remembered(step: &Step) -> Result<(), String> {
     let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
     let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };

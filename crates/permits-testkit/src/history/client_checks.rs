@@ -1,8 +1,8 @@
 //! The checks of the clients' events: from outside, by one clock.
 //!
-//! For each permit, M is the interval from the return of the acquisition to the first of: the call of the release, the
-//! signal of the loss, the last deadline that the permit has stated. So a holder that was killed or paused counts
-//! until its last report, and no longer.
+//! For each permit, M is the interval from the return of the acquisition to the first of: the call of the
+//! release, the signal of the loss, the last deadline that the permit has stated. So a holder that was killed
+//! or paused counts until its last report, and no longer.
 //!
 //! No check depends on the speed of the machine. A late report may hide a violation, and never makes one.
 
@@ -148,8 +148,8 @@ impl Rules {
         Self { limit, keeps_order: true }
     }
 
-    /// Requests may lose their place in the queue and get another one, because the store forgets the queue or a client
-    /// is away for longer than its lease.
+    /// Requests may lose their place in the queue and get another one, because the store forgets the queue or
+    /// a client is away for longer than its lease.
     #[must_use]
     pub fn order_may_break(self) -> Self {
         Self { keeps_order: false, ..self }
@@ -160,8 +160,8 @@ impl Rules {
 ///
 /// # Errors
 ///
-/// The first violation found: of P2, P3, P4, P6, of slots (`slots`), of a request or permit left open by a client that
-/// lives (`served`), or of the order of a client's own events (`form`).
+/// The first violation found: of P2, P3, P4, P6, of slots (`slots`), of a request or permit left open by a
+/// client that lives (`served`), or of the order of a client's own events (`form`).
 pub fn verify(history: &History, rules: &Rules) -> Result<(), Violation> {
     check_well_formed(history)?;
     let grants = history.grants();
@@ -175,7 +175,8 @@ pub fn verify(history: &History, rules: &Rules) -> Result<(), Violation> {
     check_served(history)
 }
 
-/// Each client's events are in order: one request before each grant, and a grant before each step, loss and release.
+/// Each client's events are in order: one request before each grant, and a grant before each step, loss and
+/// release.
 ///
 /// # Errors
 ///
@@ -324,8 +325,8 @@ fn check_rising(grants: &[Granted], known: impl Fn(&Granted) -> Option<u64>) -> 
     Ok(())
 }
 
-/// Slots are below the limit, no two permits have one at the same time, and in each the tokens rise. So a resource
-/// that remembers the highest token of each slot rejects no holder.
+/// Slots are below the limit, no two permits have one at the same time, and in each the tokens rise. So a
+/// resource that remembers the highest token of each slot rejects no holder.
 ///
 /// # Errors
 ///
@@ -353,8 +354,8 @@ pub fn check_slots(grants: &[Granted], limit: u32) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Every client that was closed, and so lived, has an answer to each of its requests, and released or lost each of its
-/// permits.
+/// Every client that was closed, and so lived, has an answer to each of its requests, and released or lost
+/// each of its permits.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Events of a client, recorded by the one clock of this host. A client in a process of its own reports them as lines of
-//! its standard output.
+//! Events of a client, recorded by the one clock of this host. A client in a process of its own reports them
+//! as lines of its standard output.
 //!
 //! Such a line begins with a mark, because a test harness prints to the same output.
 
@@ -105,8 +105,8 @@ fn micros(clock: ClockId) -> u64 {
     seconds.expect("the clock began at 0") * 1_000_000 + nanoseconds.expect("it counts upwards") / 1000
 }
 
-/// The time now, and the deadline of a permit with `remaining` time: never later than the permit's own deadline, because
-/// the clock is read first.
+/// The time now, and the deadline of a permit with `remaining` time: never later than the permit's own
+/// deadline, because the clock is read first.
 pub fn deadline(remaining: impl FnOnce() -> Duration) -> (u64, u64) {
     let at = now();
     (at, at + u64::try_from(remaining().as_micros()).expect("a lease is at most a day"))
@@ -119,8 +119,9 @@ pub fn report(tag: &str, event: ClientEvent) {
 
 /// Reports that `event` happened at `at`.
 ///
-/// The line is one write past the lock and the buffer of standard output, because a worker killed in the middle must
-/// leave no half line, and because a forked child finds that lock as a thread of its parent had it.
+/// The line is one write past the lock and the buffer of standard output, because a worker killed in the
+/// middle must leave no half line, and because a forked child finds that lock as a thread of its parent had
+/// it.
 pub fn report_at(at: u64, tag: &str, event: ClientEvent) {
     static OUTPUT: OnceLock<Option<File>> = OnceLock::new();
     let output =

@@ -1,29 +1,29 @@
 //! Histories: the commands of a store and the events of its clients, recorded, and the checks of both.
 //!
-//! A test that polls for a fault of the store depends on polling at the right moment. So the whole history is kept,
-//! and checked when it is over:
+//! A test that polls for a fault of the store depends on polling at the right moment. So the whole history is
+//! kept, and checked when it is over:
 //!
-//! - [`replay`] checks the **store**. The scripts publish every command that they execute (see [`record`]), in the
-//!   order of execution, those with a lost reply included; a [`Recorder`] listens. The commands are replayed through the
-//!   model, and every reply and every event must be equal. After each step the properties of the semaphore are checked
-//!   on the state: P1, P4 to P7, P9 to P11, P13, P15 ([`checks`]).
-//! - [`verify`] checks the **clients**, from outside, by one clock of this host: the times of each permit, its token
-//!   and its slot ([`client_checks`]). It uses no information from the store.
-//! - [`Replayed::check_deadlines`] compares the two: no client uses a grant that the store did not make, or a deadline
-//!   later than the store's (P3).
+//! - [`replay`] checks the **store**. The scripts publish every command that they execute (see [`record`]),
+//!   in the order of execution, those with a lost reply included; a [`Recorder`] listens. The commands are
+//!   replayed through the model, and every reply and every event must be equal. After each step the
+//!   properties of the semaphore are checked on the state: P1, P4 to P7, P9 to P11, P13, P15 ([`checks`]).
+//! - [`verify`] checks the **clients**, from outside, by one clock of this host: the times of each permit,
+//!   its token and its slot ([`client_checks`]). It uses no information from the store.
+//! - [`Replayed::check_deadlines`] compares the two: no client uses a grant that the store did not make, or a
+//!   deadline later than the store's (P3).
 //!
 //! Each check is itself tested, on histories with a violation and on [mutants](crate::mutants).
 //!
 //! # Losses that are allowed
 //!
-//! A store may lose state: by `FLUSHALL`, by a restart, by a failover to a replica that lags. The replay follows,
-//! because the sequence numbers of the replies show how far the store went back, and lists each [`Loss`]. A test that
-//! plans none demands that there is none ([`Replayed::check_kept`]). A command that is missing from the record, or out
-//! of order, is a violation.
+//! A store may lose state: by `FLUSHALL`, by a restart, by a failover to a replica that lags. The replay
+//! follows, because the sequence numbers of the replies show how far the store went back, and lists each
+//! [`Loss`]. A test that plans none demands that there is none ([`Replayed::check_kept`]). A command that is
+//! missing from the record, or out of order, is a violation.
 //!
-//! A server answers a client before it publishes to a listener. So the last commands of a server that is killed
-//! (SIGKILL) and keeps nothing on disk may be missing, with their effects. The last commands of a server that keeps
-//! its state are in the record, too.
+//! A server answers a client before it publishes to a listener. So the last commands of a server that is
+//! killed (SIGKILL) and keeps nothing on disk may be missing, with their effects. The last commands of a
+//! server that keeps its state are in the record, too.
 //!
 //! # Examples
 //!
@@ -62,8 +62,8 @@
 //! # }
 //! ```
 //!
-//! In a test with processes of its own, each calls [`record`] for itself, and [reports](report) its events by lines on
-//! its standard output.
+//! In a test with processes of its own, each calls [`record`] for itself, and [reports](report) its events by
+//! lines on its standard output.
 
 pub mod checks;
 pub mod client_checks;
@@ -85,8 +85,8 @@ pub use self::replay::{Loss, Replayed, replay};
 /// A violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The property that is violated, such as `P2`; or `reply`, `events` or `sequence` if the store differs from the
-    /// model.
+    /// The property that is violated, such as `P2`; or `reply`, `events` or `sequence` if the store differs
+    /// from the model.
     pub rule: &'static str,
     /// The details.
     pub what: String,

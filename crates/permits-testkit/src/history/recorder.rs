@@ -1,12 +1,12 @@
 //! A listener to the commands that a server executes.
 //!
-//! A thread subscribes and collects, over restarts of the server. A message that was published before a server died
-//! waits in the socket and is read first. The list in which the scripts keep their last records has those that the
-//! server did not send, and those from before the thread was back, as far as the server has kept the state. So no
-//! record is missing in between.
+//! A thread subscribes and collects, over restarts of the server. A message that was published before a
+//! server died waits in the socket and is read first. The list in which the scripts keep their last records
+//! has those that the server did not send, and those from before the thread was back, as far as the server
+//! has kept the state. So no record is missing in between.
 //!
-//! Redis publishes a message to a replica's listeners, too, and in a cluster to those of all nodes. So with one
-//! recorder at each server the same record arrives several times, and [`merge`] makes one history of all.
+//! Redis publishes a message to a replica's listeners, too, and in a cluster to those of all nodes. So with
+//! one recorder at each server the same record arrives several times, and [`merge`] makes one history of all.
 
 use std::collections::HashSet;
 use std::io;
@@ -53,8 +53,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Heard {
     messages: Vec<String>,
-    /// The same messages, to recognize those that are both in the list and published. No two are equal, because each
-    /// has its time.
+    /// The messages as a set, to recognize those that are both in the list and published. No two are equal,
+    /// because each has its time.
     known: HashSet<String>,
     last_mark: String,
     is_listening: bool,
@@ -89,8 +89,8 @@ impl Recorder {
         recorder
     }
 
-    /// All commands that were executed so far, in their order. A mark that the server publishes shows that no record
-    /// is on its way; a server that is down has published all.
+    /// All commands that were executed so far, in their order. A mark that the server publishes shows that no
+    /// record is on its way; a server that is down has published all.
     ///
     /// # Panics
     ///

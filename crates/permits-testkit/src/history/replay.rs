@@ -1,13 +1,13 @@
 //! The replay: the commands of a recorded history, executed by the model.
 //!
-//! The commands of each semaphore run through the model in the order of their execution, each with the clock and the
-//! identity that the server had then. Every reply must be equal, and every event; then the checks of one command
-//! compare the states before and after it.
+//! The commands of each semaphore run through the model in the order of their execution, each with the clock
+//! and the identity that the server had then. Every reply must be equal, and every event; then the checks of
+//! one command compare the states before and after it.
 //!
-//! Where a store lost state, the sequence number in the reply identifies the state that the command found: one more than
-//! before, if nothing was lost; 1 (or 0, where nothing was left), if all was; something in between, if a restart or a
-//! failover brought an earlier state back. That state is made by a replay of the commands that led to it. A state from
-//! before a deletion is not found again.
+//! Where a store lost state, the sequence number in the reply identifies the state that the command found:
+//! one more than before, if nothing was lost; 1 (or 0, where nothing was left), if all was; something in
+//! between, if a restart or a failover brought an earlier state back. That state is made by a replay of the
+//! commands that led to it. A state from before a deletion is not found again.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +49,8 @@ pub struct Replayed {
     pub losses: Vec<Loss>,
     /// The last state of each semaphore, by state key; `None` without a state.
     pub states: BTreeMap<String, Option<State>>,
-    /// The last deadline of each permit in the store, in milliseconds of the server's clock, by token. Within one
-    /// semaphore a token identifies a permit.
+    /// The last deadline of each permit in the store, in milliseconds of the server's clock, by token. Within
+    /// one semaphore a token identifies a permit.
     pub deadlines: BTreeMap<u64, u64>,
 }
 
@@ -58,8 +58,8 @@ pub struct Replayed {
 ///
 /// # Errors
 ///
-/// A reply or an event that differs from the model's, a record that is missing or out of order, or a property that
-/// does not hold.
+/// A reply or an event that differs from the model's, a record that is missing or out of order, or a property
+/// that does not hold.
 pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
     let mut lines: BTreeMap<&str, SemaphoreReplay<'_>> = BTreeMap::new();
     let mut replayed = Replayed { commands: records.len(), ..Replayed::default() };
@@ -119,11 +119,12 @@ impl Replayed {
         Ok(())
     }
 
-    /// P3: each of these permits was granted by the store, and its holder stops by itself before the store's deadline.
-    /// For one semaphore; the server must have this host's clock, which must not have been set since.
+    /// P3: each of these permits was granted by the store, and its holder stops by itself before the store's
+    /// deadline. For one semaphore; the server must have this host's clock, which must not have been set
+    /// since.
     ///
-    /// A server that was killed and kept nothing may have answered without publishing: a permit that it granted in its
-    /// last moment may be unknown then.
+    /// A server that was killed and kept nothing may have answered without publishing: a permit that it
+    /// granted in its last moment may be unknown then.
     ///
     /// # Errors
     ///

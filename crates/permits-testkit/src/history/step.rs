@@ -42,8 +42,8 @@ impl Step {
         self.before.as_ref().map_or(0, |state| state.held)
     }
 
-    /// The highest limit under which waiters can have been granted: a declaration may replace the limit when those that
-    /// were due are granted.
+    /// The highest limit under which waiters can have been granted: a declaration may replace the limit when
+    /// those that were due are granted.
     pub(super) fn limit_of_waiters(&self) -> u64 {
         let after = self.after.as_ref().map_or(0, |state| state.limit);
         after.max(self.reply.replaced_limit.unwrap_or(0)).into()
@@ -84,7 +84,8 @@ impl Step {
         {
             for (asked, answer) in requests.iter().zip(answers) {
                 let AcquireOutcome::Granted(grant) = answer else { continue };
-                // Neither the earlier answer to a known request, nor a request that stands in this batch twice.
+                // Neither the earlier answer to a known request, nor a request that stands in this batch
+                // twice.
                 let place = EntryState::Holding(*grant);
                 let earlier = self.entry_before(&asked.holder).is_some_and(|entry| entry.place == place);
                 if !earlier && !fresh.iter().any(|fresh| fresh.grant == *grant) {

@@ -1,7 +1,8 @@
-//! Mutants: a store, a record or a client with one defect each. A check that finds none of them shows nothing.
+//! Mutants: a store, a record or a client with one defect each. A check that finds none of them shows
+//! nothing.
 //!
 //! - [`model`]: the model with a defect around it, each with the property that it breaks.
-//! - [`record`]: every way to change the record of one command.
+//! - [`record`]: the record of a command with one thing changed.
 //! - [`Split`]: clients that use two semaphores for one, for the [fault matrix](crate::faults).
 
 pub mod model;

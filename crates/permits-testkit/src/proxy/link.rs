@@ -1,11 +1,12 @@
 //! One connection through the proxy, and its faults.
 //!
-//! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether it is
-//! passed on, holds it back for the delay, and writes it at the pace of the limit, which is in `pace`. It reads the
-//! switches again between reading and writing, so that nothing sent after a switch was turned slips past it.
+//! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether
+//! it is passed on, holds it back for the delay, and writes it at the pace of the limit, which is in `pace`.
+//! It reads the switches again between reading and writing, so that nothing sent after a switch was turned
+//! slips past it.
 //!
-//! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it returns,
-//! independent of what the pumps wait for.
+//! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it
+//! returns, independent of what the pumps wait for.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -201,8 +202,9 @@ fn doubled(stream: TcpStream) -> io::Result<(TcpStream, std::net::TcpStream)> {
 enum End {
     /// The server has closed it, and all its bytes are delivered.
     ///
-    /// A client that closes does so one way, because its last requests are still to be answered. A server that closes
-    /// has gone altogether: the client has to meet a closed connection, as it would without the proxy.
+    /// A client that closes does so one way, because its last requests are still to be answered. A server
+    /// that closes has gone altogether: the client has to meet a closed connection, as it would without the
+    /// proxy.
     Closed,
     /// A reply is to be swallowed and the connection cut.
     Swallowed,
@@ -234,9 +236,9 @@ async fn relay(client: &mut TcpStream, upstream: &mut TcpStream, shared: &Shared
 
 /// Lets the server finish its requests, and throws away its replies.
 ///
-/// A server reads in pieces and answers in between. If the connection were closed at once, the answer to the first
-/// piece would meet a reset, and the server would drop the pieces that it has not read. So the sending side alone is
-/// closed, and the server reads all, acts on all, and closes.
+/// A server reads in pieces and answers in between. If the connection were closed at once, the answer to the
+/// first piece would meet a reset, and the server would drop the pieces that it has not read. So the sending
+/// side alone is closed, and the server reads all, acts on all, and closes.
 async fn drain(upstream: &mut TcpStream) {
     let finish = async {
         upstream.shutdown().await?;
@@ -291,9 +293,9 @@ async fn pump(
                     held.push_front(chunk);
                     continue;
                 }
-                // After the write: before it, a reply to an earlier request would end the connection in the middle of
-                // this one. No reply to this request can be read before the note, because no other task of this thread
-                // runs between the last byte and here.
+                // After the write: before it, a reply to an earlier request would end the connection in the
+                // middle of this one. No reply to this request can be read before the note, because no other
+                // task of this thread runs between the last byte and here.
                 if direction == Direction::Requests {
                     if shared.takes_reply_to(&previous, &chunk.bytes) {
                         doomed.store(true, SeqCst);

@@ -1,11 +1,11 @@
 //! A network that fails on demand: a TCP proxy before one address.
 //!
-//! A [`Proxy`] owns a listener on loopback, the connections that came through it, and the switches for faults. It runs
-//! on a thread with a runtime of its own, so that a test may block while the proxy forwards. The bytes of one
-//! connection pass through `link`; this file has the switches.
+//! A [`Proxy`] owns a listener on loopback, the connections that came through it, and the switches for
+//! faults. It runs on a thread with a runtime of its own, so that a test may block while the proxy forwards.
+//! The bytes of one connection pass through `link`; this file has the switches.
 //!
-//! The order that it keeps: once a switch has been turned, nothing *sent afterwards* escapes it. Bytes that were under
-//! way at that moment may fall on either side.
+//! The order that it keeps: once a switch has been turned, nothing *sent afterwards* escapes it. Bytes that
+//! were under way at that moment may fall on either side.
 
 mod link;
 mod pace;
@@ -89,8 +89,8 @@ impl Proxy {
 
     /// Cuts every open connection on both sides; new ones are accepted as before.
     ///
-    /// When it returns they are cut, and none of their bytes will arrive. A connection counts as open once it is
-    /// passed on to the server, and certainly when its client has had a reply.
+    /// When it returns they are cut, and none of their bytes will arrive. A connection counts as open once it
+    /// is passed on to the server, and certainly when its client has had a reply.
     pub fn cut(&self) {
         self.shared.cut();
     }
@@ -114,41 +114,43 @@ impl Proxy {
         self.shared.faults.send_modify(|faults| faults.request_delay = delay);
     }
 
-    /// Passes on at most `bytes` a second from the server on each connection, in small pieces; zero ends the limit.
+    /// Passes on at most `bytes` a second from the server on each connection, in small pieces; zero ends the
+    /// limit.
     ///
     /// Up to 16 MiB wait in the proxy; beyond that the sender blocks. A change applies to waiting bytes, too.
     pub fn limit_replies(&self, bytes_per_second: u32) {
         self.shared.faults.send_modify(|faults| faults.reply_limit = bytes_per_second);
     }
 
-    /// Passes on at most `bytes` a second from the client on each connection, in small pieces; zero ends the limit.
-    /// See [`limit_replies`](Self::limit_replies).
+    /// Passes on at most `bytes` a second from the client on each connection, in small pieces; zero ends the
+    /// limit. See [`limit_replies`](Self::limit_replies).
     pub fn limit_requests(&self, bytes_per_second: u32) {
         self.shared.faults.send_modify(|faults| faults.request_limit = bytes_per_second);
     }
 
     /// While on, the server's bytes are read and thrown away; the connections stay open.
     ///
-    /// A client that keeps the connection afterwards takes the reply of a later request for that of an earlier one,
-    /// unless it counts the lost ones: [`cut`](Self::cut) before, if in doubt.
+    /// A client that keeps the connection afterwards takes the reply of a later request for that of an
+    /// earlier one, unless it counts the lost ones: [`cut`](Self::cut) before, if in doubt.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.faults.send_modify(|faults| faults.swallow_replies = on);
     }
 
-    /// Arms, for one time: the server's next bytes, on any connection, are thrown away, and that connection is cut.
+    /// Arms, for one time: the server's next bytes, on any connection, are thrown away, and that connection
+    /// is cut.
     ///
-    /// The server has executed the client's requests when the client sees the cut. Arming again before that replaces
-    /// the earlier order.
+    /// The server has executed the client's requests when the client sees the cut. Arming again before that
+    /// replaces the earlier order.
     pub fn swallow_next_reply_then_cut(&self) {
         self.shared.arm(Swallow::NextReply);
     }
 
-    /// Arms, for one time: the next request that contains `needle`, on any connection, reaches the server, the reply
-    /// is thrown away, and that connection is cut.
+    /// Arms, for one time: the next request that contains `needle`, on any connection, reaches the server,
+    /// the reply is thrown away, and that connection is cut.
     ///
     /// The server has executed the request when the client sees the cut. Replies to earlier requests on that
-    /// connection that had not been passed on are lost with it, as on a network. Arming again before that replaces the
-    /// earlier order.
+    /// connection that had not been passed on are lost with it, as on a network. Arming again before that
+    /// replaces the earlier order.
     ///
     /// # Panics
     ///
@@ -181,8 +183,8 @@ impl Proxy {
         self.shared.refused.load(SeqCst)
     }
 
-    /// The chunks from the server that were thrown away: one for each armed order, and one for each chunk read while
-    /// [`swallow_replies`](Self::swallow_replies) was on.
+    /// The chunks from the server that were thrown away: one for each armed order, and one for each chunk
+    /// read while [`swallow_replies`](Self::swallow_replies) was on.
     pub fn swallowed(&self) -> usize {
         self.shared.swallowed.load(SeqCst)
     }

@@ -1,7 +1,7 @@
 //! The pace at which a limit lets the bytes of one direction pass.
 //!
-//! It cuts the bytes into pieces, each due when the one before it has had its time. A piece is small, so that the
-//! other side sees a slow connection and not a silent one.
+//! It cuts the bytes into pieces, each due when the one before it has had its time. A piece is small, so that
+//! the other side sees a slow connection and not a silent one.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The earliest instant from `earliest` on, by the present limit, so that a change applies at once. Bytes that
-    /// went out before under a higher limit count as one piece of the present one.
+    /// The earliest instant from `earliest` on, by the present limit, so that a change applies at once. Bytes
+    /// that went out before under a higher limit count as one piece of the present one.
     pub(super) fn due(&self, earliest: Instant, limit: u32) -> Instant {
         let Some((began, length)) = self.last.filter(|_| limit > 0) else {
             return earliest;

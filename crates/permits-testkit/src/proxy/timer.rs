@@ -1,5 +1,5 @@
-//! A timer that is exact to some microseconds. The timers of the runtime have steps of a millisecond, which is more than
-//! the delay of a network in one data centre.
+//! A timer that is exact to some microseconds. The timers of the runtime have steps of a millisecond, which
+//! is more than the delay of a network in one data centre.
 
 use tokio::time::Instant;
 
@@ -20,8 +20,8 @@ mod system {
 
     /// A timer of the system, as a descriptor that becomes readable.
     pub(in super::super) struct Timer {
-        // A pipe is the only kind of readable descriptor that the runtime takes without unsafe code, and it is read
-        // like a timer.
+        // A pipe is the only kind of readable descriptor that the runtime takes without unsafe code, and it
+        // is read like a timer.
         descriptor: pipe::Receiver,
     }
 
@@ -34,7 +34,8 @@ mod system {
 
         /// Waits until `due`.
         ///
-        /// Cancel safety: the next call sets the timer again, and an expiry of the earlier setting does not count.
+        /// Cancel safety: the next call sets the timer again, and an expiry of the earlier setting does not
+        /// count.
         pub(in super::super) async fn until(&self, due: Instant) -> io::Result<()> {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {

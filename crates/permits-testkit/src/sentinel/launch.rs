@@ -1,14 +1,14 @@
 //! The forming of a set of sentinels.
 //!
-//! A sentinel learns of replicas from the primary's `INFO`, every 10 seconds and once at its start: so it is started
-//! when the primary has them all. It learns of other sentinels from their messages, every 2 seconds: so each is sent
-//! the same messages right away.
+//! A sentinel learns of replicas from the primary's `INFO`, every 10 seconds and once at its start: so it is
+//! started when the primary has them all. It learns of other sentinels from their messages, every 2 seconds:
+//! so each is sent the same messages right away.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{SERVICE, Sentinels};
-use crate::group::{self, Group, Options, deployment_options};
+use crate::group::{self, Options, deployment_options};
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
@@ -70,7 +70,8 @@ impl SentinelsBuilder {
         self
     }
 
-    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try another one.
+    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try
+    /// another one.
     pub fn failover_timeout(mut self, failover_timeout: Duration) -> Self {
         self.failover_timeout = failover_timeout;
         self
@@ -101,14 +102,14 @@ impl SentinelsBuilder {
         assert!(self.sentinels > 0, "a set of sentinels needs a sentinel");
         let servers: Vec<Server> = (0..=self.replicas).map(|_| self.server().start()).collect();
         let mut set = Sentinels {
-            group: Group::new(servers, self.options.proxied),
+            servers,
             sentinels: Vec::new(),
             min_replicas_to_write: self.min_replicas_to_write,
             password: self.options.password.clone(),
             sentinel_password: self.sentinel_password.clone(),
         };
         set.attach_replicas();
-        let primary = set.group.announced(0);
+        let primary = set.servers[0].address();
         set.sentinels = (0..self.sentinels).map(|_| self.sentinel(primary).start()).collect();
         set.hurry();
         set.introduce();
@@ -145,23 +146,16 @@ impl Sentinels {
     /// Makes all servers but the first replicas of the first, and waits until the first counts them.
     #[track_caller]
     fn attach_replicas(&self) {
-        for (index, server) in self.servers().iter().enumerate() {
-            let name = |address: SocketAddr| (address.ip().to_string(), address.port().to_string());
-            if self.group.is_proxied() {
-                let (host, port) = name(self.group.announced(index));
-                group::order(server, &["CONFIG", "SET", "replica-announce-ip", &host]);
-                group::order(server, &["CONFIG", "SET", "replica-announce-port", &port]);
-            }
-            if index > 0 {
-                let (host, port) = name(self.group.announced(0));
-                group::order(server, &["REPLICAOF", &host, &port]);
-            }
+        let primary = self.servers[0].address();
+        let (host, port) = (primary.ip().to_string(), primary.port().to_string());
+        for server in &self.servers[1..] {
+            group::order(server, &["REPLICAOF", &host, &port]);
             group::order(server, &["CONFIG", "REWRITE"]);
         }
         self.wait_for("the primary has its replicas", || {
             let info = group::ask_text(&self.servers()[0], &["INFO", "replication"])?;
             let online = |replica: &usize| {
-                info.contains(&format!("port={},state=online", self.group.announced(*replica).port()))
+                info.contains(&format!("port={},state=online", self.servers[*replica].port()))
             };
             match (1..self.servers().len()).find(|replica| !online(replica)) {
                 Some(replica) => Err(format!("replica {replica} is not online")),
@@ -170,12 +164,13 @@ impl Sentinels {
         });
     }
 
-    /// Shortens the periods of the sentinels: by default they poll a replica every 10 seconds, and after a failover
-    /// they need two polls.
+    /// Shortens the periods of the sentinels: by default they poll a replica every 10 seconds, and after a
+    /// failover they need two polls.
     fn hurry(&self) {
         for sentinel in &self.sentinels {
-            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter, because a
-            // sentinel that does not learn of a failover within four times the second period undoes it.
+            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter,
+            // because a sentinel that does not learn of a failover within four times the second period undoes
+            // it.
             sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "1000"]);
         }
     }
@@ -183,7 +178,7 @@ impl Sentinels {
     /// Sends each sentinel the message of each other one.
     #[track_caller]
     fn introduce(&self) {
-        let primary = self.group.announced(0);
+        let primary = self.servers[0].address();
         let (host, port) = (primary.ip(), primary.port());
         for sentinel in &self.sentinels {
             let address = sentinel.address();

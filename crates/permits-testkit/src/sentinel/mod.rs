@@ -1,8 +1,8 @@
 //! A real primary with replicas, and sentinels that watch over them.
 //!
-//! [`Sentinels`] owns the servers and the sentinels, each a [`Server`] that can be killed and paused like any other,
-//! and waits for the sentinels' agreement. Servers have indexes, the primary of the start is 0; an index stays with
-//! its server, also when the server's role changes. Forming a set is in `launch`.
+//! [`Sentinels`] owns the servers and the sentinels, each a [`Server`] that can be killed and paused like any
+//! other, and waits for the sentinels' agreement. Servers have indexes, the primary of the start is 0; an
+//! index stays with its server, also when the server's role changes. Forming a set is in `launch`.
 
 mod launch;
 
@@ -11,8 +11,7 @@ use std::time::Duration;
 
 pub use launch::SentinelsBuilder;
 
-use crate::group::{self, Group};
-use crate::proxy::Proxy;
+use crate::group;
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{info_field, percent_encoded};
@@ -20,8 +19,9 @@ use crate::server::launch::{info_field, percent_encoded};
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "service";
 
-/// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where the
-/// sentinels' periods cannot be shortened, they take 20 seconds to see a primary that restarts as a replica.
+/// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where
+/// the sentinels' periods cannot be shortened, they take 20 seconds to see a primary that restarts as a
+/// replica.
 const AGREE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A primary, its replicas and their sentinels, all of them killed when this is dropped.
@@ -45,7 +45,7 @@ const AGREE_LIMIT: Duration = Duration::from_secs(60);
 pub struct Sentinels {
     // Declared first: without a sentinel, the end of the servers causes no failover.
     sentinels: Vec<Server>,
-    group: Group,
+    servers: Vec<Server>,
     min_replicas_to_write: usize,
     password: Option<String>,
     sentinel_password: Option<String>,
@@ -68,8 +68,9 @@ impl Sentinels {
         SentinelsBuilder::new()
     }
 
-    /// The URL by which a client finds the primary: `redis+sentinel://127.0.0.1:port,…/service`, with every sentinel;
-    /// before them the servers' password, and as the parameter `sentinel_password` the sentinels', if there is one.
+    /// The URL by which a client finds the primary: `redis+sentinel://127.0.0.1:port,…/service`, with every
+    /// sentinel; before them the servers' password, and as the parameter `sentinel_password` the sentinels',
+    /// if there is one.
     pub fn url(&self) -> String {
         let password = self.password.as_deref().map(|password| format!(":{}@", percent_encoded(password)));
         let hosts: Vec<String> = self.sentinels.iter().map(|it| it.address().to_string()).collect();
@@ -81,22 +82,12 @@ impl Sentinels {
 
     /// The primary and its replicas; the primary of the start is the first.
     pub fn servers(&self) -> &[Server] {
-        &self.group.servers
+        &self.servers
     }
 
     /// The sentinels.
     pub fn sentinels(&self) -> &[Server] {
         &self.sentinels
-    }
-
-    /// The proxy before a server.
-    ///
-    /// # Panics
-    ///
-    /// If the set was not built with [`proxied`](SentinelsBuilder::proxied).
-    #[track_caller]
-    pub fn proxy(&self, server: usize) -> &Proxy {
-        self.group.proxy(server)
     }
 
     /// The index of the primary, once all sentinels that are up name the same.
@@ -109,8 +100,8 @@ impl Sentinels {
         self.wait_for("the sentinels name the same primary", || self.named())
     }
 
-    /// Has a sentinel replace the primary by a replica (`SENTINEL FAILOVER`), without a vote. Returns the index of the
-    /// new primary, once all sentinels name it.
+    /// Has a sentinel replace the primary by a replica (`SENTINEL FAILOVER`), without a vote. Returns the
+    /// index of the new primary, once all sentinels name it.
     ///
     /// The old primary works until it is demoted; the writes that it accepts meanwhile are lost.
     ///
@@ -128,8 +119,8 @@ impl Sentinels {
         self.wait_for_switch(old)
     }
 
-    /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken over. Returns
-    /// its index.
+    /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken
+    /// over. Returns its index.
     ///
     /// # Panics
     ///
@@ -146,8 +137,8 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of its
-    /// data, and every sentinel that is up sees this, and enough others for a failover.
+    /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of
+    /// its data, and every sentinel that is up sees this, and enough others for a failover.
     ///
     /// # Panics
     ///
@@ -162,10 +153,10 @@ impl Sentinels {
         if !self.servers()[primary].is_up() {
             return Err(format!("the primary, server {primary}, is down"));
         }
-        let replicas: Vec<usize> = self.group.up().filter(|server| *server != primary).collect();
+        let replicas: Vec<usize> = group::up(&self.servers).filter(|server| *server != primary).collect();
         for &replica in &replicas {
             self.replication(replica, "role", "slave")?;
-            self.replication(replica, "master_port", &self.group.announced(primary).port().to_string())?;
+            self.replication(replica, "master_port", &self.servers[primary].port().to_string())?;
             self.replication(replica, "master_link_status", "up")?;
         }
         if self.min_replicas_to_write > 0 {
@@ -181,8 +172,8 @@ impl Sentinels {
         })
     }
 
-    /// Checks that a sentinel knows all servers and sentinels, and that the primary and these replicas are well in its
-    /// view.
+    /// Checks that a sentinel knows all servers and sentinels, and that the primary and these replicas are
+    /// well in its view.
     fn sees(&self, sentinel: &Server, primary: usize, replicas: &[usize]) -> Result<(), String> {
         let master = fields(&group::ask(sentinel, &["SENTINEL", "MASTER", SERVICE])?);
         let others = (self.sentinels.len() - 1).to_string();
@@ -196,9 +187,9 @@ impl Sentinels {
         if known.len() != self.servers().len() - 1 {
             return Err(format!("it knows {} replicas", known.len()));
         }
-        let primary = self.group.announced(primary).port().to_string();
+        let primary = self.servers[primary].port().to_string();
         for &replica in replicas {
-            let port = self.group.announced(replica).port().to_string();
+            let port = self.servers[replica].port().to_string();
             let seen = known.iter().find(|it| it["port"] == port).ok_or("it does not know a replica")?;
             for (field, expected) in
                 [("flags", "slave"), ("master-link-status", "ok"), ("master-port", &primary)]
@@ -217,8 +208,7 @@ impl Sentinels {
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_up()) {
             let reply = group::ask(sentinel, &["SENTINEL", "get-master-addr-by-name", SERVICE])?;
             let port = reply.array()[1].text().to_owned();
-            let server =
-                (0..self.servers().len()).find(|it| self.group.announced(*it).port().to_string() == port);
+            let server = self.servers.iter().position(|server| server.port().to_string() == port);
             named.push(server.ok_or_else(|| format!("port {port} is not ours"))?);
         }
         let first = *named.first().ok_or("no sentinel is up")?;

@@ -1,8 +1,8 @@
 //! The configuration, the program and the launch of a server.
 //!
-//! It owns the [`Site`] of a server, which stays the same over restarts. The configuration goes through a file and not
-//! the command line, because a value of several words (`client-output-buffer-limit`) would arrive as one quoted word,
-//! and because `CONFIG REWRITE` and Sentinel need a file.
+//! It owns the [`Site`] of a server, which stays the same over restarts. The configuration goes through a
+//! file and not the command line, because a value of several words (`client-output-buffer-limit`) would
+//! arrive as one quoted word, and because `CONFIG REWRITE` and Sentinel need a file.
 
 use std::collections::hash_map::RandomState;
 use std::env;
@@ -36,13 +36,13 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// The ports that are tried when the server exits at once.
 const START_ATTEMPTS: usize = 8;
 
-/// The range of ports: below the range from which systems serve outgoing connections. Within that range, a client that
-/// reconnects could be given the very port of a server that is down, and prevent its restart.
+/// The range of ports: below the range from which systems serve outgoing connections. Within that range, a
+/// client that reconnects could be given the very port of a server that is down, and prevent its restart.
 const FIRST_PORT: u16 = 11_000;
 const PORTS: u16 = 10_000;
 
-/// The distance of the port on which a node of a cluster listens for the other nodes. The option to set it is younger
-/// than the oldest server that these tests serve.
+/// The distance of the port on which a node of a cluster listens for the other nodes. The option to set it is
+/// younger than the oldest server that these tests serve.
 pub(crate) const BUS_OFFSET: u16 = 10_000;
 
 /// A server to be configured; made by [`Server::builder`].
@@ -72,8 +72,9 @@ impl ServerBuilder {
         Self::of(Role::Store)
             .arg("save", "")
             .arg("appendonly", "no")
-            // A replica whose first copy did not come from a file says that its link is up, and is sent no write for
-            // another second, until it says that again. A failover meanwhile would lose those writes.
+            // A replica whose first copy did not come from a file says that its link is up, and is sent no
+            // write for another second, until it says that again. A failover meanwhile would lose those
+            // writes.
             .arg("repl-diskless-sync", "no")
     }
 
@@ -106,9 +107,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps the data in an append-only file, synced every second. Data older than two seconds survives the death of
-    /// the process: while the disk is busy with the last sync, Redis does not even write. With `.arg("appendfsync",
-    /// "always")` everything that was answered survives.
+    /// Keeps the data in an append-only file, synced every second. Data older than two seconds survives the
+    /// death of the process: while the disk is busy with the last sync, Redis does not even write. With
+    /// `.arg("appendfsync", "always")` everything that was answered survives.
     pub fn append_only(self) -> Self {
         self.arg("appendonly", "yes").arg("appendfsync", "everysec")
     }
@@ -279,8 +280,8 @@ impl Site {
         self.access().connect()
     }
 
-    /// Launches the server again, at its place. Another program may have its port for a moment, so it retries for as
-    /// long as a start may take.
+    /// Launches the server again, at its place. Another program may have its port for a moment, so it retries
+    /// for as long as a start may take.
     #[track_caller]
     pub(super) fn relaunch(&self) -> ChildGuard {
         let deadline = Instant::now() + START_LIMIT;
@@ -296,8 +297,8 @@ impl Site {
 
     #[track_caller]
     fn launch(&self) -> Result<ChildGuard, Failure> {
-        // One file for standard output, standard error and all restarts, because the server's output before it opens a
-        // log of its own explains a failed start.
+        // One file for standard output, standard error and all restarts, because the server's output before
+        // it opens a log of its own explains a failed start.
         let log = File::options()
             .create(true)
             .append(true)

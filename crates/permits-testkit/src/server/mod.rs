@@ -1,8 +1,8 @@
 //! Real servers, each with a directory of its own, that can be killed, restarted and paused.
 //!
-//! A [`Server`] owns one server process and everything that outlives it: the port or socket, the directory with its
-//! append-only file, and the log. So a restart is a restart of the same server, as its clients see it. Configuration
-//! and launch are in `launch`.
+//! A [`Server`] owns one server process and everything that outlives it: the port or socket, the directory
+//! with its append-only file, and the log. So a restart is a restart of the same server, as its clients see
+//! it. Configuration and launch are in `launch`.
 
 pub(crate) mod launch;
 
@@ -61,8 +61,8 @@ impl Server {
         ServerBuilder::new()
     }
 
-    /// The URL for a client: `redis://127.0.0.1:port/`, `rediss://` if the server speaks TLS, or `redis+unix:///path`;
-    /// with the password if there is one.
+    /// The URL for a client: `redis://127.0.0.1:port/`, `rediss://` if the server speaks TLS, or
+    /// `redis+unix:///path`; with the password if there is one.
     pub fn url(&self) -> String {
         self.site.url()
     }
@@ -188,7 +188,8 @@ impl Server {
         }
     }
 
-    /// The value of one field of `INFO`, such as `run_id` or `master_link_status`; `None` without such a field.
+    /// The value of one field of `INFO`, such as `run_id` or `master_link_status`; `None` without such a
+    /// field.
     ///
     /// # Panics
     ///
@@ -204,7 +205,8 @@ impl Server {
     }
 
     fn process(&self) -> MutexGuard<'_, ChildGuard> {
-        // A test that panicked with the lock held, for example in a refused restart, leaves a usable guard behind.
+        // A test that panicked with the lock held, for example in a refused restart, leaves a usable guard
+        // behind.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,20 +1,21 @@
 //! Worker processes: clients of a semaphore that a test starts, commands, pauses and kills.
 //!
-//! A [`WorkerPool`] starts workers and collects their records. A worker is the test's own executable, started again
-//! with [`run_if_started`] as its entry point. It reads one [`WorkerCommand`] a line from standard input and ends with
-//! it, so that no worker outlives its test. It writes one [`ClientRecord`](crate::history::ClientRecord) a line to
-//! standard output, by the one clock of this host.
+//! A [`WorkerPool`] starts workers and collects their records. A worker is the test's own executable, started
+//! again with [`run_if_started`] as its entry point. It reads one [`WorkerCommand`] a line from standard
+//! input and ends with it, so that no worker outlives its test. It writes one
+//! [`ClientRecord`](crate::history::ClientRecord) a line to standard output, by the one clock of this host.
 //!
 //! Two kinds of use:
 //!
-//! - **Step by step**: the test asks for one acquisition at a time ([`Worker::ask`], [`Worker::release`]) and waits for
-//!   the record that it needs.
-//! - **Load**: the worker runs loops that acquire, hold and release, as a [`Work`] describes: weights, leases,
-//!   timeouts, cancelled requests.
+//! - **Step by step**: the test asks for one acquisition at a time ([`Worker::ask`], [`Worker::release`]) and
+//!   waits for the record that it needs.
+//! - **Load**: the worker runs loops that acquire, hold and release, as a [`Work`] describes: weights,
+//!   leases, timeouts, cancelled requests.
 //!
-//! The work that a permit protects is simulated by steps. Before each step the worker asks the permit whether it is
-//! held, as a careful program would. With a [fence](WorkerSettings::fence) each step also writes to the fenced resource,
-//! and after a loss the worker writes once more, as a suspended program might: the resource has to refuse that write.
+//! The work that a permit protects is simulated by steps. Before each step the worker asks the permit whether
+//! it is held, as a careful program would. With a [fence](WorkerSettings::fence) each step also writes to the
+//! fenced resource, and after a loss the worker writes once more, as a suspended program might: the resource
+//! has to refuse that write.
 
 mod pool;
 mod process;
@@ -59,7 +60,8 @@ pub struct WorkerSettings {
     pub max_waiters: Option<u32>,
     /// The seed of the loops.
     pub seed: u64,
-    /// The time between two steps of a holder. `None`: the worker reports no acquisitions, only their [`Counts`].
+    /// The time between two steps of a holder. `None`: the worker reports no acquisitions, only their
+    /// [`Counts`].
     pub step: Option<Duration>,
     /// The socket of the fenced resource.
     pub fence: Option<PathBuf>,
@@ -126,7 +128,8 @@ pub enum WorkerCommand {
     Stop,
     /// Inspect the first semaphore. The worker reports `Inspected`.
     Inspect,
-    /// Fork a child that tries the inherited client, which has to refuse, and takes a turn with a client of its own.
+    /// Fork a child that tries the inherited client, which has to refuse, and takes a turn with a client of
+    /// its own.
     Fork,
     /// Close the client and end. The worker reports `Closed`.
     Close,

@@ -22,8 +22,8 @@ const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// The time within which the last output of a killed worker arrives.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// The command that starts the running test program as a worker. `test` names an ignored test of that program which
-/// calls [`run_if_started`](super::run_if_started).
+/// The command that starts the running test program as a worker. `test` names an ignored test of that program
+/// which calls [`run_if_started`](super::run_if_started).
 pub fn test_command(test: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
     command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -57,8 +57,8 @@ impl Seen {
         self.added.notify_all();
     }
 
-    /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns whether it did
-    /// within [`TIMEOUT`].
+    /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns whether
+    /// it did within [`TIMEOUT`].
     fn search(&self, mut is_last: impl FnMut(usize, &ClientRecord) -> bool) -> bool {
         let deadline = Instant::now() + TIMEOUT;
         let (mut next, mut history) = (0, self.lock());
@@ -80,12 +80,14 @@ impl Seen {
 }
 
 impl WorkerPool {
-    /// A pool without workers. `command` starts the program in which [`run_if_started`](super::run_if_started) runs.
+    /// A pool without workers. `command` starts the program in which
+    /// [`run_if_started`](super::run_if_started) runs.
     pub fn new(command: fn() -> Command, settings: WorkerSettings) -> Self {
         Self { settings, command, seen: Arc::default(), started: AtomicUsize::new(0) }
     }
 
-    /// Starts a worker with these settings, and a number of its own. It may not have connected when this returns.
+    /// Starts a worker with these settings, and a number of its own. It may not have connected when this
+    /// returns.
     ///
     /// # Panics
     ///

@@ -41,8 +41,8 @@ pub fn parse_holder(holder: &str) -> Option<(usize, &str)> {
     Some((number.parse().ok()?, tag))
 }
 
-/// Runs this process as a worker until the command to close, if a [`WorkerPool`](super::WorkerPool) started it. Returns
-/// at once otherwise.
+/// Runs this process as a worker until the command to close, if a [`WorkerPool`](super::WorkerPool) started
+/// it. Returns at once otherwise.
 ///
 /// # Panics
 ///
@@ -175,7 +175,8 @@ fn read_commands() -> mpsc::UnboundedReceiver<WorkerCommand> {
     receiver
 }
 
-/// Sends the request before it returns, so that requests are sent in the order of their commands; a task does the rest.
+/// Sends the request before it returns, so that requests are sent in the order of their commands; a task does
+/// the rest.
 async fn acquire(shared: &Arc<Shared>, tag: String, hold: Option<Duration>, release: Arc<Notify>) {
     shared.report_asked(&tag, 1);
     let (shared, semaphore) = (shared.clone(), shared.semaphores[0].clone());
@@ -327,7 +328,8 @@ impl Shared {
         }
     }
 
-    /// Writes to the fenced resource. Returns whether the resource accepted the write; `true` without a resource.
+    /// Writes to the fenced resource. Returns whether the resource accepted the write; `true` without a
+    /// resource.
     fn write(&self, tag: &str, permit: &Permit, when: &str) -> bool {
         let Some(fence) = &self.fence else { return true };
         let data = format!("{} {when}", holder(&self.settings, tag));
@@ -344,8 +346,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child of this process by fork(2) alone. The inherited client refuses at once; a client of the child's own takes a
-/// turn in the same queue.
+/// A child of this process by fork(2) alone. The inherited client refuses at once; a client of the child's
+/// own takes a turn in the same queue.
 fn run_child(shared: &Shared) {
     let asked = pin!(shared.semaphores[0].try_acquire()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(

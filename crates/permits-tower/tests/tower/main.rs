@@ -1,4 +1,5 @@
-//! The services, with a mock behind them and a store in memory; and the example of a server, with a real store.
+//! The services, with a mock behind them and a store in memory; and the example of a server, with a real
+//! store.
 //!
 //! Each test ends with conservation: nothing is held, and no request waits.
 

@@ -1,7 +1,8 @@
 //! Faults of a local store's file: its users, its file system, its content, and a self-test.
 //!
-//! A missing file is left to the first program that needs it. The file is inspected by name or by SQLite, and never opened
-//! in another way: closing it would give up the locks of every connection that this process has to it.
+//! A missing file is left to the first program that needs it. The file is inspected by name or by SQLite, and
+//! never opened in another way: closing it would give up the locks of every connection that this process has
+//! to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

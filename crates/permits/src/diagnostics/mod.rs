@@ -1,8 +1,9 @@
 //! Diagnostics: a [`Diagnosis`] lists the faults of a store, each [`Finding`] with its remedy.
 //!
-//! A diagnosis opens no session. It first inspects the store without changing it (configuration, access rights), then, if it
-//! has a self-test, runs every operation on a scratch semaphore and deletes that. It has a thread of its own, so it measures
-//! the store and not the program. An unreachable store or denied access is a finding, not an error.
+//! A diagnosis opens no session. It first inspects the store without changing it (configuration, access
+//! rights), then, if it has a self-test, runs every operation on a scratch semaphore and deletes that. It has
+//! a thread of its own, so it measures the store and not the program. An unreachable store or denied access
+//! is a finding, not an error.
 //!
 //! - `finding`: `Finding` and `Severity`.
 //! - `self_test`: every operation once, and the round-trip time; the same for all stores.

@@ -1,9 +1,11 @@
-//! The self-test: every operation once on a scratch semaphore, by the same store as a session's; then round trips are timed.
+//! The self-test: every operation once on a scratch semaphore, by the same store as a session's; then round
+//! trips are timed.
 //!
-//! A store that passes every inspection can still fail, so the self-test acquires a permit, queues a waiter, releases the
-//! permit so that the waiter is granted, and so on. It never pins the limit, pauses or closes the line, so that everything it writes
-//! expires if the process is killed before the caller has deleted it. (It sets the limit with a version that cannot match,
-//! resumes instead of pausing, and opens the line instead of closing it, which runs the same scripts.)
+//! A store that passes every inspection can still fail, so the self-test acquires a permit, queues a waiter,
+//! releases the permit so that the waiter is granted, and so on. It never pins the limit, pauses or closes
+//! the line, so that everything it writes expires if the process is killed before the caller has deleted it.
+//! (It sets the limit with a version that cannot match, resumes instead of pausing, and opens the line
+//! instead of closing it, which runs the same scripts.)
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +102,8 @@ struct SelfTest {
 type Failed = (&'static str, StoreError);
 
 impl SelfTest {
-    /// Each operation once. Returns the time from the release of the first permit to the event that grants the second.
+    /// Each operation once. Returns the time from the release of the first permit to the event that grants
+    /// the second.
     async fn operations(&mut self) -> Result<Duration, Failed> {
         let first = self.acquire("first", "a").await.map_err(|error| ("acquiring a permit", error))?;
         let AcquireOutcome::Granted(first) = first else {

@@ -8,7 +8,8 @@ use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal};
 enum Terms {
     /// Decide under the limit in force.
     Open,
-    /// Refuse: no request could be granted or queued under this declared limit, which therefore does not count.
+    /// Refuse: no request could be granted or queued under this declared limit, which therefore does not
+    /// count.
     RefusedUnder(u32),
     /// Refuse under any limit.
     Refused(Refusal),
@@ -32,7 +33,8 @@ impl Execution<'_> {
         Answers::Acquire(outcomes.collect())
     }
 
-    /// Applies the declared limit, if that lets one of the requests in, since a refused request changes nothing.
+    /// Applies the declared limit, if that lets one of the requests in, since a refused request changes
+    /// nothing.
     fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
         if let Some(reason) = &self.state.closed {
             return Terms::Refused(Refusal::LineClosed(reason.clone()));

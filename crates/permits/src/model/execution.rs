@@ -79,8 +79,8 @@ impl<'a> Execution<'a> {
             self.state.counts.expired += u64::from(!holder.is_cooling());
             self.end(&holder);
         }
-        // While recovering, reaped units are not handed on: the store may remember a holder that has released since,
-        // and have forgotten the holder that was granted its units.
+        // While recovering, reaped units are not handed on: the store may remember a holder that has released
+        // since, and have forgotten the holder that was granted its units.
         self.held_at_start = self.state.held;
     }
 
@@ -135,10 +135,11 @@ impl<'a> Execution<'a> {
         });
     }
 
-    /// Sends sessions of waiters their turns, because no other session is responsible. Work that a bound has cut off is
-    /// asked for at once, by the session of the head; and by some others one after the other, since that one may be dead.
-    /// A change that time makes is asked for by the head. Not after a hand-over among holders whose grants do not count for
-    /// some time: there a release changes something before a lease ends.
+    /// Sends sessions of waiters their turns, because no other session is responsible. Work that a bound has
+    /// cut off is asked for at once, by the session of the head; and by some others one after the other,
+    /// since that one may be dead. A change that time makes is asked for by the head. Not after a hand-over
+    /// among holders whose grants do not count for some time: there a release changes something before a
+    /// lease ends.
     fn announce_turns(&mut self) {
         if self.is_cut() {
             let (mut heads, mut sessions) = (Vec::new(), BTreeSet::new());

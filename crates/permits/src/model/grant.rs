@@ -24,8 +24,8 @@ impl Execution<'_> {
         self.state.held + u64::from(weight) <= self.capacity(limit) && self.next_slot(limit).is_some()
     }
 
-    /// The slot of the next grant: the lowest free one. While recovering, only a slot that this command freed: any other
-    /// may belong to a holder that the store forgot, and that could then not be put back.
+    /// The slot of the next grant: the lowest free one. While recovering, only a slot that this command
+    /// freed: any other may belong to a holder that the store forgot, and that could then not be put back.
     pub(super) fn next_slot(&self, limit: u32) -> Option<u64> {
         if self.is_recovering() {
             self.freed_slots.first().copied().filter(|slot| *slot < limit.into())
@@ -34,8 +34,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier than the
-    /// limit is refused, and every head while the line is closed.
+    /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier
+    /// than the limit is refused, and every head while the line is closed.
     pub(super) fn promote(&mut self) {
         if let Some(reason) = self.state.closed.clone() {
             return self.refuse_waiters(&reason);

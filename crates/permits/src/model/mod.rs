@@ -1,14 +1,14 @@
 //! The executable specification of a semaphore: `apply(state, server, command) → (reply, events)`.
 //!
-//! Pure: the time and the server's identity are arguments, and nothing is read from outside. The model is used three
-//! times: it *is* the memory store, it is the oracle that the Lua of the Redis store is tested against step by step, and
-//! it is where a reader learns the behaviour of a semaphore. The Lua follows it name by name; a change here is a change
-//! there.
+//! Pure: the time and the server's identity are arguments, and nothing is read from outside. The model is
+//! used three times: it *is* the memory store, it is the oracle that the Lua of the Redis store is tested
+//! against step by step, and it is where a reader learns the behaviour of a semaphore. The Lua follows it
+//! name by name; a change here is a change there.
 //!
 //! Every command takes the same course:
 //!
-//! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a loss of state
-//!    (`recovery`);
+//! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a
+//!    loss of state (`recovery`);
 //! 2. **reap**: remove expired entries (`execution`);
 //! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `line`,
 //!    `inspect`);

@@ -25,8 +25,8 @@ impl Execution<'_> {
             state.era_began_us = now_us;
             state.recovering_until_ms = state.recovering_until_ms.max(now_ms + window_ms);
         } else if !existed {
-            // A young server may have forgotten holders. An old one without state has none to forget, unless it was
-            // flushed: that over-grant is bounded by the reclaim.
+            // A young server may have forgotten holders. An old one without state has none to forget, unless
+            // it was flushed: that over-grant is bounded by the reclaim.
             if server.uptime_ms < window_ms {
                 state.recovering_until_ms = now_ms - server.uptime_ms + window_ms;
             }

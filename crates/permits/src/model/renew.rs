@@ -73,8 +73,8 @@ impl Execution<'_> {
         }
     }
 
-    /// A holder may give a part of its units back, and change its lease. Units that count for some time stay until then: a
-    /// later renewal gives them back.
+    /// A holder may give a part of its units back, and change its lease. Units that count for some time stay
+    /// until then: a later renewal gives them back.
     fn change_terms(&mut self, renew: &RenewRequest) {
         let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
         if renew.lease_version > entry.lease_version {
@@ -88,8 +88,8 @@ impl Execution<'_> {
         }
     }
 
-    /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its token shows
-    /// which. A forgotten holder is put back if it fits.
+    /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its
+    /// token shows which. A forgotten holder is put back if it fits.
     fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
         let state = &self.state;
         let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;

@@ -1,7 +1,7 @@
 //! The state of one semaphore, and the small moves by which it changes.
 //!
-//! Invariant: `queue`, `leases` and `held` agree with the entries, and every slot below `slots_made` is in use or in
-//! `free`, once. Each method keeps it; `invariants` checks it.
+//! Invariant: `queue`, `leases` and `held` agree with the entries, and every slot below `slots_made` is in
+//! use or in `free`, once. Each method keeps it; `invariants` checks it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::protocol::{
 /// The number of operators' changes that are remembered at least: for operators to read.
 pub const CHANGES_MIN: usize = 32;
 
-/// The number of operators' changes that are remembered at most. Those of the last [`CHANGE_RETRIED_MS`] are, up to this number: so a
-/// change that is sent again has one effect and one answer.
+/// The number of operators' changes that are remembered at most. Those of the last [`CHANGE_RETRIED_MS`] are,
+/// up to this number: so a change that is sent again has one effect and one answer.
 pub const CHANGES_MAX: usize = 256;
 
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
@@ -74,15 +74,15 @@ pub struct State {
     pub entries: BTreeMap<Holder, Entry>,
     /// The queue: ticket → holder.
     pub queue: BTreeMap<u64, Holder>,
-    /// Holders and waiters by deadline. A waiter's deadline is negative, so that the range `-now..=now` holds all expired
-    /// entries, and holders can be listed without walking the waiters.
+    /// Holders and waiters by deadline. A waiter's deadline is negative, so that the range `-now..=now` holds
+    /// all expired entries, and holders can be listed without walking the waiters.
     pub leases: BTreeSet<(i64, Holder)>,
     /// Free slots, as ranges: first → last.
     pub free: BTreeMap<u64, u64>,
     /// The numbers of what has happened.
     pub counts: Counts,
-    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the state
-    /// among them.
+    /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the
+    /// state among them.
     pub changes: Vec<Change>,
     /// The loss of some parts, which the next command notices.
     #[cfg_attr(feature = "local", serde(skip))]
@@ -156,8 +156,8 @@ pub enum EntryState {
     Waiting(u64),
     /// Holding this grant.
     Holding(Grant),
-    /// Its holder has gone, and the units and the slot of the grant stay taken until its deadline. The key of the entry
-    /// is [`Holder::cooling`].
+    /// Its holder has gone, and the units and the slot of the grant stay taken until its deadline. The key of
+    /// the entry is [`Holder::cooling`].
     Cooling(Grant),
 }
 
@@ -206,8 +206,8 @@ impl State {
         self.changes.iter().find(|change| change.origin.request == *request).map(|change| &change.effect)
     }
 
-    /// Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they are too many, and
-    /// no session sends them again.
+    /// Remembers a change, and forgets the oldest ones that have been followed by another of their part: if
+    /// they are too many, and no session sends them again.
     pub(super) fn remember_change(&mut self, change: Change) {
         let now_us = change.at_us;
         self.changes.push(change);
@@ -225,7 +225,8 @@ impl State {
         self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))
     }
 
-    /// Returns true if the state does not expire, because an operator has pinned the limit, paused or closed the line.
+    /// Returns true if the state does not expire, because an operator has pinned the limit, paused or closed
+    /// the line.
     pub fn is_kept(&self) -> bool {
         self.pinned || self.paused || self.closed.is_some()
     }
@@ -311,7 +312,8 @@ impl State {
         self.queue.range(..ticket).count() as u64
     }
 
-    /// The next moment at which time alone changes something: the earliest deadline, or the end of a recovery window.
+    /// The next moment at which time alone changes something: the earliest deadline, or the end of a recovery
+    /// window.
     pub(super) fn next_change_ms(&self, now_ms: u64) -> u64 {
         let holder = self.leases.range((0, Holder::min())..).next();
         let waiter = self.leases.range(..(0, Holder::min())).next_back();
@@ -320,9 +322,9 @@ impl State {
         deadlines.chain(window).min().unwrap_or(now_ms)
     }
 
-    /// When the session of a waiter should ask whether time has granted something, with `position` waiters before it: the
-    /// head at the next change, each other when as many holders' leases have ended as wait before it and one more; or
-    /// [`TURN_MS`] after the one before it, which may be dead.
+    /// When the session of a waiter should ask whether time has granted something, with `position` waiters
+    /// before it: the head at the next change, each other when as many holders' leases have ended as wait
+    /// before it and one more; or [`TURN_MS`] after the one before it, which may be dead.
     pub(super) fn turn_ms(&self, now_ms: u64, position: u64) -> u64 {
         let turn = self.next_change_ms(now_ms) + TURN_MS * position;
         let holders = self.leases.len() - self.queue.len();

@@ -1,11 +1,12 @@
 //! The thread that emits the events.
 //!
-//! The program's subscriber may block on a full pipe, or panic. The session's thread renews permits and signals losses, so it
-//! must not call the subscriber. It queues the event, and one thread of the process emits the queued events.
+//! The program's subscriber may block on a full pipe, or panic. The session's thread renews permits and
+//! signals losses, so it must not call the subscriber. It queues the event, and one thread of the process
+//! emits the queued events.
 //!
-//! The queue is bounded. While the subscriber blocks, events beyond [`QUEUE`] are dropped, and an event with their number
-//! follows the next one that is emitted. Events of the level debug have half of the queue, so that a crowd of waiters drops
-//! no warning of a loss. If the subscriber panics, the event is lost.
+//! The queue is bounded. While the subscriber blocks, events beyond [`QUEUE`] are dropped, and an event with
+//! their number follows the next one that is emitted. Events of the level debug have half of the queue, so
+//! that a crowd of waiters drops no warning of a loss. If the subscriber panics, the event is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -64,8 +65,8 @@ pub(super) fn queue(level: Level, emit: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until the queued events have been emitted, at most for [`FLUSH`], because a program that closes its client may end
-/// next.
+/// Waits until the queued events have been emitted, at most for [`FLUSH`], because a program that closes its
+/// client may end next.
 pub(crate) fn flush() {
     let Some(Some(queue)) = EVENTS.get().queue.get() else { return };
     let (emitted, all) = sync_channel::<()>(0);

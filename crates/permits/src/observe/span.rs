@@ -1,7 +1,8 @@
 //! The span `acquire`: from the request to its outcome.
 //!
-//! The caller opens it, so its parent is the caller's current span. It is not entered: no code of the program runs inside
-//! of it, and each poll would call the subscriber twice. Its events have it as their explicit parent.
+//! The caller opens it, so its parent is the caller's current span. It is not entered: no code of the program
+//! runs inside of it, and each poll would call the subscriber twice. Its events have it as their explicit
+//! parent.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,8 +44,9 @@ impl AcquireSpan {
         self.0.id()
     }
 
-    /// Records the outcome, and the position at which the request was queued, if it was. Calls the subscriber. If that
-    /// panics, the outcome is lost: an acquisition may end in a drop, where a panic would end the process.
+    /// Records the outcome, and the position at which the request was queued, if it was. Calls the
+    /// subscriber. If that panics, the outcome is lost: an acquisition may end in a drop, where a panic would
+    /// end the process.
     pub(crate) fn record(&self, outcome: &str, position: Option<u64>) {
         if self.0.is_disabled() {
             return;

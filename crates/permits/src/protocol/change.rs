@@ -1,11 +1,12 @@
-//! Changes by operators: of the limit, of a pause, of a closed line, and revocations. A store remembers the last ones.
+//! Changes by operators: of the limit, of a pause, of a closed line, and revocations. A store remembers the
+//! last ones.
 
 use std::sync::Arc;
 
 use super::names::{Holder, Label, RequestId};
 
-/// The time for which a session sends a change again whose outcome it does not know, in milliseconds; and for which a store
-/// remembers a change at least.
+/// The time for which a session sends a change again whose outcome it does not know, in milliseconds; and for
+/// which a store remembers a change at least.
 pub const CHANGE_RETRIED_MS: u64 = 60_000;
 
 /// The origin of a change by an operator.
@@ -75,8 +76,8 @@ pub enum ChangeEffect {
 }
 
 impl ChangeEffect {
-    /// Returns true if the other effect is on the same part of the state: a store remembers at least the last change of
-    /// each part.
+    /// Returns true if the other effect is on the same part of the state: a store remembers at least the last
+    /// change of each part.
     pub fn is_on_same_part(&self, other: &Self) -> bool {
         self.part() == other.part()
     }

@@ -9,19 +9,19 @@ use super::reply::{Answers, Grant, RequestStatus};
 /// The most requests that one command may carry. Longer batches are sent in parts.
 pub const MAX_BATCH: usize = 500;
 
-/// The rule for the recovery window: the time for which a new era holds back free capacity, for holders that the
-/// store may have forgotten.
+/// The rule for the recovery window: the time for which a new era holds back free capacity, for holders that
+/// the store may have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Recovery {
     /// No window: after a restart that lost state, more than the limit may be held for up to a lease.
     Off,
-    /// A third of the longest lease that the store has seen, at least 1 s and at most 5 s: a connected holder tries to
-    /// reconnect twice a second at least, and renews at once.
+    /// A third of the longest lease that the store has seen, at least 1 s and at most 5 s: a connected holder
+    /// tries to reconnect twice a second at least, and renews at once.
     #[default]
     Interval,
-    /// The longest lease that the store has seen, at least 1 s. A holder that cannot reach the store has also stopped
-    /// by then, unless its lease is longer than that of every earlier command.
+    /// The longest lease that the store has seen, at least 1 s. A holder that cannot reach the store has also
+    /// stopped by then, unless its lease is longer than that of every earlier command.
     Strict,
 }
 
@@ -32,9 +32,10 @@ impl Recovery {
 
     /// The rule in numbers, which the scripts of the Redis store get as they are.
     ///
-    /// After losing its state, a store knows only the lease of the first client to reconnect: the minimum of 1 s gives
-    /// holders with longer leases time to reconnect, too. The interval's maximum of 5 s suffices because the window
-    /// covers reconnecting, which takes a connected holder a fraction of a second however long its lease is.
+    /// After losing its state, a store knows only the lease of the first client to reconnect: the minimum of
+    /// 1 s gives holders with longer leases time to reconnect, too. The interval's maximum of 5 s suffices
+    /// because the window covers reconnecting, which takes a connected holder a fraction of a second however
+    /// long its lease is.
     #[doc(hidden)]
     pub fn window(self) -> Window {
         match self {
@@ -94,13 +95,14 @@ pub struct Command {
 }
 
 impl Command {
-    /// Returns true if the command only reads: it keeps no semaphore alive, and makes no recovery window longer.
+    /// Returns true if the command only reads: it keeps no semaphore alive, and makes no recovery window
+    /// longer.
     pub fn only_looks(&self) -> bool {
         matches!(self.operation, Operation::Inspect { .. })
     }
 
-    /// The longest time in the command for which a grant may count, in milliseconds: a lease, or what is asked for at
-    /// least.
+    /// The longest time in the command for which a grant may count, in milliseconds: a lease, or what is
+    /// asked for at least.
     pub fn longest_lease_ms(&self) -> u64 {
         let requested = match &self.operation {
             Operation::Acquire { requests, .. } => {
@@ -130,7 +132,8 @@ pub enum Operation {
     Release(Vec<ReleaseRequest>),
     /// Extend leases, and return the state of each entry. An empty list only lets time take effect.
     Renew(Vec<RenewRequest>),
-    /// Give a permit to this session, under a new request id: requests under the old id have no effect any more.
+    /// Give a permit to this session, under a new request id: requests under the old id have no effect any
+    /// more.
     Adopt(AdoptRequest),
     /// Change the limit, or lift its pin.
     SetLimit {
@@ -138,7 +141,8 @@ pub enum Operation {
         origin: ChangeOrigin,
         /// The change.
         change: LimitChange,
-        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any case.
+        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any
+        /// case.
         expected_version: Option<u64>,
     },
     /// Stop or resume granting.
@@ -152,8 +156,8 @@ pub enum Operation {
     CloseLine {
         /// Its origin.
         origin: ChangeOrigin,
-        /// The reason (printable text) for which to close the line: waiters and new requests are refused, and get the
-        /// reason. Without one, the line is opened.
+        /// The reason (printable text) for which to close the line: waiters and new requests are refused, and
+        /// get the reason. Without one, the line is opened.
         reason: Option<Arc<str>>,
     },
     /// Remove a holder or waiter, or free what cools.
@@ -250,8 +254,9 @@ impl Operation {
         matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))
     }
 
-    /// The requests of the operation, each with its state according to `answers`. Requests of operators have no entry,
-    /// and neither has an adoption that failed; they are left out, and so are requests without an answer.
+    /// The requests of the operation, each with its state according to `answers`. Requests of operators have
+    /// no entry, and neither has an adoption that failed; they are left out, and so are requests without an
+    /// answer.
     pub fn entries<'a>(&'a self, answers: &'a Answers) -> Vec<(&'a RequestId, RequestStatus)> {
         match (self, answers) {
             (Self::Acquire { requests, .. }, Answers::Acquire(answers)) => {
@@ -276,7 +281,8 @@ impl Operation {
 /// A change of the limit by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitChange {
-    /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes nothing.
+    /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes
+    /// nothing.
     Set(u32),
     /// Add this number to the limit, and pin the sum.
     Adjust(i64),
@@ -295,7 +301,8 @@ pub struct AcquireRequest {
     pub weight: u32,
     /// The time for which a grant, or a waiter's entry, stands without renewal, in milliseconds.
     pub lease_ms: u64,
-    /// The time for which a grant counts, in milliseconds: released or lost earlier, its units stay taken until then.
+    /// The time for which a grant counts, in milliseconds: released or lost earlier, its units stay taken
+    /// until then.
     pub at_least_ms: u64,
     /// True if it joins the queue when it cannot be granted at once.
     pub wait: bool,
@@ -323,8 +330,8 @@ pub struct RenewRequest {
     pub weight: u32,
     /// Its lease, in milliseconds.
     pub lease_ms: u64,
-    /// The number of changes of its lease since the grant or the adoption. A call that was sent before a change may arrive
-    /// after it; the store then keeps the later lease.
+    /// The number of changes of its lease since the grant or the adoption. A call that was sent before a
+    /// change may arrive after it; the store then keeps the later lease.
     pub lease_version: u32,
     /// The time for which its grant counts, in milliseconds.
     pub at_least_ms: u64,

@@ -29,8 +29,8 @@ pub enum EventKind {
     Granted(Grant),
     /// An operator revoked the permit or removed the waiter, for this reason.
     Revoked(Arc<str>),
-    /// The session of this waiter is to recheck in so many microseconds: time may free units then, or this command has
-    /// left work to do.
+    /// The session of this waiter is to recheck in so many microseconds: time may free units then, or this
+    /// command has left work to do.
     Turn(u64),
     /// The waiter was removed: its weight exceeds the lowered limit.
     Refused,

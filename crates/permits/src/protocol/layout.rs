@@ -1,7 +1,9 @@
-//! The layout: the version of all that outlives a program. The state and the entries in a server, a local file and a handle
-//! carry it, and a program reads and writes those of its own layout alone. docs/upgrading.md has the rules for a change.
+//! The layout: the version of all that outlives a program. The state and the entries in a server, a local
+//! file and a handle carry it, and a program reads and writes those of its own layout alone.
+//! docs/upgrading.md has the rules for a change.
 
-/// The layout that this build reads and writes. From 1 to 63, because the first byte of an entry has it beside two flags.
+/// The layout that this build reads and writes. From 1 to 63, because the first byte of an entry has it
+/// beside two flags.
 pub(super) const LAYOUT: u8 = 2;
 
 /// The layout of this process.

@@ -2,8 +2,8 @@
 //!
 //! Plain data and its validation; no I/O, no clock, and nothing imported from the rest of the crate. A
 //! command carries a *batch*: many requests of one session for one semaphore. Its reply answers each of them
-//! in order. A store sends an event without being asked: a waiter was granted its permit, a permit was revoked, or a
-//! waiter can never be granted.
+//! in order. A store sends an event without being asked: a waiter was granted its permit, a permit was
+//! revoked, or a waiter can never be granted.
 //!
 //! Numbers stay below 2^53, because the Lua of the Redis store computes in doubles.
 

@@ -104,7 +104,8 @@ pub enum InvalidInput {
     },
 }
 
-/// Checks the reason of a revocation or of a closed line: at most 1,000 bytes of printable text, possibly empty.
+/// Checks the reason of a revocation or of a closed line: at most 1,000 bytes of printable text, possibly
+/// empty.
 ///
 /// # Errors
 /// [`InvalidInput`] if it is too long or has control characters.
@@ -132,8 +133,8 @@ pub fn check_at_least(at_least_ms: u64) -> Result<u64, InvalidInput> {
     if at_least_ms <= MAX_LEASE_MS { Ok(at_least_ms) } else { Err(InvalidInput::AtLeast { at_least_ms }) }
 }
 
-/// Checks the first part of every key: 1 to 64 printable ASCII characters without braces and spaces, so that it
-/// can stand before a hash tag.
+/// Checks the first part of every key: 1 to 64 printable ASCII characters without braces and spaces, so that
+/// it can stand before a hash tag.
 ///
 /// # Errors
 /// [`InvalidInput::Prefix`] if it is anything else.
@@ -188,7 +189,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// The name of one acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a semaphore.
+/// The name of one acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a
+/// semaphore.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Holder(Arc<str>);
@@ -205,8 +207,8 @@ impl Holder {
         check_text("the holder", text, Self::MAX_BYTES).map(Self)
     }
 
-    /// The key of a grant of this holder that cools. A control character keeps it apart from the holders of requests, and
-    /// the token from other grants.
+    /// The key of a grant of this holder that cools. A control character keeps it apart from the holders of
+    /// requests, and the token from other grants.
     #[doc(hidden)]
     pub fn cooling(&self, token: u64) -> Self {
         Self(format!("{self}\t{token}").into())
@@ -241,8 +243,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may have the
-/// same.
+/// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may
+/// have the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Label(Arc<str>);

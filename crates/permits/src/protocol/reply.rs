@@ -20,11 +20,11 @@ pub struct Grant {
 pub struct Reply {
     /// The store's clock when it executed the command, in microseconds.
     pub now_us: u64,
-    /// The state's sequence number after it; 0 if the command left no state. A deletion has the number after that of the
-    /// state that it deleted.
+    /// The state's sequence number after it; 0 if the command left no state. A deletion has the number after
+    /// that of the state that it deleted.
     pub sequence: u64,
-    /// The time after which the session should send a renewal, in milliseconds: 0 if the command stopped at a bound and
-    /// left work to do, `None` if no request of the command waits.
+    /// The time after which the session should send a renewal, in milliseconds: 0 if the command stopped at a
+    /// bound and left work to do, `None` if no request of the command waits.
     pub recheck_ms: Option<u64>,
     /// The limit in force; 0 if there is none.
     pub limit: u32,
@@ -241,7 +241,8 @@ pub struct Inspection {
     pub changes: Vec<Change>,
 }
 
-/// The numbers of what has happened to a semaphore since its state exists. A store that loses the state begins again at 0.
+/// The numbers of what has happened to a semaphore since its state exists. A store that loses the state
+/// begins again at 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
@@ -279,7 +280,8 @@ pub struct InspectedWaiter {
     pub holder: Holder,
     /// The units it asks for.
     pub weight: u32,
-    /// Its ticket, which orders the queue: the time at which it was queued, as a token is the time of a grant.
+    /// Its ticket, which orders the queue: the time at which it was queued, as a token is the time of a
+    /// grant.
     pub ticket: u64,
     /// Its label.
     pub label: Label,

@@ -12,10 +12,11 @@ use crate::protocol::{Command, Name, OperationKind, ReleaseRequest, RequestId};
 pub(super) enum Sending {
     /// All that there are.
     AtOnce,
-    /// All that there are; but while several callers are being answered, when they have been, with their next requests.
+    /// All that there are; but while several callers are being answered, when they have been, with their next
+    /// requests.
     AfterAnswers,
-    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to send together:
-    /// the next one, the reply to that call at the latest.
+    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to
+    /// send together: the next one, the reply to that call at the latest.
     Gathering,
 }
 
@@ -23,7 +24,7 @@ pub(super) enum Sending {
 pub(super) struct Call {
     pub(super) command: Command,
     pub(super) timeout: Duration,
-    /// The number of replicas to wait for, which are to have all that this connection has written.
+    /// The number of replicas that must acknowledge all earlier writes of this connection.
     pub(super) replicas: u32,
     pub(super) sent: SentCall,
 }
@@ -32,7 +33,7 @@ pub(super) struct Call {
 pub(super) struct SentCall {
     pub(super) semaphore: Name,
     pub(super) sent_at: Moment,
-    /// Without a result until then, it has failed.
+    /// The end of its timeout: without a result by then, the call has failed.
     pub(super) until: Moment,
     pub(super) kind: CallKind,
 }

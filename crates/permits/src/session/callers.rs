@@ -1,7 +1,7 @@
 //! The callers' side of a session: the messages that they send to the engine, and the permits that they get.
 //!
-//! Each message but the withdrawing ones brings the channel for its reply. A receiver may be dropped at any time:
-//! sending then fails, and a permit that was on its way is dropped, which releases it.
+//! Each message but the withdrawing ones brings the channel for its reply. A receiver may be dropped at any
+//! time: sending then fails, and a permit that was on its way is dropped, which releases it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -119,8 +119,8 @@ pub(crate) struct PendingRelease {
     pub(crate) request: ReleaseRequest,
     /// The store drops the entry on its own once this lease has passed.
     pub(crate) lease: Duration,
-    /// An earlier release of this request was sent and not answered. If the store does not know the request, that may
-    /// be why.
+    /// An earlier release of this request was sent and not answered. If the store does not know the request,
+    /// that may be why.
     pub(crate) sent_before: bool,
     pub(crate) answer: Option<Answer<(), ReleaseError>>,
 }
@@ -130,8 +130,8 @@ pub(super) trait Port: Send + Sync {
     /// Sends a message. If the engine has ended, the message is refused.
     fn send(&self, message: Message);
 
-    /// The same, but the requests that follow from it may be kept for a moment, to travel with others. Returns true if
-    /// they are: then [`Port::flush`] is due when the tasks that are ready have run.
+    /// Sends a message whose requests may travel with those of other ready tasks. Returns true if they were
+    /// kept for that: then [`Port::flush`] is due when the tasks that are ready have run.
     fn gather(&self, message: Message) -> bool;
 
     /// Sends what was gathered.
@@ -201,8 +201,8 @@ impl Session {
         self.shared.process
     }
 
-    /// The metrics of a semaphore, registered now if they are not yet. Calls the recorder. In a forked child there are none:
-    /// their locks are the parent's.
+    /// The metrics of a semaphore, registered now if they are not yet. Calls the recorder. In a forked child
+    /// there are none: their locks are the parent's.
     pub(crate) fn meters(&self, semaphore: &Name) -> SemaphoreMeters {
         let registered = || self.shared.config.meters.semaphore(semaphore.as_str());
         if self.is_forked() { Default::default() } else { registered() }
@@ -233,8 +233,8 @@ impl Session {
         self.shared.process.is_forked()
     }
 
-    /// The same, together with the requests of other tasks that are ready. Returns true if [`Session::flush`] is due when
-    /// they have run.
+    /// Sends a message whose requests may travel with those of other ready tasks. Returns true if
+    /// [`Session::flush`] is due when these tasks have run.
     pub(super) fn gather(&self, message: Message) -> bool {
         if self.is_forked() {
             message.refuse(Ended::Forked);
@@ -355,9 +355,9 @@ impl PermitGuard {
         self.session.send(Message::HandOver { semaphore, request });
     }
 
-    /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and the store
-    /// may still count it. Returns why it was lost, if it was; and whether [`Session::flush`] is due, which it never is
-    /// without a caller that waits for the answer.
+    /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and
+    /// the store may still count it. Returns why it was lost, if it was; and whether [`Session::flush`] is
+    /// due, which it never is without a caller that waits for the answer.
     fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> (Option<Lost>, bool) {
         if std::mem::replace(&mut self.released, true) {
             return (None, false);

@@ -1,7 +1,7 @@
 //! The limits that a session declares: each once, however many handles of a semaphore the program makes.
 //!
-//! A program may make a handle for each request. If each of them declared its limit, two versions of a program that run side
-//! by side would set the limit back and forth.
+//! A program may make a handle for each request. If each of them declared its limit, two versions of a
+//! program that run side by side would set the limit back and forth.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,9 +1,10 @@
 //! The driver: the engine behind a lock, and the store that its requests go to.
 //!
-//! A caller steps the engine, and so does a permit that is dropped, a task of the store that has replies, and the
-//! session's thread when a time has come. Under the lock the engine decides, and its requests are handed to the store,
-//! which writes them without blocking: so they are written in the order in which they were asked for. When the lock is
-//! free again, callers are answered ([`outbox`](super::outbox)): nothing of the program's runs under it.
+//! A caller steps the engine, and so does a permit that is dropped, a task of the store that has replies, and
+//! the session's thread when a time has come. Under the lock the engine decides, and its requests are handed
+//! to the store, which writes them without blocking: so they are written in the order in which they were
+//! asked for. When the lock is free again, callers are answered ([`outbox`](super::outbox)): nothing of the
+//! program's runs under it.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -109,7 +110,8 @@ impl Driver {
         self.step(Sending::AtOnce, no_input);
     }
 
-    /// Checks the time until the engine has finished or failed, and closes the store. The session's thread runs this.
+    /// Checks the time until the engine has finished or failed, and closes the store. The session's thread
+    /// runs this.
     pub(super) async fn keep_time(&self) {
         loop {
             let sleep = {
@@ -122,7 +124,8 @@ impl Driver {
                 }
                 let now = Moment::now();
                 let next = state.next_time();
-                // While the session is used, it wakes at least this often, so that callers seldom have to wake it.
+                // While the session is used, it wakes at least this often, so that callers seldom have to
+                // wake it.
                 let awake = std::mem::take(&mut state.active) || next.is_some();
                 let longest = awake.then(|| now + LONGEST_SLEEP);
                 state.wakes_at = next.into_iter().chain(longest).min();
@@ -150,8 +153,8 @@ impl Driver {
         Locked(self.state.lock().unwrap_or_else(PoisonError::into_inner), Mark::new())
     }
 
-    /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are left for a
-    /// later step.
+    /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are
+    /// left for a later step.
     fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
         let mut state = self.lock();
         let stepped = catch_unwind(AssertUnwindSafe(|| {

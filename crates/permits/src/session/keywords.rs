@@ -1,5 +1,5 @@
-//! The keywords of outcomes: the field `outcome` of the span `acquire`, the field `reason` of events, and the label `reason`
-//! of metrics. `docs/observability.md` lists them.
+//! The keywords of outcomes: the field `outcome` of the span `acquire`, the field `reason` of events, and the
+//! label `reason` of metrics. `docs/monitoring.md` lists them.
 
 use crate::error::{AcquireError, Lost};
 

@@ -1,4 +1,5 @@
-//! The rule that no code of the program runs under the lock of a session, asserted in builds with debug assertions.
+//! The rule that no code of the program runs under the lock of a session, asserted in builds with debug
+//! assertions.
 
 #[cfg(debug_assertions)]
 thread_local! {

@@ -1,13 +1,13 @@
 //! Decisions of the engine on their way to callers: replies, and losses of permits.
 //!
-//! A reply wakes a waker, and a loss cancels a token: both run code of the program, which may use permits of this session.
-//! So the engine, which works under the lock of the session, only collects them. The thread that held the lock delivers
-//! them once it is free.
+//! A reply wakes a waker, and a loss cancels a token: both run code of the program, which may use permits of
+//! this session. So the engine, which works under the lock of the session, only collects them. The thread
+//! that held the lock delivers them once it is free.
 //!
-//! **Several replies to callers of one runtime** are delivered by a task of that runtime. To wake tasks of another thread
-//! one by one costs a system call and two switches of threads each; within a runtime it costs neither. A program may keep
-//! its runtime from running tasks, and wait with another executor meanwhile. So the replies do not wait for that task for
-//! longer than [`TASK_TIMEOUT`].
+//! **Several replies to callers of one runtime** are delivered by a task of that runtime. To wake tasks of
+//! another thread one by one costs a system call and two switches of threads each; within a runtime it costs
+//! neither. A program may keep its runtime from running tasks, and wait with another executor meanwhile. So
+//! the replies do not wait for that task for longer than [`TASK_TIMEOUT`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,8 +68,8 @@ impl Outbox {
         self.deliveries.push((None, Box::new(move || permit.signal_loss())));
     }
 
-    /// Delivers everything. To be called under no lock. `session` is the session's own runtime. Returns what was measured,
-    /// to be recorded next.
+    /// Delivers everything. To be called under no lock. `session` is the session's own runtime. Returns what
+    /// was measured, to be recorded next.
     pub(super) fn deliver(self, session: Option<&Handle>) -> Tally {
         assert_unlocked();
         deliver_all(self.deliveries, session);
@@ -118,7 +118,8 @@ fn deliver_on(runtime: &Handle, deliveries: Vec<Deliver>, session: &Handle) {
     }));
 }
 
-/// Deliveries that two tasks share. The first one that ends makes them, also if it ends because its runtime shuts down.
+/// Deliveries that two tasks share. The first one that ends makes them, also if it ends because its runtime
+/// shuts down.
 struct Batch(Arc<Mutex<Vec<Deliver>>>);
 
 impl Drop for Batch {

@@ -19,8 +19,8 @@ use crate::observe::meters::SemaphoreMeters;
 use crate::observe::span::AcquireSpan;
 use crate::protocol::{Holder, Name, RequestId};
 
-/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the engine, after it
-/// because the permit in the channel releases itself.
+/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the
+/// engine, after it because the permit in the channel releases itself.
 pub(crate) struct PendingAcquire {
     session: Session,
     semaphore: Name,
@@ -141,8 +141,8 @@ impl PendingAcquire {
         }
     }
 
-    /// Begins, together with other tasks that are ready. Returns true if it is sent by [`PendingAcquire::send`], when they
-    /// have run.
+    /// Begins, together with other tasks that are ready. Returns true if it is sent by
+    /// [`PendingAcquire::send`], when they have run.
     fn gather(&mut self) -> bool {
         match std::mem::replace(&mut self.progress, Progress::Done) {
             Progress::Unsent(mut spec) => {
@@ -199,8 +199,8 @@ impl PendingAcquire {
         self.span = Some(span);
     }
 
-    /// Reports the outcome. Calls the recorder and the subscriber of the program, under no lock. In a forked child they are
-    /// the parent's.
+    /// Reports the outcome. Calls the recorder and the subscriber of the program, under no lock. In a forked
+    /// child they are the parent's.
     fn observe(&mut self, result: &Result<PermitGuard, AcquireError>) {
         let Some(span) = self.span.take() else { return };
         if let Err(AcquireError::Forked) = result {

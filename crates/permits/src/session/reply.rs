@@ -45,7 +45,8 @@ pub(crate) struct PendingReply<R, E, T = R> {
     receiver: oneshot::Receiver<Result<R, E>>,
     /// Makes the result of the reply, or of `None` if the session ended without one.
     finish: Option<Finish<R, T, E>>,
-    /// Sends the request, if it was kept to travel with others; and whether the tasks that were ready have run.
+    /// Sends the request, if it was kept to travel with others; and whether the tasks that were ready have
+    /// run.
     flush: Option<(Flush, bool)>,
 }
 
@@ -61,7 +62,7 @@ impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
         PendingReply { receiver, finish: Some(finish), flush: None }
     }
 
-    /// The same reply, to a request that `flush` sends: with the second poll, when the tasks that were ready have run.
+    /// Calls `flush`, which sends the request, with the second poll: when the tasks that were ready have run.
     pub(super) fn flushed_by(mut self, flush: impl FnOnce() + Send + 'static) -> Self {
         self.flush = Some((Box::new(flush), false));
         self
@@ -76,7 +77,7 @@ impl<R: 'static, E: 'static, T: 'static> PendingReply<R, E, T> {
         Self { receiver, finish: Some(Box::new(|_| Err(error))), flush: None }
     }
 
-    /// The same call with its result made into another.
+    /// Passes the result of the call to `next`.
     pub(crate) fn and_then<U>(
         mut self,
         next: impl FnOnce(T) -> Result<U, E> + Send + 'static,

@@ -1,7 +1,8 @@
-//! Calls that are not batched: operations on a semaphore itself, a renewal that the caller asked for, an adoption.
+//! Calls that are not batched: operations on a semaphore itself, a renewal that the caller asked for, an
+//! adoption.
 //!
-//! Each has a caller of its own. While the store cannot be reached they are retried until the store timeout, except a
-//! renewal: the permit has a deadline of its own.
+//! Each has a caller of its own. While the store cannot be reached they are retried until the store timeout,
+//! except a renewal: the permit has a deadline of its own.
 
 use std::time::Duration;
 
@@ -99,8 +100,8 @@ impl SingleCall {
         matches!(self.reply_to, ReplyTo::Renew(..))
     }
 
-    /// The answers to the caller, made of those to the last try: after one without an answer, an unknown permit counts as
-    /// released, and an unknown semaphore as deleted.
+    /// The answers to the caller, made of those to the last try: after one without an answer, an unknown
+    /// permit counts as released, and an unknown semaphore as deleted.
     pub(super) fn answers(&self, last: Answers) -> Answers {
         match last {
             Answers::Release(mut outcomes) if self.sent_before => {
@@ -114,8 +115,8 @@ impl SingleCall {
         }
     }
 
-    /// Returns true if it is a change whose first try may have been executed, and so long ago that the store may not remember it
-    /// when this one arrives.
+    /// Returns true if it is a change whose first try may have been executed, and so long ago that the store
+    /// may not remember it when this one arrives.
     fn may_be_forgotten(&self, now: Moment) -> bool {
         let remembered = Duration::from_millis(CHANGE_RETRIED_MS).saturating_sub(CALL_TIMEOUT_MAX);
         self.sent_before && self.operation.is_remembered() && now >= self.created_at + remembered
@@ -188,7 +189,8 @@ impl SingleCalls {
         self.waiting.iter().any(|call| call.outage.is_some())
     }
 
-    /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be reached.
+    /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be
+    /// reached.
     pub(super) fn fail_timed_out(
         &mut self,
         down: &Option<Outage>,

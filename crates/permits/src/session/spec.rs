@@ -89,8 +89,8 @@ impl Position {
 pub(crate) struct LimitDeclaration {
     /// The declaration of the first request.
     first: Declaration,
-    /// It has counted. From then on a declared limit counts only where none is stored, so that two programs that
-    /// disagree don't set the limit back and forth.
+    /// It has counted. From then on a declared limit counts only where none is stored, so that two programs
+    /// that disagree don't set the limit back and forth.
     counted: AtomicBool,
 }
 
@@ -114,8 +114,8 @@ impl LimitDeclaration {
         }
     }
 
-    /// Notes the reply to a request that was not refused. While the limit is pinned, no declaration counts: it is made
-    /// again, and counts when the operator has lifted the pin.
+    /// Notes the reply to a request that was not refused. While the limit is pinned, no declaration counts:
+    /// it is made again, and counts when the operator has lifted the pin.
     pub(crate) fn note_reply(&self, pinned: bool) {
         self.counted.store(!pinned, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! The session's thread: opens the store, and keeps time until the session ends. The store's tasks run here, too.
+//! The session's thread: opens the store, and keeps time until the session ends. The store's tasks run here,
+//! too.
 
 use std::sync::Arc;
 
@@ -20,8 +21,7 @@ pub(crate) fn start(
     let (opened, answer) = oneshot::channel();
     spawn_with_runtime(move || async {
         let driver = run(config, address, prefix, opened).await;
-        // When the runtime has ended, and with it all that is left of the connections: a program that forks next leaves
-        // nothing of the session to the child.
+        // Answer after the runtime has shut down, so that a process forked next inherits no open connection.
         || {
             observe::flush();
             if let Some(driver) = driver {

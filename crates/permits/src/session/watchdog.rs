@@ -1,9 +1,9 @@
 //! The watchdog: ends a permit at its deadline when nothing else does.
 //!
-//! The session's thread ends its permits itself. It may be stuck, in a subscriber's lock or a waker of the program, or
-//! stopped by a panic hook that blocks; then a task that awaits the loss would wait forever. So the first such task
-//! of a process starts one thread, which knows the permits whose loss is awaited and their deadlines. It asks nothing
-//! of any session and of no runtime.
+//! The session's thread ends its permits itself. It may be stuck, in a subscriber's lock or a waker of the
+//! program, or stopped by a panic hook that blocks; then a task that awaits the loss would wait forever. So
+//! the first such task of a process starts one thread, which knows the permits whose loss is awaited and
+//! their deadlines. It asks nothing of any session and of no runtime.
 //!
 //! A permit extended meanwhile is checked again at its new deadline.
 

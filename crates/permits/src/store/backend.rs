@@ -1,9 +1,9 @@
-//! The interface of stores. A [`Store`] executes requests and reports to its session; it knows no session, never waits for
-//! units and never retries. It has few methods, and none for a single operation, because [`crate::protocol`] defines the
-//! operations.
+//! The interface of stores. A [`Store`] executes requests and reports to its session; it knows no session,
+//! never waits for units and never retries. It has few methods, and none for a single operation, because
+//! [`crate::protocol`] defines the operations.
 //!
-//! A kind of store implements [`Backend`] (its URLs), [`Location`] (one parsed URL) and [`Store`] (one session's access),
-//! and has a line in the table of `store/mod.rs`.
+//! A kind of store implements [`Backend`] (its URLs), [`Location`] (one parsed URL) and [`Store`] (one
+//! session's access), and has a line in the table of `store/mod.rs`.
 
 use std::any::Any;
 use std::fmt;
@@ -15,11 +15,13 @@ use futures_util::future::BoxFuture;
 use super::error::StoreError;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
 
-/// A session's access to a store. It executes each command at once or not at all, and those about one semaphore in the order
-/// in which they were sent, while it stays connected; only a renewal of permits may overtake.
+/// A session's access to a store. It executes each command at once or not at all, and those about one
+/// semaphore in the order in which they were sent, while it stays connected; only a renewal of permits may
+/// overtake.
 pub trait Store: Send + Sync {
-    /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it later, at most
-    /// once, and at once when the connection breaks. After the timeout the session no longer waits for it.
+    /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it
+    /// later, at most once, and at once when the connection breaks. After the timeout the session no longer
+    /// waits for it.
     ///
     /// The session's lock is held meanwhile, and any thread may call it, with or without a runtime.
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>>;
@@ -29,11 +31,12 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile may be missing.
+    /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile
+    /// may be missing.
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>>;
 
-    /// Notes that the session has handed a permit over, so that further events of this request are not the session's. A
-    /// store that keeps no list of its session's requests ignores it.
+    /// Notes that the session has handed a permit over, so that further events of this request are not the
+    /// session's. A store that keeps no list of its session's requests ignores it.
     fn forget(&self, _semaphore: &Name, _request: &RequestId) {}
 }
 
@@ -46,7 +49,7 @@ pub struct Request {
     pub command: Command,
     /// The time within which the outcome is reported.
     pub timeout: Duration,
-    /// The number of replicas to wait for, which are to have all that this and earlier commands wrote.
+    /// The number of replicas that must acknowledge the writes of this and earlier commands.
     pub replicas: u32,
 }
 
@@ -55,7 +58,8 @@ pub struct Request {
 pub struct Executed {
     /// The store's reply.
     pub reply: Reply,
-    /// The number of replicas that have it, if the request waited for replicas; `u32::MAX` from a store without replicas.
+    /// The number of replicas that have it, if the request waited for replicas; `u32::MAX` from a store
+    /// without replicas.
     pub confirmed: u32,
 }
 
@@ -83,8 +87,8 @@ pub enum Report {
 pub trait Sink: Send + Sync {
     /// Takes all reports, in their order.
     ///
-    /// It sends further requests. So a store calls it on tasks or threads of its own: never from within [`Store::send`], and
-    /// under no lock that its methods take.
+    /// It sends further requests. So a store calls it on tasks or threads of its own: never from within
+    /// [`Store::send`], and under no lock that its methods take.
     fn report(&self, reports: &mut Vec<Report>);
 }
 
@@ -95,7 +99,8 @@ pub struct StoreOptions {
     pub session: SessionId,
     /// The first part of every key.
     pub prefix: String,
-    /// The usual lease. A store with connections derives from it how fast it detects and replaces a broken one.
+    /// The usual lease. A store with connections derives from it how fast it detects and replaces a broken
+    /// one.
     pub lease: Duration,
     /// The session.
     pub sink: Arc<dyn Sink>,
@@ -110,8 +115,8 @@ pub(crate) trait Backend: Sync {
     fn parse(&self, url: &str) -> Option<ParsedUrl>;
 }
 
-/// A location and the recovery that its URL asks for, or the fault of the URL. The fault repeats nothing that may be a
-/// password.
+/// A location and the recovery that its URL asks for, or the fault of the URL. The fault repeats nothing that
+/// may be a password.
 pub(crate) type ParsedUrl = Result<(Box<dyn Location>, Option<Recovery>), String>;
 
 /// The location of a store, parsed from a URL. Displayed without any password.

@@ -7,14 +7,15 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened, and the
-    /// session retries until `store_timeout` has passed.
+    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened,
+    /// and the session retries until `store_timeout` has passed.
     #[error("the store cannot be reached: {reason}")]
     Unreachable {
         /// The cause.
         reason: String,
     },
-    /// The command was sent and not answered: it may have been executed. The session retries the same request.
+    /// The command was sent and not answered: it may have been executed. The session retries the same
+    /// request.
     #[error("the store did not answer: {reason}")]
     NoAnswer {
         /// The cause.
@@ -26,8 +27,8 @@ pub enum StoreError {
         /// The denied command, and the rule that allows it.
         reason: String,
     },
-    /// The URL does not fit the store: TLS to a server without TLS, a single server's URL for a cluster or a sentinel, a
-    /// database that does not exist.
+    /// The URL does not fit the store: TLS to a server without TLS, a single server's URL for a cluster or a
+    /// sentinel, a database that does not exist.
     #[error("the URL does not fit the store: {reason}")]
     Mismatch {
         /// The kind of the store, and the URL that it needs.
@@ -49,8 +50,8 @@ pub enum StoreError {
         /// The store's error message.
         reason: String,
     },
-    /// The semaphore, the file or the handle is of another version of `permits`, whose layout this one does not read. Nothing was
-    /// changed. docs/upgrading.md says what to do.
+    /// The semaphore, the file or the handle is of another version of `permits`, whose layout this one does
+    /// not read. Nothing was changed. docs/upgrading.md says what to do.
     #[error(
         "{what} has layout {found}, and this version of permits reads layout {supported}: use the version that made it, or \
          delete it when nothing uses it any more (see docs/upgrading.md)"
@@ -106,8 +107,8 @@ impl StoreError {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
 
-    /// Returns true if the error concerns the named semaphore alone: its keys hold something else, so that a command on
-    /// another semaphore can succeed.
+    /// Returns true if the error concerns the named semaphore alone: its keys hold something else, so that a
+    /// command on another semaphore can succeed.
     pub fn concerns_one_semaphore(&self) -> bool {
         let of_the_store = matches!(
             self,

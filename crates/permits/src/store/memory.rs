@@ -1,10 +1,10 @@
 //! The memory store: the model behind a mutex, in one process.
 //!
-//! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and programs that use the
-//! same code with and without a server. Its clock is the process's monotonic clock.
+//! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and
+//! programs that use the same code with and without a server. Its clock is the process's monotonic clock.
 //!
-//! When the last client of a memory closes, pinned limits, pauses and closed lines stay for the life of the process. The rest is
-//! dropped.
+//! When the last client of a memory closes, pinned limits, pauses and closed lines stay for the life of the
+//! process. The rest is dropped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,8 +26,8 @@ use crate::protocol::{Command, Event, Name, Reply, SessionId};
 /// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
 
-/// The most events of a session that wait to be reported. If there are more, they are lost, and the session renews all that it
-/// has, which gets the same answers.
+/// The most events of a session that wait to be reported. If there are more, they are lost, and the session
+/// renews all that it has, which gets the same answers.
 const EVENTS: usize = 1024;
 
 /// The most events reported at once.
@@ -104,7 +104,8 @@ impl MemoryStore {
     fn open(name: &str, options: &StoreOptions) -> Self {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
-        // Before the memories are unlocked, because the memory's last session may be closing, and would drop it.
+        // Before the memories are unlocked, because the memory's last session may be closing, and would drop
+        // it.
         let ((sender, events), lost) = (mpsc::channel(EVENTS), Arc::default());
         let outgoing = Outgoing { events: sender, lost: Arc::clone(&lost) };
         shared.lock().sessions.insert(options.session.clone(), outgoing);
@@ -120,8 +121,8 @@ impl MemoryStore {
     }
 }
 
-/// The memories of this process by name: those with a session, a pinned limit, a pause or a closed line. A forked child begins with none,
-/// because the parent's memories may be locked in its copy.
+/// The memories of this process by name: those with a session, a pinned limit, a pause or a closed line. A
+/// forked child begins with none, because the parent's memories may be locked in its copy.
 fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
     static MEMORIES: PerProcess<Mutex<HashMap<String, Arc<Shared>>>> = PerProcess::new();
     MEMORIES.get().lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,8 +1,10 @@
 //! Stores: the places where semaphores live, the table of their kinds, and the opening of a store by its URL.
 //!
-//! - `backend`: the interface that every store implements; `error`: its errors; `options`: the options of URLs.
+//! - `backend`: the interface that every store implements; `error`: its errors; `options`: the options of
+//!   URLs.
 //! - `direct`: calls to a store without a session.
-//! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in Cargo.toml.
+//! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in
+//!   Cargo.toml.
 
 mod backend;
 #[cfg(any(feature = "local", feature = "redis"))]
@@ -130,8 +132,8 @@ fn unknown_scheme(url: &str) -> AddressError {
     AddressError::Invalid { reason }
 }
 
-/// Returns true if `text` is a server without a scheme, and certainly without a password: an IP address or `localhost`, with or
-/// without a port.
+/// Returns true if `text` is a server without a scheme, and certainly without a password: an IP address or
+/// `localhost`, with or without a port.
 fn is_server(text: &str) -> bool {
     let text = text.trim_end_matches('/');
     let host = match text.rsplit_once(':') {
@@ -141,9 +143,9 @@ fn is_server(text: &str) -> bool {
     host == "localhost" || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok()
 }
 
-/// Opens a store for a session, with retries and growing delays while the store cannot be reached. The first attempt takes 5
-/// seconds at most. No further attempt begins after `within`, and a running one ends then. Must be called on the session's
-/// runtime.
+/// Opens a store for a session, with retries and growing delays while the store cannot be reached. The first
+/// attempt takes 5 seconds at most. No further attempt begins after `within`, and a running one ends then.
+/// Must be called on the session's runtime.
 pub(crate) async fn open(
     address: &Address,
     options: StoreOptions,

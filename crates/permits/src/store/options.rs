@@ -1,7 +1,8 @@
 //! The options of a URL: `name=value` pairs behind the question mark. Each must be known and given once.
 //!
-//! Unknown options are refused, because ignoring a misspelt `tls_ca` would look like encryption. An error repeats no value, and a
-//! name only if it resembles a known one, because any other text may be a part of a password.
+//! Unknown options are refused, because ignoring a misspelt `tls_ca` would look like encryption. An error
+//! repeats no value, and a name only if it resembles a known one, because any other text may be a part of a
+//! password.
 
 use crate::percent;
 use crate::protocol::Recovery;
@@ -12,7 +13,8 @@ pub(super) const RECOVERY: &str = "recovery";
 /// An option of URLs of some kind.
 pub(super) struct Known {
     pub(super) name: &'static str,
-    /// The reason, as the end of a sentence, for which this URL does not take the option; `None` if this URL takes it.
+    /// The reason, as the end of a sentence, for which this URL does not take the option; `None` if this URL
+    /// takes it.
     pub(super) refused: Option<&'static str>,
 }
 

@@ -1,5 +1,5 @@
-//! [`Fixture`]: a server, a proxy before it, and an observer. It brings an acquisition to its stage, and checks that nothing of it
-//! is left.
+//! [`Fixture`], with a server, a proxy before it, and an observer. It brings an acquisition to its stage, and
+//! checks that nothing of it is left.
 
 use std::sync::Mutex;
 use std::thread;
@@ -75,7 +75,8 @@ impl Fixture {
         assert!(settled, "not {held} held and {waiting} waiting, but {seen:?}");
     }
 
-    /// Starts to acquire a set, and stops it with the grant of the first permit, before the second is requested.
+    /// Starts to acquire a set, and stops it with the grant of the first permit, before the second is
+    /// requested.
     fn acquire_first(&self, user: &mut User, options: AcquireOptions) {
         let first = self.observer.semaphore(FIRST, UNITS).expect("valid");
         let permit = first.acquire_with(AcquireOptions::new().weight(UNITS)).expect("all is free");
@@ -209,7 +210,8 @@ impl Fixture {
         self.proxy.delay_replies(Duration::ZERO);
     }
 
-    /// Asserts that no unit is held, the queue is empty, another client can acquire all units, and only idle state is left.
+    /// Asserts that no unit is held, the queue is empty, another client can acquire all units, and only idle
+    /// state is left.
     pub(crate) fn all_units_come_back(&self) {
         if self.is_blocked() {
             // Before the units are free, so that the request has left the queue without a grant.

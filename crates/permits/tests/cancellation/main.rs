@@ -1,14 +1,15 @@
 //! A cancelled acquisition leaves nothing in the store, at every stage.
 //!
-//! Each [`Stage`] of an acquisition is crossed with each [`Outcome`] and each [`Subject`]; every triple is a test. A proxy
-//! between client and server holds the acquisition at its stage. Afterwards a second client must get all units at once. The
-//! leases are longer than the test, so only a release frees the units.
+//! Each [`Stage`] of an acquisition is crossed with each [`Outcome`] and each [`Subject`]; every triple is a
+//! test. A proxy between client and server holds the acquisition at its stage. Afterwards a second client
+//! must get all units at once. The leases are longer than the test, so only a release frees the units.
 //!
 //! - `blocked`: an acquisition of the blocking API, cancelled by another thread.
 //! - `other_calls`: the same for other calls that are dropped.
 //! - `runtimes`: permits outlive the runtime that acquired them, and a blocked one.
 //! - `storm`: many acquisitions, dropped at random points.
-//! - `fixture`: server, proxy and observer; it brings an acquisition to its stage. `user`: the program that acquires.
+//! - `fixture`: server, proxy and observer; it brings an acquisition to its stage. `user`: the program that
+//!   acquires.
 
 mod blocked;
 mod fixture;
@@ -44,7 +45,8 @@ pub(crate) const FIRST: &str = "exports/first";
 pub(crate) enum Subject {
     /// Of one permit.
     Permit,
-    /// Of the second permit of a set, while the first is held. The first one's stages are those of one permit.
+    /// Of the second permit of a set, while the first is held. The first one's stages are those of one
+    /// permit.
     LastOfASet,
 }
 

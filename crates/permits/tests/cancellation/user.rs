@@ -1,4 +1,5 @@
-//! [`User`]: a program that acquires one permit or a set, and the [`Gate`] that stops the polls of its future.
+//! [`User`], a program that acquires one permit or a set, and the [`Gate`] that stops the polls of its
+//! future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -98,8 +99,8 @@ impl User {
         self.client.semaphore(FIRST, UNITS).expect("valid")
     }
 
-    /// Starts to acquire, in a task that keeps the result until [`User::result`]. An acquisition that was started before, and
-    /// stopped by the gate, continues.
+    /// Starts to acquire, in a task that keeps the result until [`User::result`]. An acquisition that was
+    /// started before, and stopped by the gate, continues.
     pub(crate) fn start(&mut self, options: AcquireOptions) {
         if self.task.lock().expect("no panic").is_some() {
             return self.gate.open();

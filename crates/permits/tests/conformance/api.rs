@@ -1,8 +1,8 @@
-//! Both APIs of the library by one interface: a case is written once, against the types here, and runs over the async API and
-//! the blocking one.
+//! Both APIs of the library by one interface: a case is written once, against the types here, and runs over
+//! the async API and the blocking one.
 //!
-//! A call of the blocking API runs on a thread without a runtime, as in the programs that use it, and the case awaits its end.
-//! A method here is the library's method of that name, and nothing more.
+//! A call of the blocking API runs on a thread without a runtime, as in the programs that use it, and the
+//! case awaits its end. A method here is the library's method of that name, and nothing more.
 
 use std::sync::Arc;
 use std::time::Duration;

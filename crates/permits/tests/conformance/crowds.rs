@@ -1,5 +1,6 @@
-//! Crowds: more waiters than one command grants or refuses. The work that is left is asked for by the session of a waiter, not
-//! by a renewal: the lease of the waiters is an hour. Each waiter of the blocking API would be a thread.
+//! Crowds: more waiters than one command grants or refuses. The work that is left is asked for by the session
+//! of a waiter, not by a renewal: the lease of the waiters is an hour. Each waiter of the blocking API would
+//! be a thread.
 
 use std::time::Duration;
 

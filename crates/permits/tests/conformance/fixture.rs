@@ -1,7 +1,8 @@
 //! The surroundings of a case: a store, a semaphore, and another client's permits.
 //!
-//! Each test has a [`Fixture`] of its own. [`Fixture::end`] is the last check of every case: all units of each semaphore can be
-//! acquired at once, its queue is empty, and a server has only idle state left, which expires.
+//! Each test has a [`Fixture`] of its own. [`Fixture::end`] is the last check of every case: all units of
+//! each semaphore can be acquired at once, its queue is empty, and a server has only idle state left, which
+//! expires.
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -34,7 +35,8 @@ crate::listed! {
         Redis,
         /// A cluster that all cases share, each under a prefix of its own.
         Cluster,
-        /// A server, under another key prefix, while another client holds all units of the same name under the default prefix.
+        /// A server, under another key prefix, while another client holds all units of the same name under
+        /// the default prefix.
         OtherPrefix,
         /// A limit of 1: a mutex.
         Mutex,

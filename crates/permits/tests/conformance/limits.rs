@@ -64,7 +64,8 @@ pub(crate) async fn the_last_declaration_counts(fixture: &Fixture) {
     // The next version of the program.
     let second = other.semaphore(fixture.name(), limit + 1).try_acquire().await.expect("it is free now");
     assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit + 1));
-    // The old version does not set it back, because its session has declared its limit already, with another handle.
+    // The old version does not set it back, because its session has declared its limit already, with another
+    // handle.
     second.release().await.expect("it is held");
     let handle = client.semaphore(fixture.name(), limit);
     let second = handle.try_acquire().await.expect("the new limit is in force");

@@ -1,13 +1,13 @@
 //! One suite of behaviours, run over every store and both APIs.
 //!
-//! A semaphore must behave the same in every store and by either API. So each behaviour is a *case*, written once, in a module
-//! by subject; [`every_case`] lists them. A [`Provider`] is a semaphore in some store, with one unit or several; an [`Api`] is
-//! one of the library's. `suites` crosses the three, and each combination is a test of its own:
-//! `drained_blocking::queue::waiters_are_granted_in_order`.
+//! A semaphore must behave the same in every store and by either API. So each behaviour is a *case*, written
+//! once, in a module by subject; [`every_case`] lists them. A [`Provider`] is a semaphore in some store, with
+//! one unit or several; an [`Api`] is one of the library's. `suites` crosses the three, and each combination
+//! is a test of its own: `drained_blocking::queue::waiters_are_granted_in_order`.
 //!
-//! A case that needs more than a provider or an API has is an ignored test with the reason. [`no_combination_is_missing`]
-//! compares the list with the sources and the tests with the list: it fails for a case that is not listed, and for a provider
-//! that lacks a combination.
+//! A case that needs more than a provider or an API has is an ignored test with the reason.
+//! [`no_combination_is_missing`] compares the list with the sources and the tests with the list: it fails for
+//! a case that is not listed, and for a provider that lacks a combination.
 
 mod acquiring;
 mod administering;
@@ -50,8 +50,9 @@ macro_rules! listed {
     };
 }
 
-/// The list of the cases, by subject, each with its needs: any provider and API (`anything`), several `units`, or a method that
-/// only the `asynchronous` API has, or both (`tasks`). Passes the list to the macro `$to`, behind `$with`.
+/// The list of the cases, by subject, each with its needs: any provider and API (`anything`), several
+/// `units`, or a method that only the `asynchronous` API has, or both (`tasks`). Passes the list to the macro
+/// `$to`, behind `$with`.
 macro_rules! every_case {
     ($to:ident $with:tt) => {
         $to! { $with

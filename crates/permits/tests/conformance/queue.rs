@@ -168,8 +168,8 @@ pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
     third.permit().await.release().await.expect("it is held");
 }
 
-/// The heavy request does not fit, and is still on its way when it ends. The next try of the session fits, and would wait
-/// behind the heavy one.
+/// The heavy request does not fit, and is still on its way when it ends. The next try of the session fits,
+/// and would wait behind the heavy one.
 async fn nothing_of_the_heavy_request_is_met(fixture: &Fixture, semaphore: &Semaphore) {
     let seen = fixture.inspect(semaphore).await;
     assert_eq!((seen.held, seen.waiting), (4, 0), "{seen:?}");

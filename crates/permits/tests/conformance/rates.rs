@@ -16,8 +16,8 @@ fn counted() -> AcquireOptions {
     AcquireOptions::new().at_least(WINDOW)
 }
 
-/// The time between two grants: a token is the time of its grant in microseconds, except that the store rounds the end of
-/// a grant up to a millisecond.
+/// The time between two grants: a token is the time of its grant in microseconds, except that the store
+/// rounds the end of a grant up to a millisecond.
 fn between(earlier: u64, later: u64) -> Duration {
     Duration::from_micros(later - earlier)
 }

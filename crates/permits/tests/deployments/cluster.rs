@@ -50,8 +50,8 @@ async fn one_session_spans_all_shards() {
     assert_eq!(replayed(&recorders), 0);
 }
 
-/// Without the message the waiter would learn of its grant by its renewal, after a third of its lease, or when the
-/// holder's lease ends.
+/// Without the message the waiter would learn of its grant by its renewal, after a third of its lease, or
+/// when the holder's lease ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
     if skip::before(7, 0) {
@@ -114,8 +114,8 @@ async fn a_failover_by_agreement_is_followed() {
     assert_eq!(replayed(&recorders), 0);
 }
 
-/// While a hash slot moves, either node refuses a script that may use a key that is not on it: TRYAGAIN. Calls made
-/// meanwhile succeed when the hash slot has moved.
+/// While a hash slot moves, either node refuses a script that may use a key that is not on it: TRYAGAIN.
+/// Calls made meanwhile succeed when the hash slot has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
     if skip::before(7, 0) {

@@ -1,7 +1,7 @@
 //! Deployments of servers: clusters, sentinels, replicas, TLS. Each test starts real processes of its own.
 //!
-//! The conformance suite shows that a semaphore in a cluster behaves as elsewhere. Here are the faults that only such
-//! deployments have.
+//! The conformance suite shows that a semaphore in a cluster behaves as elsewhere. Here are the faults that
+//! only such deployments have.
 
 mod cluster;
 #[path = "../support/packed.rs"]
@@ -38,8 +38,9 @@ fn record_all(servers: &[Server]) -> Vec<Recorder> {
     servers.iter().map(Recorder::listen).collect()
 }
 
-/// Demands that the servers, one after the other, did the same as the model, and that in the end nothing is held or
-/// waits. Returns the number of commands that were answered and then lost by a failover, because replicas lag.
+/// Demands that the servers, one after the other, did the same as the model, and that in the end nothing is
+/// held or waits. Returns the number of commands that were answered and then lost by a failover, because
+/// replicas lag.
 #[track_caller]
 fn replayed(recorders: &[Recorder]) -> u64 {
     let records = merge(recorders.iter().map(Recorder::records));

@@ -1,5 +1,5 @@
-//! URLs that do not fit the store, or that the store refuses: each is an immediate error with a remedy, without a
-//! password and without the text of a library's error.
+//! URLs that do not fit the store, or that the store refuses: each is an immediate error with a remedy,
+//! without a password and without the text of a library's error.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The key of a world: worlds that differ only in details without an effect have the same key.
 //!
-//! Times count from now, and all times more than a lease ago are one; requests are numbered by how many their client has
-//! made since, tokens and tickets by their order; clients of the same weight are interchangeable. Fields of the model that
-//! serve operators or other commands (sequence, versions) are left out.
+//! Times count from now, and all times more than a lease ago are one; requests are numbered by how many their
+//! client has made since, tokens and tickets by their order; clients of the same weight are interchangeable.
+//! Fields of the model that serve operators or other commands (sequence, versions) are left out.
 //!
 //! So endless renewals and ticks return to a known key, and the exploration covers every reachable world.
 

@@ -1,5 +1,5 @@
-//! A client: the library's own [`Acquisition`], and the calls, replies and releases around it. What a client decides is
-//! decided there; where the session picks a moment, every moment is possible here.
+//! A client: the library's own [`Acquisition`], and the calls, replies and releases around it. What a client
+//! decides is decided there; where the session picks a moment, every moment is possible here.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Liveness: from every state, if nothing else fails, every waiter is served, and then the semaphore becomes idle.
+//! Liveness: from every state, if nothing else fails, every waiter is served, and then the semaphore becomes
+//! idle.
 //!
-//! Shown by one fair continuation of each state: replies and messages arrive, the store executes the calls, clients send
-//! what is due, holders release; time passes when nothing else is left to do.
+//! Shown by one fair continuation of each state: replies and messages arrive, the store executes the calls,
+//! clients send what is due, holders release; time passes when nothing else is left to do.
 
 use permits::acquisition::Stage;
 
@@ -10,8 +11,8 @@ use super::scope::Scope;
 use super::steps::Action;
 use super::world::World;
 
-/// In leases: one for a crashed holder, one for a window or for a grant to a crashed waiter, and one for each acquisition
-/// that is retried.
+/// In leases: one for a crashed holder, one for a window or for a grant to a crashed waiter, and one for each
+/// acquisition that is retried.
 const LEASES: u32 = 6;
 
 /// Returns true if every waiter is served and the semaphore becomes idle.

@@ -1,14 +1,16 @@
-//! All histories of a few clients and one semaphore: requests, replies and pushes that are lost or late, leases that end,
-//! clients that crash, and a server that restarts and has lost its state. In each state reached, each property holds; and
-//! from each state every waiter is served and the semaphore becomes idle. Explored by `stateright`.
+//! All histories of a few clients and one semaphore: requests, replies and pushes that are lost or late,
+//! leases that end, clients that crash, and a server that restarts and has lost its state. In each state
+//! reached, each property holds; and from each state every waiter is served and the semaphore becomes idle.
+//! Explored by `stateright`.
 //!
-//! The store is `permits::model` and each client decides by `permits::acquisition`: the library's own code, not a copy.
+//! The store is `permits::model` and each client decides by `permits::acquisition`: the library's own code,
+//! not a copy.
 //!
-//! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `steps`: the possible
-//!   steps; `client`: a client around the library's acquisition.
+//! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `steps`: the
+//!   possible steps; `client`: a client around the library's acquisition.
 //! - `canonical`: the states that count as one, so that exploration ends.
-//! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`: each property
-//!   breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
+//! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`: each
+//!   property breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
 //!
 //! The short scopes run with all tests, the long ones by `scripts/check-model`.
 
@@ -92,7 +94,8 @@ fn named() -> Vec<Property<Protocol>> {
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()
 }
 
-/// Explores a scope, to its end or until a property breaks. Returns the broken properties, with the steps to them.
+/// Explores a scope, to its end or until a property breaks. Returns the broken properties, with the steps to
+/// them.
 fn explore(scope: Scope, threads: usize) -> Vec<(&'static str, String)> {
     let began = Instant::now();
     let name = scope.name;

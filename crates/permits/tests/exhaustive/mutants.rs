@@ -133,8 +133,8 @@ fn a_flush_can_admit_too_many() {
     breaks("P2", with_restart(&[Memory::Flushed], Recovery::Strict));
 }
 
-/// The old primary knew that client 0 had released and that client 1 was granted. Its replacement does not: client 0
-/// retries its release, since it had no reply, and its unit goes to client 2.
+/// The old primary knew that client 0 had released and that client 1 was granted. Its replacement does not:
+/// client 0 retries its release, since it had no reply, and its unit goes to client 2.
 #[test]
 fn a_replica_that_lags_can_admit_too_many() {
     let scope = Scope { weights: &[1, 1, 1], ..with_restart(&[Memory::Earlier], Recovery::Strict) };
@@ -158,8 +158,8 @@ fn a_replica_that_lags_can_admit_too_many() {
     assert_eq!(properties::believed(&world, &scope), 2);
 }
 
-/// A regression: sessions dated a pushed grant from the call that they had sent last, although it was the grant to an
-/// earlier, late call.
+/// A regression: sessions dated a pushed grant from the call that they had sent last, although it was the
+/// grant to an earlier, late call.
 #[test]
 fn a_client_that_forgets_late_calls_is_seen() {
     let scope = with_loss(permits::model::apply);

@@ -1,7 +1,7 @@
 //! The properties, by their names in docs/guarantees.md.
 //!
-//! The effect of one command is checked as in random histories (`permits_testkit::history::checks`). Properties of the
-//! clients, and of histories, are here.
+//! The effect of one command is checked as in random histories (`permits_testkit::history::checks`).
+//! Properties of the clients, and of histories, are here.
 
 use std::fmt;
 
@@ -141,8 +141,8 @@ pub(crate) fn believed(world: &World, scope: &Scope) -> u32 {
     clients.filter(|(client, _)| holds(&client.entry)).map(|(_, weight)| weight).sum()
 }
 
-/// P2: the limit; the higher one, where an operator has lowered it. A server that loses state otherwise than by a restart
-/// without any can admit as many again, for a lease.
+/// P2: the limit; the higher one, where an operator has lowered it. A server that loses state otherwise than
+/// by a restart without any can admit as many again, for a lease.
 fn allowed(world: &World, scope: &Scope) -> u32 {
     let limit = scope.limit.max(world.limit);
     if excused(world, scope) { 2 * limit } else { limit }
@@ -187,8 +187,8 @@ fn nothing_is_leaked(world: &World) -> bool {
     })
 }
 
-/// P9: what a client withdraws while its call is in flight is gone when the store has executed that call and the release that
-/// is behind it, in this order, and so before all that the client sends next.
+/// P9: what a client withdraws while its call is in flight is gone when the store has executed that call and
+/// the release that is behind it, in this order, and so before all that the client sends next.
 fn withdraws_in_order(world: &World, scope: &Scope, number: usize) -> bool {
     let client = &world.clients[number];
     let Some(Entry { request, acquisition, .. }) = &client.entry else { return true };
@@ -215,7 +215,8 @@ fn slots_are_distinct(world: &World) -> bool {
     slots.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// P10: from here, if all clients vanish, nothing is left after a lease, and after the time for which grants count.
+/// P10: from here, if all clients vanish, nothing is left after a lease, and after the time for which grants
+/// count.
 pub(crate) fn rests(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
     world.now += scope.longest();

@@ -1,7 +1,7 @@
 //! The bounds of an exploration: the number of clients, the lease, and the number of each fault.
 //!
-//! Time and renewals are not bounded: states that differ only by time or by names are one (see `canonical`). Within these
-//! bounds, all histories are explored to their end.
+//! Time and renewals are not bounded: states that differ only by time or by names are one (see `canonical`).
+//! Within these bounds, all histories are explored to their end.
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{Command, Event, Recovery, Reply};
@@ -16,8 +16,8 @@ pub(crate) struct Budget {
     pub(crate) acquisitions: u8,
     /// Requests, replies and messages that are lost, and requests that arrive after their client gave up.
     pub(crate) losses: u8,
-    /// Ticks that pass while something is late: a call or a message is on its way, or a client has not sent what was due.
-    /// [`ENDLESS`] are not counted.
+    /// Ticks that pass while something is late: a call or a message is on its way, or a client has not sent
+    /// what was due. [`ENDLESS`] are not counted.
     pub(crate) delays: u8,
     /// Waits given up by their callers.
     pub(crate) cancels: u8,
@@ -70,8 +70,8 @@ pub(crate) struct Scope {
     pub(crate) at_least: u32,
     pub(crate) recovery: Recovery,
     pub(crate) restarts: &'static [Memory],
-    /// When a recovery window ends, every client has had a reply since the restart, and nothing from before it is on its
-    /// way.
+    /// When a recovery window ends, every client has had a reply since the restart, and nothing from before
+    /// it is on its way.
     pub(crate) connected: bool,
     pub(crate) budget: Budget,
     /// The only property that is judged, if not all are.
@@ -106,8 +106,8 @@ impl Scope {
         }
     }
 
-    /// The longest time for which the units of a client that has vanished stay taken, in ticks. The end of a grant that
-    /// counts for some time is rounded up, to the tick after.
+    /// The longest time for which the units of a client that has vanished stay taken, in ticks. The end of a
+    /// grant that counts for some time is rounded up, to the tick after.
     pub(crate) fn longest(&self) -> u32 {
         if self.at_least == 0 { self.lease } else { self.lease.max(self.at_least + 1) }
     }

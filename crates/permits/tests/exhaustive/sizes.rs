@@ -1,5 +1,5 @@
-//! The scopes in which all properties hold, in two sizes. Each fault is in some scope: all faults at once are more than
-//! can be explored.
+//! The scopes in which all properties hold, in two sizes. Each fault is in some scope: all faults at once are
+//! more than can be explored.
 
 use permits::protocol::Recovery;
 
@@ -44,7 +44,7 @@ fn forgets(budget: Budget) -> Scope {
     Scope { restarts: &[Memory::Nothing], recovery: Recovery::Strict, budget, ..scope }
 }
 
-/// The same with the default window, which covers connected clients.
+/// A restart without state, with the default window, which covers connected clients.
 fn forgets_connected(budget: Budget) -> Scope {
     let scope = Scope::small("forgets, all connected");
     Scope { recovery: Recovery::Interval, connected: true, name: scope.name, ..forgets(budget) }

@@ -1,5 +1,5 @@
-//! The possible steps in a state of the world. A tick while something is on its way, or while a client has not sent what is
-//! due, is a delay, and counted.
+//! The possible steps in a state of the world. A tick while something is on its way, or while a client has
+//! not sent what is due, is a delay, and counted.
 
 use permits::acquisition::Stage;
 
@@ -114,7 +114,8 @@ impl World {
         self.messages.is_empty() && self.clients.iter().all(|client| client.is_punctual(self.now))
     }
 
-    /// Returns true if time may pass. In a scope of connected clients, a recovery window does not end before all have had a reply.
+    /// Returns true if time may pass. In a scope of connected clients, a recovery window does not end before
+    /// all have had a reply.
     fn may_tick(&self, scope: &Scope) -> bool {
         if self.left.delays == 0 && !self.is_punctual() {
             return false;

@@ -1,7 +1,8 @@
 //! The store, the clients, and everything on its way between them; and the effect of each step.
 //!
-//! The store is `permits::model::apply` on the model's own state. A tick is a third of a lease or less; the steps within
-//! one have an order and take no time. The clocks of clients are slow by 1 %, which is what the margin of a lease covers.
+//! The store is `permits::model::apply` on the model's own state. A tick is a third of a lease or less; the
+//! steps within one have an order and take no time. The clocks of clients are slow by 1 %, which is what the
+//! margin of a lease covers.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -64,8 +65,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) late: Vec<Late>,
     pub(crate) messages: Vec<Message>,
-    /// Requests that the store holds without their session ever being notified: the push was lost, or a call that the
-    /// client had given up was granted.
+    /// Requests that the store holds without their session ever being notified: the push was lost, or a call
+    /// that the client had given up was granted.
     pub(crate) unannounced: Vec<(usize, u8)>,
     pub(crate) left: Budget,
     pub(crate) limit: u32,
@@ -348,8 +349,8 @@ impl World {
         (step.reply.answers, now_us)
     }
 
-    /// Sends events to the sessions that still exist. A second message about a request replaces the first, which bounds
-    /// their number.
+    /// Sends events to the sessions that still exist. A second message about a request replaces the first,
+    /// which bounds their number.
     fn post(&mut self, events: &[Event]) {
         for event in events {
             let (client, request) = owner(&event.holder);

@@ -41,8 +41,8 @@ fn the_permit_of_a_killed_holder_goes_to_the_waiter_when_its_lease_ends() {
     fixture.assert_at_rest();
 }
 
-/// A dead waiter at the head of the queue is granted the permit, because the store cannot know yet, and costs a lease.
-/// By then the leases of all waiters that died with it have ended too.
+/// A dead waiter at the head of the queue is granted the permit, because the store cannot know yet, and costs
+/// a lease. By then the leases of all waiters that died with it have ended too.
 #[test]
 fn many_killed_waiters_cost_one_lease_together() {
     const DEAD: usize = 5;
@@ -95,8 +95,8 @@ fn a_short_lease_never_shortens_a_long_one() {
     doomed.kill();
     let killed = now();
 
-    // The dead holder's unit goes to the first waiter, which is frozen; the waiter with the short lease does not
-    // overtake.
+    // The dead holder's unit goes to the first waiter, which is frozen; the waiter with the short lease does
+    // not overtake.
     assert!(wait::until(TIMEOUT, || fixture.waiting() == 1), "the dead holder's unit did not move on");
     eprintln!("the unit of a killed holder moved on after {} us", now() - killed);
     wait::until(4 * short, || {

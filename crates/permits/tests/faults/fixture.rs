@@ -54,8 +54,8 @@ impl Fixture {
         self
     }
 
-    /// Sets the recovery window of the workers. By default a server that has just been started counts as restarted,
-    /// and grants its first permit after a third of the lease.
+    /// Sets the recovery window of the workers. By default a server that has just been started counts as
+    /// restarted, and grants its first permit after a third of the lease.
     pub(crate) fn recovery(mut self, recovery: Recovery) -> Self {
         self.pool.settings.recovery = recovery;
         self
@@ -93,7 +93,8 @@ impl Fixture {
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// P10: the semaphore is idle, and all its slots are free. The model, given the same commands, does the same.
+    /// P10: the semaphore is idle, and all its slots are free. The model, given the same commands, does the
+    /// same.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let left = || {
@@ -139,7 +140,8 @@ fn count(reply: &Resp) -> usize {
     usize::try_from(reply.int()).expect("a count is not negative")
 }
 
-/// A listener to every command that a server executes, those within scripts included, and administration excepted.
+/// A listener to every command that a server executes, those within scripts included, and administration
+/// excepted.
 pub(crate) struct Monitor {
     connection: Connection,
 }

@@ -46,8 +46,8 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     assert_eq!(waiters.len(), PROCESSES * EACH, "every waiter was served");
     check_order(waiters).unwrap_or_else(|violation| panic!("{violation}"));
     assert_eq!(fixture.count(|what| matches!(what, ClientEvent::Lost(_) | ClientEvent::Failed(_))), 0);
-    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few. Waking all
-    // waiters, or confirming each grant, would take more.
+    // A release hands over, so a grant costs one call; renewals of whole processes and rechecks are few.
+    // Waking all waiters, or confirming each grant, would take more.
     let calls = after[0] - before[0];
     let messages = after[1] - before[1] - calls;
     let granted = waiters.len() as u64;

@@ -1,16 +1,18 @@
 //! Faults of clients, the network and the server, seen by real processes.
 //!
-//! Each test has a server of its own and workers in processes of their own (`permits_testkit::worker`), which use the
-//! public API and report what happens to them by the one clock of this host. From these reports the tests verify:
+//! Each test has a server of its own and workers in processes of their own (`permits_testkit::worker`), which
+//! use the public API and report what happens to them by the one clock of this host. From these reports the
+//! tests verify:
 //!
-//! - **Safety** by the recorded intervals alone, however slow the machine is: never more held than the limit, no slot
-//!   held twice, rising tokens (`permits_testkit::history`).
+//! - **Safety** by the recorded intervals alone, however slow the machine is: never more held than the limit,
+//!   no slot held twice, rising tokens (`permits_testkit::history`).
 //! - **Liveness** by bounds of several leases and more.
 //! - **Rest**: at the end the semaphore is idle, and all its slots are free (`fixture`).
 //! - **Coverage**: each test asserts that its fault has happened.
 //!
-//! `rows` runs every row of the fault matrix for a moment: random load, random victims. The other tests show one
-//! mechanism each, step by step, which random load does not show: which call or message heals, and what it costs.
+//! `rows` runs every row of the fault matrix for a moment: random load, random victims. The other tests show
+//! one mechanism each, step by step, which random load does not show: which call or message heals, and what
+//! it costs.
 //!
 //! Not here: a wrong wall clock of a client (`permits_testkit::faults::LEFT_OUT`).
 

@@ -13,11 +13,12 @@ use crate::fixture::{Fixture, MAX_WAITERS, Monitor};
 /// A word that is in a worker's releases alone: they do not contain the limit.
 const RELEASE: &[u8] = b"stored";
 
-/// A word that is in renewals alone while nothing is acquired: they contain the limit, in case the store forgot it.
+/// A word that is in renewals alone while nothing is acquired: they contain the limit, in case the store
+/// forgot it.
 const RENEW: &[u8] = b"fallback";
 
-/// A worker behind a proxy that has acquired and released once, so that the server knows the scripts. A lost reply is
-/// then the reply of a command, and not NOSCRIPT.
+/// A worker behind a proxy that has acquired and released once, so that the server knows the scripts. A lost
+/// reply is then the reply of a command, and not NOSCRIPT.
 fn warm_worker(fixture: &Fixture, proxy: &Proxy) -> Worker {
     let mut worker = fixture.start_connected("proxied", &proxy.url(), fixture.settings.lease);
     worker.acquire("warm");
@@ -190,8 +191,8 @@ fn a_lost_reply_to_a_renewal_is_no_loss() {
     fixture.assert_at_rest();
 }
 
-/// With a lease of 60 s nothing is renewed for 20 s. An earlier call is the session's own, after it has subscribed
-/// again.
+/// With a lease of 60 s nothing is renewed for 20 s. An earlier call is the session's own, after it has
+/// subscribed again.
 #[test]
 fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
     let fixture = Fixture::new(1, Duration::from_secs(60)).recovery(Recovery::Off);
@@ -283,8 +284,9 @@ fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
     fixture.assert_at_rest();
 }
 
-/// A network held back a message while the store moved on: the waiter's lease ended, it was queued again by the same
-/// request, and then it receives the push of the grant that it lost. If it believed the message, two would hold.
+/// A network held back a message while the store moved on: the waiter's lease ended, it was queued again by
+/// the same request, and then it receives the push of the grant that it lost. If it believed the message, two
+/// would hold.
 #[test]
 fn a_late_message_of_an_earlier_grant_is_not_believed() {
     let fixture = Fixture::new(1, Duration::from_secs(2));
@@ -331,8 +333,8 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
 /// Replies arrive when they are no longer true. The store grants, renews and ends leases meanwhile.
 #[test]
 fn grants_that_come_later_than_the_lease_are_not_held() {
-    // With the short lease the reply comes within the timeout of the call, and is used; with the other the call is
-    // given up.
+    // With the short lease the reply comes within the timeout of the call, and is used; with the other the
+    // call is given up.
     for (lease_ms, delay_ms) in [(200, 225), (1000, 1500)] {
         let (lease, delay) = (Duration::from_millis(lease_ms), Duration::from_millis(delay_ms));
         let fixture = Fixture::new(2, lease);
@@ -352,7 +354,8 @@ fn grants_that_come_later_than_the_lease_are_not_held() {
         late[0].lost("held");
         let lost_after = late[0].granted("held").end().saturating_sub(delayed);
         assert!(lost_after <= micros(lease), "held for {lost_after} us more");
-        // The store grants requests that wait, and later ones, and the clients cannot use those grants in time.
+        // The store grants requests that wait, and later ones, and the clients cannot use those grants in
+        // time.
         let before = fixture.state("last_token");
         direct.release("first");
         late[2].ask("asked-late");

@@ -30,8 +30,8 @@ fn assert_still_held(holders: &[(Worker, String)]) {
     }
 }
 
-/// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter. `watcher` sees
-/// the windows in which a restarted server grants nothing new.
+/// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter.
+/// `watcher` sees the windows in which a restarted server grants nothing new.
 fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
     const HOLDERS: usize = 3;
     const WAITERS: usize = 2;
@@ -106,9 +106,9 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
     fixture.assert_at_rest();
 }
 
-/// The window was once a third of the longest lease that the store knew, which after a loss is the lease of the first
-/// client to reconnect: 200 ms for the short lease here. The holder of the long one was still reconnecting then, and
-/// the short one was granted its unit.
+/// The window was once a third of the longest lease that the store knew, which after a loss is the lease of
+/// the first client to reconnect: 200 ms for the short lease here. The holder of the long one was still
+/// reconnecting then, and the short one was granted its unit.
 #[test]
 fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
     let fixture = Fixture::new(1, Duration::from_secs(15)).forgetful();
@@ -160,9 +160,9 @@ fn restarts_with_an_append_only_file_lose_nothing() {
     survive_restarts(&fixture, &downs, true);
 }
 
-/// The server reports its uptime in whole seconds, counted from the second in which it began: a moment after its start
-/// that may be 1 already. With a window of a second, the server then granted at once a unit of a holder that was not
-/// yet back; the holder, its slot taken, lost its permit.
+/// The server reports its uptime in whole seconds, counted from the second in which it began: a moment after
+/// its start that may be 1 already. With a window of a second, the server then granted at once a unit of a
+/// holder that was not yet back; the holder, its slot taken, lost its permit.
 #[test]
 fn a_window_follows_a_restart_at_the_end_of_a_second() {
     // On a very busy machine the window is over before the second is, and the round shows nothing.

@@ -1,4 +1,5 @@
-//! The rows of the fault matrix for a moment each. `scripts/faults` runs all of them for longer, with several limits.
+//! The rows of the fault matrix for a moment each. `scripts/faults` runs all of them for longer, with several
+//! limits.
 
 use std::time::Duration;
 

@@ -23,8 +23,8 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
         waiter.ask(tag);
         fixture.await_waiting(number + 1);
     }
-    // Its reply follows those to the requests: without one of them the session would retry that request alone,
-    // before it learns that the others have left the queue.
+    // Its reply follows those to the requests: without one of them the session would retry that request
+    // alone, before it learns that the others have left the queue.
     waiter.inspect();
     fixture.server.pause();
     let paused = now();
@@ -102,8 +102,8 @@ fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
     fixture.assert_at_rest();
 }
 
-/// FLUSHALL forgets a holder, and a newcomer is faster than its renewal. Both hold then, until the forgotten holder's
-/// deadline and no longer.
+/// FLUSHALL forgets a holder, and a newcomer is faster than its renewal. Both hold then, until the forgotten
+/// holder's deadline and no longer.
 #[test]
 fn a_flushed_holder_whose_units_were_granted_again_is_lost_within_its_lease() {
     let fixture = Fixture::new(1, Duration::from_secs(3)).forgetful();

@@ -58,8 +58,9 @@ async fn client(server: &Server) -> Client {
     builder.connect().await.expect("the server runs")
 }
 
-/// Every subset of the keys of a semaphore vanishes while it is in use. The store notices and heals: holders keep
-/// their permits, the waiter is granted when it fits, and meanwhile neither connections nor calls multiply.
+/// Every subset of the keys of a semaphore vanishes while it is in use. The store notices and heals: holders
+/// keep their permits, the waiter is granted when it fits, and meanwhile neither connections nor calls
+/// multiply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_subset_of_the_keys_may_vanish_in_use() {
     let server = Server::start();

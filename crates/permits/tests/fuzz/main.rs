@@ -1,8 +1,9 @@
-//! Input from outside is accepted or refused, and never causes a panic: names and URLs from users, handles from other
-//! processes, bytes from a server, and the contents of a file.
+//! Input from outside is accepted or refused, and never causes a panic: names and URLs from users, handles
+//! from other processes, bytes from a server, and the contents of a file.
 //!
-//! Random input of two kinds: of any form, which mostly tests the first check, and valid input that was damaged a little,
-//! which passes most checks. `PERMITS_CASES` multiplies the number of cases; `scripts/fuzz` runs until it is stopped.
+//! Random input of two kinds: of any form, which mostly tests the first check, and valid input that was
+//! damaged a little, which passes most checks. `PERMITS_CASES` multiplies the number of cases; `scripts/fuzz`
+//! runs until it is stopped.
 
 mod damage;
 #[expect(dead_code, reason = "other tests read from a server")]

@@ -1,6 +1,6 @@
-//! A real client, and a server that sends garbage: while the client connects, in reply to a command, or unasked. The
-//! client neither panics nor hangs nor allocates announced memory, and continues when the server's replies are valid
-//! again.
+//! A real client, and a server that sends garbage: while the client connects, in reply to a command, or
+//! unasked. The client neither panics nor hangs nor allocates announced memory, and continues when the
+//! server's replies are valid again.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -123,8 +123,8 @@ fn after_a_malformed_reply_the_connection_is_another_one() {
     assert!(fake.connections() > before, "{before} connections before and after");
 }
 
-/// A server that sends garbage in reply to every command on one semaphore is called again with pauses, also while it
-/// serves other semaphores of the same session.
+/// A server that sends garbage in reply to every command on one semaphore is called again with pauses, also
+/// while it serves other semaphores of the same session.
 #[test]
 fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     const SECONDS: usize = 4;

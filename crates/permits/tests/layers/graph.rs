@@ -1,4 +1,5 @@
-//! The imports between files: paths resolved to the files that define their items, and the circles among them.
+//! The imports between files: paths resolved to the files that define their items, and the circles among
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -71,7 +72,8 @@ impl Library<'_> {
             .collect()
     }
 
-    /// The file that defines the item of `path`, seen from the module `here`. `None` for items of other crates.
+    /// The file that defines the item of `path`, seen from the module `here`. `None` for items of other
+    /// crates.
     fn file_of(&self, here: &[String], path: &[String], depth: usize) -> Option<&str> {
         // Re-exports that lead to each other do not compile; this bounds a wrong resolution.
         if depth > 20 {
@@ -144,8 +146,8 @@ impl Library<'_> {
     }
 }
 
-/// The circles: sets of files each of which imports every other one, directly or by others. Each as the imports within it, a
-/// line each.
+/// The circles: sets of files each of which imports every other one, directly or by others. Each as the
+/// imports within it, a line each.
 pub(crate) fn circles(graph: &Graph) -> Vec<String> {
     let imports: Vec<&Import> = graph.imports.iter().filter(|import| !import.passed_on).collect();
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

@@ -1,17 +1,19 @@
 //! The imports of the library's files: they only go down, and no files import each other in a circle.
 //!
 //! # The rule
-//! - An *import* is a path that begins with `crate`, `self`, `super` or a child module, in a `use` or in code. Code under
-//!   `#[cfg(test)]` and comments do not count; code under other conditions does.
-//! - An import *goes to the file that defines the item*: re-exports are followed. An import of a module goes to its file.
-//! - Layers, from the top: face, session, diagnostics, store, acquisition and timing, model, protocol, helpers. An import goes
-//!   to the same or a lower layer, with one exception: the session may import `error.rs` of the face.
-//! - Files have no circle of imports. A `pub use` of a name that its file does not mention again only passes it on, and is no
-//!   import here. So a `mod.rs` may re-export its children, and they may import what it defines; but it may not use a child
-//!   that imports what it defines. `mod` lines are no imports.
+//! - An *import* is a path that begins with `crate`, `self`, `super` or a child module, in a `use` or in
+//!   code. Code under `#[cfg(test)]` and comments do not count; code under other conditions does.
+//! - An import *goes to the file that defines the item*: re-exports are followed. An import of a module goes
+//!   to its file.
+//! - Layers, from the top: face, session, diagnostics, store, acquisition and timing, model, protocol,
+//!   helpers. An import goes to the same or a lower layer, with one exception: the session may import
+//!   `error.rs` of the face.
+//! - Files have no circle of imports. A `pub use` of a name that its file does not mention again only passes
+//!   it on, and is no import here. So a `mod.rs` may re-export its children, and they may import what it
+//!   defines; but it may not use a child that imports what it defines. `mod` lines are no imports.
 //!
-//! The sources are read as text: see `source` for the tokens and `graph` for the resolution of paths. Paths in the arguments of
-//! macros count; the expansions of macros do not.
+//! The sources are read as tokens: see `source` for what they declare and `graph` for the resolution of
+//! paths. Paths in the arguments of macros count; the expansions of macros do not.
 
 mod graph;
 mod source;

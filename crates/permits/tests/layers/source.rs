@@ -1,16 +1,20 @@
-//! The text of a file as tokens, and what it declares and imports.
+//! The tokens of a file: what it declares and imports.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::Path;
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use syn::{ItemUse, UseTree};
 
 /// A file of a library.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The path below the root, with `/`.
     pub(crate) file: String,
-    /// The modules of the file: first its own, then those in its text. Each with the path from the crate's root.
+    /// The modules of the file: those in its text, and its own. Each with the path from the crate's root.
     pub(crate) modules: Vec<Module>,
     /// The modules in other files that this file declares under `#[cfg(test)]`.
     pub(crate) test_modules: Vec<Vec<String>>,
@@ -59,6 +63,9 @@ pub(crate) fn read_tree(root: &Path) -> io::Result<Vec<Source>> {
     Ok(sources)
 }
 
+/// The keywords before the name of an item.
+const DEFINES: &[&str] = &["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
+
 impl Source {
     /// Parses the text of a file.
     pub(crate) fn parse(file: &str, text: &str) -> Self {
@@ -66,286 +73,160 @@ impl Source {
         if path.last().is_some_and(|last| last == "mod" || last == "lib") {
             path.pop();
         }
-        let mut parser =
-            Parser { tokens: tokens(text), at: 0, modules: Vec::new(), test_modules: Vec::new() };
-        parser.module(path);
-        parser.modules.reverse();
-        Self { file: file.to_owned(), modules: parser.modules, test_modules: parser.test_modules }
-    }
-}
-
-/// The tokens of a text: names, `::`, and single characters. Without comments, literals and lifetimes.
-fn tokens(text: &str) -> Vec<String> {
-    let chars: Vec<char> = text.chars().collect();
-    let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
-    let is_name = |char: char| char.is_alphanumeric() || char == '_';
-    let (mut tokens, mut i) = (Vec::new(), 0);
-    while i < chars.len() {
-        match at(i) {
-            '/' if at(i + 1) == '/' => {
-                while i < chars.len() && at(i) != '\n' {
-                    i += 1;
-                }
-            }
-            '/' if at(i + 1) == '*' => {
-                let mut depth = 0;
-                loop {
-                    match (at(i), at(i + 1)) {
-                        ('/', '*') => (depth, i) = (depth + 1, i + 2),
-                        ('*', '/') => (depth, i) = (depth - 1, i + 2),
-                        _ => i += 1,
-                    }
-                    if depth == 0 || i >= chars.len() {
-                        break;
-                    }
-                }
-            }
-            '"' => i = after_string(&chars, i),
-            '\'' if at(i + 1) == '\\' || at(i + 2) == '\'' => {
-                i += 2 + usize::from(at(i + 1) == '\\');
-                while i < chars.len() && at(i) != '\'' {
-                    i += 1;
-                }
-                i += 1;
-            }
-            // A lifetime.
-            '\'' => {
-                i += 1;
-                while is_name(at(i)) {
-                    i += 1;
-                }
-            }
-            char if is_name(char) => {
-                let start = i;
-                while is_name(at(i)) {
-                    i += 1;
-                }
-                let name: String = chars[start..i].iter().collect();
-                let hashes = chars[i..].iter().take_while(|char| **char == '#').count();
-                if matches!(name.as_str(), "r" | "br") && at(i + hashes) == '"' {
-                    i += hashes + 1;
-                    while i < chars.len()
-                        && !(at(i) == '"' && chars[i + 1..].iter().take(hashes).all(|c| *c == '#'))
-                    {
-                        i += 1;
-                    }
-                    i += 1 + hashes;
-                } else {
-                    tokens.push(name);
-                }
-            }
-            ':' if at(i + 1) == ':' => {
-                tokens.push("::".to_owned());
-                i += 2;
-            }
-            char => {
-                if !char.is_whitespace() {
-                    tokens.push(char.to_string());
-                }
-                i += 1;
-            }
-        }
-    }
-    tokens
-}
-
-fn after_string(chars: &[char], start: usize) -> usize {
-    let mut i = start + 1;
-    while i < chars.len() && chars[i] != '"' {
-        i += 1 + usize::from(chars[i] == '\\');
-    }
-    i + 1
-}
-
-struct Parser {
-    tokens: Vec<String>,
-    at: usize,
-    /// Modules that are complete, the outermost last.
-    modules: Vec<Module>,
-    test_modules: Vec<Vec<String>>,
-}
-
-impl Parser {
-    fn peek(&self, ahead: usize) -> &str {
-        self.tokens.get(self.at + ahead).map_or("", String::as_str)
+        let mut source = Self { file: file.to_owned(), modules: Vec::new(), test_modules: Vec::new() };
+        source.read_module(path, text.parse().expect("the file consists of tokens"));
+        source
     }
 
-    fn next(&mut self) -> String {
-        self.at += 1;
-        self.tokens.get(self.at - 1).cloned().unwrap_or_default()
-    }
-
-    /// Reads a module up to its closing brace, or to the end of the file.
-    fn module(&mut self, path: Vec<String>) {
+    fn read_module(&mut self, path: Vec<String>, tokens: TokenStream) {
         let mut module = Module { path, ..Module::default() };
-        let mut depth = 0;
-        let (mut in_test, mut public) = (false, false);
-        while self.at < self.tokens.len() {
-            match self.peek(0) {
-                "#" => in_test |= self.attribute(),
-                "mod" if self.peek(2) == ";" => {
-                    let mut path = module.path.clone();
-                    path.push(self.peek(1).to_owned());
-                    if std::mem::take(&mut in_test) {
-                        self.test_modules.push(path);
-                    }
-                    self.at += 3;
-                }
-                "pub" => {
-                    public = true;
-                    self.at += 1;
-                    if self.peek(0) == "(" {
-                        self.skip_brackets();
-                    }
-                }
-                _ if std::mem::take(&mut in_test) => self.skip_item(),
-                "mod" if self.peek(2) == "{" => {
-                    let mut path = module.path.clone();
-                    path.push(self.peek(1).to_owned());
-                    self.at += 3;
-                    self.module(path);
-                }
-                "use" => {
-                    self.at += 1;
-                    self.use_tree(Vec::new(), std::mem::take(&mut public), &mut module.uses);
-                    self.at += 1;
-                }
-                "}" if depth == 0 => {
-                    self.at += 1;
-                    break;
-                }
-                _ => {
-                    public = false;
-                    depth = self.code(&mut module, depth);
-                }
-            }
-        }
+        self.read(&mut module, tokens, true);
         self.modules.push(module);
     }
 
-    /// Reads a token or a path of code. Returns the depth of braces after it.
-    fn code(&mut self, module: &mut Module, depth: usize) -> usize {
-        let before = self.at.checked_sub(1).map_or("", |before| &self.tokens[before]).to_owned();
-        let token = self.next();
-        let defines = ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
-        match token.as_str() {
-            "{" => return depth + 1,
-            "}" => return depth - 1,
-            "crate" | "self" | "super" if before != "::" && self.peek(0) == "::" => {
-                let mut path = vec![token];
-                while self.peek(0) == "::" && is_name(self.peek(1)) {
-                    path.push(self.peek(1).to_owned());
-                    self.at += 2;
+    /// Reads tokens of a module: its items if `top`, else the inside of one.
+    fn read(&mut self, module: &mut Module, tokens: TokenStream, top: bool) {
+        let tokens = Tokens(tokens.into_iter().collect());
+        let (mut at, mut in_test) = (0, false);
+        while at < tokens.0.len() {
+            let word = tokens.word(at);
+            match word.as_str() {
+                "#" => {
+                    at += 1 + usize::from(tokens.word(at + 1) == "!");
+                    in_test |= tokens.group(at, Delimiter::Bracket).is_some_and(is_test);
+                    at += 1;
                 }
-                module.paths.push(path);
-            }
-            "macro_rules" if depth == 0 => {
-                self.at += 1;
-                let name = self.next();
-                module.items.insert(name);
-            }
-            _ if depth == 0 && defines.contains(&before.as_str()) && is_name(&token) => {
-                module.items.insert(token);
-            }
-            _ if is_name(&token) => {
-                module.names.insert(token);
-            }
-            _ => {}
-        }
-        depth
-    }
-
-    /// Reads an attribute. Returns whether it is a condition on tests.
-    fn attribute(&mut self) -> bool {
-        self.at += 1 + usize::from(self.peek(1) == "!");
-        let start = self.at;
-        self.skip_brackets();
-        let tokens = &self.tokens[start..self.at];
-        tokens.get(1).is_some_and(|name| name == "cfg") && tokens.iter().any(|token| token == "test")
-    }
-
-    /// Skips from an opening bracket to behind its closing one.
-    fn skip_brackets(&mut self) {
-        let mut depth = 0;
-        loop {
-            match self.next().as_str() {
-                "(" | "[" | "{" => depth += 1,
-                ")" | "]" | "}" => depth -= 1,
-                "" => return,
-                _ => {}
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Skips an item: to behind its semicolon, comma or block.
-    fn skip_item(&mut self) {
-        loop {
-            match self.peek(0) {
-                "{" => return self.skip_brackets(),
-                "(" | "[" => self.skip_brackets(),
-                // Of the block around it.
-                "}" | "" => return,
-                ";" | "," => {
-                    self.at += 1;
-                    return;
-                }
-                _ => self.at += 1,
-            }
-        }
-    }
-
-    /// Reads what follows `use` or a `::` in it: a name, a glob, or a list.
-    fn use_tree(&mut self, mut path: Vec<String>, public: bool, uses: &mut Vec<Use>) {
-        loop {
-            match self.peek(0) {
-                "{" => {
-                    self.at += 1;
-                    while !matches!(self.peek(0), "}" | "") {
-                        self.use_tree(path.clone(), public, uses);
-                        if self.peek(0) == "," {
-                            self.at += 1;
-                        }
+                "pub" => at += 1 + usize::from(tokens.group(at + 1, Delimiter::Parenthesis).is_some()),
+                "mod" if tokens.word(at + 2) == ";" => {
+                    if mem::take(&mut in_test) {
+                        self.test_modules.push(module.child(tokens.word(at + 1)));
                     }
-                    self.at += 1;
-                    return;
+                    at += 3;
                 }
-                "*" => {
-                    self.at += 1;
-                    uses.push(Use { path, name: "*".into(), public });
-                    return;
-                }
-                "::" => {
-                    if path.is_empty() {
-                        // `::redis`: another crate.
-                        path.push(String::new());
+                _ if mem::take(&mut in_test) => at = tokens.after_item(at),
+                "use" => at = tokens.read_use(at, &mut module.uses),
+                "crate" | "self" | "super"
+                    if tokens.is_separator(at + 1) && !tokens.is_separator(at - at.min(2)) =>
+                {
+                    let mut path = vec![word];
+                    while tokens.is_separator(at + 1) && tokens.is_name(at + 3) {
+                        path.push(tokens.word(at + 3));
+                        at += 3;
                     }
-                    self.at += 1;
+                    module.paths.push(path);
+                    at += 1;
+                }
+                // A lifetime.
+                "'" => at += 2,
+                "macro_rules" if top => {
+                    module.items.insert(tokens.word(at + 2));
+                    at += 3;
                 }
                 _ => {
-                    let name = self.next();
-                    // `a::{self}` is `a`.
-                    if name != "self" || path.is_empty() {
-                        path.push(name);
+                    if let Some(TokenTree::Group(group)) = tokens.0.get(at) {
+                        let opens =
+                            at > 1 && tokens.word(at - 2) == "mod" && group.delimiter() == Delimiter::Brace;
+                        if opens {
+                            self.read_module(module.child(tokens.word(at - 1)), group.stream());
+                        } else {
+                            self.read(module, group.stream(), false);
+                        }
+                    } else if tokens.is_name(at) {
+                        let defined = top && at > 0 && DEFINES.contains(&tokens.word(at - 1).as_str());
+                        let names = if defined { &mut module.items } else { &mut module.names };
+                        names.insert(word);
                     }
-                    if self.peek(0) == "::" {
-                        continue;
-                    }
-                    let mut name = path.last().cloned().unwrap_or_default();
-                    if self.peek(0) == "as" {
-                        self.at += 1;
-                        name = self.next();
-                    }
-                    uses.push(Use { path, name, public });
-                    return;
+                    at += 1;
                 }
             }
         }
     }
 }
 
-fn is_name(token: &str) -> bool {
-    token.starts_with(|char: char| char.is_alphabetic() || char == '_')
+impl Module {
+    fn child(&self, name: String) -> Vec<String> {
+        self.path.iter().cloned().chain([name]).collect()
+    }
+}
+
+/// The tokens between two brackets, or of a file. A group in brackets is one token.
+struct Tokens(Vec<TokenTree>);
+
+impl Tokens {
+    /// The name or the character at `at`; empty for a literal, a group and after the end.
+    fn word(&self, at: usize) -> String {
+        match self.0.get(at) {
+            Some(TokenTree::Ident(name)) => name.to_string(),
+            Some(TokenTree::Punct(punctuation)) => punctuation.as_char().to_string(),
+            _ => String::new(),
+        }
+    }
+
+    fn is_name(&self, at: usize) -> bool {
+        matches!(self.0.get(at), Some(TokenTree::Ident(_)))
+    }
+
+    /// Returns true if `::` is at `at`.
+    fn is_separator(&self, at: usize) -> bool {
+        self.word(at) == ":" && self.word(at + 1) == ":"
+    }
+
+    fn group(&self, at: usize, delimiter: Delimiter) -> Option<&Group> {
+        match self.0.get(at) {
+            Some(TokenTree::Group(group)) if group.delimiter() == delimiter => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The place behind the item at `at`: behind its semicolon, comma or block.
+    fn after_item(&self, at: usize) -> usize {
+        let is_end = |at: &usize| {
+            matches!(self.word(*at).as_str(), ";" | ",") || self.group(*at, Delimiter::Brace).is_some()
+        };
+        (at..self.0.len()).find(is_end).map_or(self.0.len(), |end| end + 1)
+    }
+
+    /// Reads the `use` at `at`. Returns the place behind it.
+    fn read_use(&self, at: usize, uses: &mut Vec<Use>) -> usize {
+        let end = (at..self.0.len()).find(|at| self.word(*at) == ";").unwrap_or(self.0.len() - 1);
+        // Others are no items: `use $crate::name` in a macro, and `impl Trait + use<'a>`.
+        let Ok(item) = syn::parse2::<ItemUse>(self.0[at..=end].iter().cloned().collect()) else {
+            return at + 1;
+        };
+        let public = self.word(at - at.min(1)) == "pub"
+            || at > 1 && self.word(at - 2) == "pub" && self.group(at - 1, Delimiter::Parenthesis).is_some();
+        // `::redis`: another crate.
+        let root = item.leading_colon.map(|_| String::new());
+        declare(&item.tree, root.into_iter().collect(), public, uses);
+        end + 1
+    }
+}
+
+/// Adds the names that `tree` declares, below `path`.
+fn declare(tree: &UseTree, mut path: Vec<String>, public: bool, uses: &mut Vec<Use>) {
+    let (last, name) = match tree {
+        UseTree::Path(parent) => {
+            path.push(parent.ident.to_string());
+            return declare(&parent.tree, path, public, uses);
+        }
+        UseTree::Group(group) => {
+            return group.items.iter().for_each(|tree| declare(tree, path.clone(), public, uses));
+        }
+        UseTree::Glob(_) => return uses.push(Use { path, name: "*".to_owned(), public }),
+        UseTree::Name(name) => (&name.ident, None),
+        UseTree::Rename(renamed) => (&renamed.ident, Some(renamed.rename.to_string())),
+    };
+    // `a::{self}` is `a`.
+    if last != "self" || path.is_empty() {
+        path.push(last.to_string());
+    }
+    let name = name.or_else(|| path.last().cloned()).unwrap_or_default();
+    uses.push(Use { path, name, public });
+}
+
+/// Returns true if an attribute is a condition on tests.
+fn is_test(attribute: &Group) -> bool {
+    let text = attribute.stream().to_string();
+    let mut words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    words.next() == Some("cfg") && words.any(|word| word == "test")
 }

@@ -1,5 +1,5 @@
-//! Child tasks: parts of a test that need a process of their own, because it is stopped, or has other rights or little
-//! room.
+//! Child tasks: parts of a test that need a process of their own, because it is stopped, or has other rights
+//! or little room.
 
 use std::env;
 use std::process::{Command, Stdio};

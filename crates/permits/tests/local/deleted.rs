@@ -1,7 +1,7 @@
 //! The file is deleted while it is in use, or one of its companions is.
 //!
-//! Its users still have the deleted file open, and a new process makes another: two queues that do not see each other, unless
-//! the users notice.
+//! Its users still have the deleted file open, and a new process makes another: two queues that do not see
+//! each other, unless the users notice.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -192,8 +192,8 @@ fn without_users_a_deleted_shared_memory_loses_nothing() {
 
 /// The one promise that a deletion can break, and for how long.
 ///
-/// The holder is stopped, so that it cannot notice. If the file was deleted alone, the holder still has locks on its
-/// companions.
+/// The holder is stopped, so that it cannot notice. If the file was deleted alone, the holder still has locks
+/// on its companions.
 #[test]
 fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
     for suffixes in DELETED {
@@ -213,8 +213,8 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
         let resumed = holder.resume();
         holder.lost("first");
         let until = holder.granted("first").until;
-        // A renewal after that would extend it to the end of a whole lease from then. The last one came before the pause,
-        // and newcomers are served 0.3 s after the next file was created.
+        // A renewal after that would extend it to the end of a whole lease from then. The last one came
+        // before the pause, and newcomers are served 0.3 s after the next file was created.
         assert!(until < resumed + 1_800_000, "resumed at {resumed}, it was held until {until}");
         newcomer.release("second");
         for worker in [holder, newcomer] {

@@ -1,5 +1,5 @@
-//! Files of other programs, damaged files, and files of another version: each is refused with a reason that names the remedy,
-//! and left as it is.
+//! Files of other programs, damaged files, and files of another version: each is refused with a reason that
+//! names the remedy, and left as it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,8 @@ fn a_database_of_another_program_is_refused() {
     }
 }
 
-/// A companion is missing and the database is locked, like a file of the library that is in use and lost its companions.
+/// A companion is missing and the database is locked, like a file of the library that is in use and lost its
+/// companions.
 #[test]
 fn a_database_that_another_program_has_locked_is_never_deleted() {
     let fixture = Fixture::small();

@@ -68,8 +68,8 @@ impl Fixture {
         client.semaphore(SEMAPHORE, self.settings.limit).expect("valid")
     }
 
-    /// The file, opened as by any program. In any other way it must not be opened: that would give up the client's
-    /// locks.
+    /// The file, opened as by any program. In any other way it must not be opened: that would give up the
+    /// client's locks.
     pub(crate) fn sqlite(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("it can be opened");
         connection.busy_timeout(TIMEOUT).expect("it can wait");
@@ -121,8 +121,8 @@ pub(crate) fn url(path: &Path) -> String {
     format!("local:{}", path.display())
 }
 
-/// Waits until this process has no file of this directory open. A client may close its file a moment after its own
-/// close.
+/// Waits until this process has no file of this directory open. A client may close its file a moment after
+/// its own close.
 #[track_caller]
 pub(crate) fn await_closed(directory: &Path) {
     let is_open = || {

@@ -1,6 +1,7 @@
 //! No room: the disk is full, or a file may not grow.
 //!
-//! Permits that are held can still be renewed and released: the log, once emptied, has room for another command.
+//! Permits that are held can still be renewed and released: the log, once emptied, has room for another
+//! command.
 
 use std::fs::File;
 use std::io::Write as _;

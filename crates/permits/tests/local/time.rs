@@ -1,7 +1,7 @@
 //! The machine restarts, its wall clock is wrong, or a process is in a time namespace.
 //!
-//! A test cannot restart the machine or set its clock. But the table `meta` has all that the store knows of them: the boot in
-//! which the file was last used, and the store's time at its start.
+//! A test cannot restart the machine or set its clock. But the table `meta` has all that the store knows of
+//! them: the boot in which the file was last used, and the store's time at its start.
 
 use std::process::Command;
 use std::time::Duration;
@@ -74,8 +74,8 @@ fn pinned_limits_and_pauses_outlast_a_restart() {
     client.close().expect("the file can be used");
 }
 
-/// The store never reads the wall clock once there is a file. Otherwise a difference of an hour would end every lease at once,
-/// or none for an hour.
+/// The store never reads the wall clock once there is a file. Otherwise a difference of an hour would end
+/// every lease at once, or none for an hour.
 #[test]
 fn a_wrong_wall_clock_changes_nothing() {
     for ahead_us in [-HOUR_US, HOUR_US] {
@@ -102,8 +102,8 @@ fn a_wrong_wall_clock_changes_nothing() {
     }
 }
 
-/// Two machines can share one file by a file system that the store does not recognize. Neither sees the other's locks, but each
-/// sees that the file was used in another boot.
+/// Two machines can share one file by a file system that the store does not recognize. Neither sees the
+/// other's locks, but each sees that the file was used in another boot.
 #[test]
 fn another_machine_that_uses_the_file_is_noticed() {
     let fixture = Fixture::small();

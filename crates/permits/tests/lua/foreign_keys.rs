@@ -30,8 +30,8 @@ table.sort(pairs)
 return redis.sha1hex(table.concat(pairs))
 ";
 
-/// The last key, the free slots, is an exception: only a command that takes or frees a slot reads it, maybe after other
-/// writes. To check it in every command would cost more than it protects.
+/// The last key, the free slots, is an exception: only a command that takes or frees a slot reads it, maybe
+/// after other writes. To check it in every command would cost more than it protects.
 #[test]
 fn a_key_overwritten_by_another_program_stops_everything_that_needs_it() {
     let numbers = [0, 1, 2].into_iter().flat_map(|number| Scene::ALL.map(|scene| (number, scene)));

@@ -85,7 +85,8 @@ fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
     }
 }
 
-/// A late renewal finds that the permit was put back, and has ended: it is lost, and no renewal brings it back.
+/// A late renewal finds that the permit was put back, and has ended: it is lost, and no renewal brings it
+/// back.
 #[test]
 fn a_grant_that_was_put_back_and_cools_is_not_put_back_again() {
     let mut both = Both::start();

@@ -56,7 +56,8 @@ pub(crate) struct Turn {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Begins to collect, unless another test has. The other tests that use the subscriber wait until the turn is dropped.
+/// Begins to collect, unless another test has. The other tests that use the subscriber wait until the turn is
+/// dropped.
 pub(crate) fn begin() -> Turn {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

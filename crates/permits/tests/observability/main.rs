@@ -1,8 +1,8 @@
 //! Observation: the events, spans and metrics of programs that use the library, beside the tables of
-//! `docs/observability.md`.
+//! `docs/monitoring.md`.
 //!
-//! A process has one subscriber and one recorder, so the tests share them, and run one after the other where one disturbs
-//! another.
+//! A process has one subscriber and one recorder, so the tests share them, and run one after the other where
+//! one disturbs another.
 
 mod collector;
 mod events;

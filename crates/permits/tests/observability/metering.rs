@@ -288,7 +288,8 @@ async fn a_recorder_that_panics_harms_nothing() {
     client.close().await.expect("there is memory");
 }
 
-/// A recorder is code of the program: it runs when the lock of the session is free. Otherwise this would hang.
+/// A recorder is code of the program: it runs when the lock of the session is free. Otherwise this would
+/// hang.
 #[test]
 fn a_recorder_can_use_permits_itself() {
     let (done, is_done) = std::sync::mpsc::channel();

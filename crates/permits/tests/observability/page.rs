@@ -1,8 +1,8 @@
-//! The events and spans that `docs/observability.md` lists.
+//! The events and spans that `docs/monitoring.md` lists.
 
 use permits_testkit::documents::{quoted, read, table};
 
-const PAGE: &str = "observability.md";
+const PAGE: &str = "monitoring.md";
 
 /// An event: target, level, fields.
 pub(crate) type EventRow = (String, String, Vec<String>);

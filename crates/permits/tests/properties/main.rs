@@ -1,12 +1,13 @@
 //! The properties that every store promises, shown on the model by random histories.
 //!
-//! The differential test shows that the Redis store equals the model, so the properties hold there too. After every
-//! command `permits_testkit::history::checks` check it from outside, by the names in the guarantees. The properties that
-//! span several commands are checked here: tokens over the whole history (P4), a repeated command (P5), a withdrawn
-//! waiter (P9), and the state at rest (P10). `mutants` shows that each check can fail.
+//! The differential test shows that the Redis store equals the model, so the properties hold there too. After
+//! every command `permits_testkit::history::checks` check it from outside, by the names in the guarantees.
+//! The properties that span several commands are checked here: tokens over the whole history (P4), a repeated
+//! command (P5), a withdrawn waiter (P9), and the state at rest (P10). `mutants` shows that each check can
+//! fail.
 //!
-//! Connected clients over a restart that forgets everything (P2) are the subject of the simulation of whole sessions and
-//! of the exhaustive check, which run the library's own clients.
+//! Connected clients over a restart that forgets everything (P2) are the subject of the simulation of whole
+//! sessions and of the exhaustive check, which run the library's own clients.
 //!
 //! `PERMITS_CASES` multiplies the number of histories.
 
@@ -82,9 +83,9 @@ impl Run<'_> {
         Ok(step)
     }
 
-    /// P4: each grant's token is higher than every earlier one, also when the store has forgotten those, if the server's
-    /// clock has passed the highest one. The clock has, after as many microseconds as there were grants, unless it was
-    /// set back.
+    /// P4: each grant's token is higher than every earlier one, also when the store has forgotten those, if
+    /// the server's clock has passed the highest one. The clock has, after as many microseconds as there were
+    /// grants, unless it was set back.
     fn tokens(&mut self, step: &Step) -> Result<(), String> {
         let known = step.before.as_ref().map_or(0, |state| state.last_token);
         if known < self.last_token && step.now_us <= self.last_token {
@@ -150,8 +151,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// P10: after the longest lease without a request, nothing is held or waits, and no slot is remembered. When the
-    /// state expires there is none, unless an operator's change keeps it (P12).
+    /// P10: after the longest lease without a request, nothing is held or waits, and no slot is remembered.
+    /// When the state expires there is none, unless an operator's change keeps it (P12).
     fn rest(&mut self) -> Result<(), String> {
         let past =
             steps::Step { elapse: Elapse::PastLeases, ..steps::Step::plain(Action::Renew(Vec::new())) };
@@ -186,8 +187,8 @@ fn command(simulation: &Simulation, operation: Operation) -> Command {
 
 /// P5: the same command, repeated at once, has the same answers and no effect.
 ///
-/// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second time; and a
-/// renewal that was lost, or must be retried, may have another answer.
+/// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
+/// time; and a renewal that was lost, or must be retried, may have another answer.
 fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());

@@ -1,4 +1,5 @@
-//! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its property.
+//! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its
+//! property.
 
 use permits::model::{EntryState, State};
 use permits::protocol::{AcquireOutcome, Answers, Counts, EventKind, Grant, LimitChange, Operation};

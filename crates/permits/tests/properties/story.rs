@@ -80,8 +80,8 @@ pub(crate) fn request(name: &str, lease_ms: u64) -> AcquireRequest {
 
 #[test]
 fn a_waiter_that_is_due_is_granted_before_a_lower_limit_counts() {
-    // A's lease ends, so that C is due under the limit of 2. D finds the queue full under its own limit of 1, and then
-    // empty, when C has been granted.
+    // A's lease ends, so that C is due under the limit of 2. D finds the queue full under its own limit of 1,
+    // and then empty, when C has been granted.
     let mut story = Story::new();
     let (operator, unpinned) = (Simulation::session_id(9).request(1), LimitChange::Unpin);
     story.send(Operation::SetLimit { origin: operator.into(), change: unpinned, expected_version: None });
@@ -129,8 +129,9 @@ fn a_renewal_returns_a_grant_whose_event_was_lost() {
 
 #[test]
 fn a_slot_handed_on_while_recovering_is_not_that_of_a_forgotten_holder() {
-    // A restart forgets A and B. B is put back first and releases, and its unit goes to C. If C were given the lowest
-    // free slot, A's, then A could not be put back, and at the end of the window its unit would go to another waiter.
+    // A restart forgets A and B. B is put back first and releases, and its unit goes to C. If C were given
+    // the lowest free slot, A's, then A could not be put back, and at the end of the window its unit would go
+    // to another waiter.
     let mut story = Story::new();
     let Answers::Acquire(granted) = story.acquire(&["a", "b"]).reply.answers else { unreachable!() };
     let grants = granted.iter().map(|answer| match answer {

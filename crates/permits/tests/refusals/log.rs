@@ -22,8 +22,8 @@ impl Log {
         Self
     }
 
-    /// The lines that name this server and contain `text`. Events are emitted in order, by a thread of their own, so it
-    /// waits until there are `count`.
+    /// The lines that name this server and contain `text`. Events are emitted in order, by a thread of their
+    /// own, so it waits until there are `count`.
     #[track_caller]
     pub(crate) fn about(&self, server: &SocketAddr, text: &str, count: usize) -> Vec<String> {
         let server = server.to_string();

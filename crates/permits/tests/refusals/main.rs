@@ -1,7 +1,8 @@
-//! Bad arguments, addresses and servers: each is a clear, typed error in bounded time, and leaves nothing in the store.
+//! Bad arguments, addresses and servers: each is a clear, typed error in bounded time, and leaves nothing in
+//! the store.
 //!
-//! No error, log line or debug output ever shows a password: where one is used here, everything that can be printed
-//! is searched.
+//! No error, log line or debug output ever shows a password: where one is used here, everything that can be
+//! printed is searched.
 
 mod addresses;
 mod arguments;

@@ -223,8 +223,8 @@ async fn a_server_that_may_evict_is_warned_about() {
     assert_eq!(warned(&other, 0), [""; 0], "although it was connected first");
 }
 
-/// A server that has just started may have forgotten holders. Its recovery window does not depend on the lease of the
-/// first request, and the reason of a refusal is right until the end.
+/// A server that has just started may have forgotten holders. Its recovery window does not depend on the
+/// lease of the first request, and the reason of a refusal is right until the end.
 #[tokio::test]
 async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease() {
     let server = Server::start();

@@ -1,51 +1,52 @@
 //! Proof that a random run met each case of a list at least once.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, DeleteOutcome, Event, EventKind,
-    LimitOutcome, Operation, Refusal, ReleaseOutcome, RenewOutcome, Reply,
+    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LimitOutcome, Operation,
+    RenewOutcome, Reply,
 };
 
 /// The number of times that each case happened.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
-    counts: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<String, u64>,
 }
 
 /// The cases that histories of a few holders must meet.
 pub(crate) const SMALL: &[&str] = &[
-    "acquire: granted",
-    "acquire: waiting",
-    "acquire: known, granted",
-    "acquire: known, waiting",
-    "acquire: no_permits",
-    "acquire: recovering",
-    "acquire: exceeds_limit",
-    "acquire: already_held",
-    "acquire: queue_full",
-    "acquire: no_limit",
-    "acquire: line_closed",
-    "acquire: limit_mismatch",
-    "release: held",
-    "release: waiting",
-    "release: unknown",
-    "renew: held",
-    "renew: granted",
-    "renew: waiting",
-    "renew: lost",
-    "renew: again",
-    "renew: exceeds_limit",
+    "acquire: Granted",
+    "acquire: Waiting",
+    "acquire: known: Granted",
+    "acquire: known: Waiting",
+    "acquire: NoPermits",
+    "acquire: Recovering",
+    "acquire: ExceedsLimit",
+    "acquire: AlreadyHeld",
+    "acquire: QueueFull",
+    "acquire: NoLimit",
+    "acquire: LineClosed",
+    "acquire: LimitMismatch",
+    "release: Held",
+    "release: Waiting",
+    "release: Unknown",
+    "renew: Held",
+    "renew: Granted",
+    "renew: Waiting",
+    "renew: Lost",
+    "renew: RetryLater",
+    "renew: ExceedsLimit",
     "renew: reclaimed",
     "renew: reclaimed, waiter forgotten",
     "adopt: done",
     "adopt: no such permit",
-    "set_limit: done",
+    "set_limit: Done",
     "set_limit: done before",
-    "set_limit: another version",
-    "set_limit: no limit",
-    "set_limit: out of range",
+    "set_limit: OtherVersion",
+    "set_limit: NoLimit",
+    "set_limit: OutOfRange",
     "revoke: done before",
     "limit replaced",
     "declared and refused",
@@ -57,19 +58,19 @@ pub(crate) const SMALL: &[&str] = &[
     "close_line",
     "close_line: done before",
     "open_line",
-    "revoke: held",
-    "revoke: waiting",
-    "revoke: unknown",
-    "delete: deleted",
-    "delete: unknown",
-    "delete: in use",
-    "delete: recovering",
+    "revoke: Held",
+    "revoke: Waiting",
+    "revoke: Unknown",
+    "delete: Deleted",
+    "delete: Unknown",
+    "delete: InUse",
+    "delete: Recovering",
     "inspect",
-    "event: granted",
-    "event: revoked",
-    "event: refused",
-    "event: turn",
-    "event: line_closed",
+    "event: Granted",
+    "event: Revoked",
+    "event: Refused",
+    "event: Turn",
+    "event: LineClosed",
     "expiry with a queue",
     "idle state expired",
     "new era with its data",
@@ -106,13 +107,7 @@ impl Coverage {
         self.add(damaged(before) == Some(Damage::OtherLost), "keys lost, not the state");
         self.add(damaged(before) == Some(Damage::StateLost), "keys lost, the state too");
         for event in events {
-            self.count(match event.kind {
-                EventKind::Granted(_) => "event: granted",
-                EventKind::Revoked(_) => "event: revoked",
-                EventKind::Refused => "event: refused",
-                EventKind::Turn(_) => "event: turn",
-                EventKind::LineClosed(_) => "event: line_closed",
-            });
+            self.count_answer("event", &event.kind);
         }
         let turns = events.iter().filter(|event| matches!(event.kind, EventKind::Turn(_)));
         self.add(turns.count() > 1, "event: turns of several sessions");
@@ -141,33 +136,16 @@ impl Coverage {
         match (&command.operation, &reply.answers) {
             (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
                 for (request, answer) in requests.iter().zip(answers) {
-                    let known = before
-                        .and_then(|state| state.entries.get(&request.holder))
-                        .is_some_and(|entry| entry.request == request.request);
-                    self.count(match (answer, known) {
-                        (AcquireOutcome::Granted(_), false) => "acquire: granted",
-                        (AcquireOutcome::Waiting { .. }, false) => "acquire: waiting",
-                        (AcquireOutcome::Granted(_), true) => "acquire: known, granted",
-                        (AcquireOutcome::Waiting { .. }, true) => "acquire: known, waiting",
-                        (AcquireOutcome::Refused(Refusal::NoPermits), _) => "acquire: no_permits",
-                        (AcquireOutcome::Refused(Refusal::Recovering), _) => "acquire: recovering",
-                        (AcquireOutcome::Refused(Refusal::ExceedsLimit), _) => "acquire: exceeds_limit",
-                        (AcquireOutcome::Refused(Refusal::AlreadyHeld), _) => "acquire: already_held",
-                        (AcquireOutcome::Refused(Refusal::QueueFull), _) => "acquire: queue_full",
-                        (AcquireOutcome::Refused(Refusal::LineClosed(_)), _) => "acquire: line_closed",
-                        (AcquireOutcome::Refused(Refusal::NoLimit), _) => "acquire: no_limit",
-                        (AcquireOutcome::Refused(Refusal::LimitMismatch), _) => "acquire: limit_mismatch",
-                    });
+                    let entry = before.and_then(|state| state.entries.get(&request.holder));
+                    let known = entry.is_some_and(|entry| entry.request == request.request);
+                    match answer {
+                        AcquireOutcome::Refused(refusal) => self.count_answer("acquire", refusal),
+                        _ => self.count_answer(if known { "acquire: known" } else { "acquire" }, answer),
+                    }
                 }
             }
             (_, Answers::Release(answers)) => {
-                for answer in answers {
-                    self.count(match answer {
-                        ReleaseOutcome::Held => "release: held",
-                        ReleaseOutcome::Waiting => "release: waiting",
-                        ReleaseOutcome::Unknown => "release: unknown",
-                    });
-                }
+                answers.iter().for_each(|answer| self.count_answer("release", answer));
             }
             (Operation::Renew(_), Answers::Renew(answers)) => self.note_renewals(before, command, answers),
             (_, Answers::Adopt(true)) => self.count("adopt: done"),
@@ -188,17 +166,8 @@ impl Coverage {
             (Operation::Revoke { origin, .. }, Answers::Revoke(_)) if is_made(before, origin) => {
                 self.count("revoke: done before");
             }
-            (_, Answers::Revoke(was)) => self.count(match was {
-                ReleaseOutcome::Held => "revoke: held",
-                ReleaseOutcome::Waiting => "revoke: waiting",
-                ReleaseOutcome::Unknown => "revoke: unknown",
-            }),
-            (_, Answers::Delete(deleted)) => self.count(match deleted {
-                DeleteOutcome::Deleted => "delete: deleted",
-                DeleteOutcome::Unknown => "delete: unknown",
-                DeleteOutcome::InUse { .. } => "delete: in use",
-                DeleteOutcome::Recovering => "delete: recovering",
-            }),
+            (_, Answers::Revoke(was)) => self.count_answer("revoke", was),
+            (_, Answers::Delete(deleted)) => self.count_answer("delete", deleted),
             (_, Answers::Inspect(_)) => self.count("inspect"),
             (operation, answers) => panic!("{answers:?} is no answer to {operation:?}"),
         }
@@ -206,28 +175,17 @@ impl Coverage {
 
     fn note_change(&mut self, before: Option<&State>, command: &Command, changed: LimitOutcome) {
         let Operation::SetLimit { origin, .. } = &command.operation else { return };
-        self.count(match changed {
-            LimitOutcome::Done { .. } if is_made(before, origin) => "set_limit: done before",
-            LimitOutcome::Done { .. } => "set_limit: done",
-            LimitOutcome::OtherVersion => "set_limit: another version",
-            LimitOutcome::NoLimit => "set_limit: no limit",
-            LimitOutcome::OutOfRange => "set_limit: out of range",
-        });
+        match changed {
+            LimitOutcome::Done { .. } if is_made(before, origin) => self.count("set_limit: done before"),
+            _ => self.count_answer("set_limit", &changed),
+        }
     }
 
     fn note_renewals(&mut self, before: Option<&State>, command: &Command, answers: &[RenewOutcome]) {
         let Operation::Renew(renewals) = &command.operation else { return };
         for (renewal, answer) in renewals.iter().zip(answers) {
             let entry = before.and_then(|state| state.entries.get(&renewal.holder));
-            self.count(match answer {
-                RenewOutcome::Held => "renew: held",
-                RenewOutcome::Granted(_) => "renew: granted",
-                RenewOutcome::Waiting { .. } => "renew: waiting",
-                RenewOutcome::Lost => "renew: lost",
-                RenewOutcome::RetryLater => "renew: again",
-                RenewOutcome::ExceedsLimit => "renew: exceeds_limit",
-                RenewOutcome::LineClosed(_) => "renew: line_closed",
-            });
+            self.count_answer("renew", answer);
             let held = *answer == RenewOutcome::Held;
             self.add(held && entry.is_none(), "renew: reclaimed");
             let waited = entry.is_some_and(|entry| entry.deadline < 0);
@@ -251,11 +209,18 @@ impl Coverage {
     }
 
     /// Counts a case that only the test itself can see.
-    pub(crate) fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
+    pub(crate) fn count(&mut self, what: &str) {
+        *self.counts.entry(what.to_owned()).or_default() += 1;
     }
 
-    fn add(&mut self, happened: bool, what: &'static str) {
+    /// Counts an answer or an event by the name of its variant.
+    fn count_answer(&mut self, operation: &str, answer: &impl Debug) {
+        let text = format!("{answer:?}");
+        let variant = text.split([' ', '(']).next().unwrap_or_default();
+        self.count(&format!("{operation}: {variant}"));
+    }
+
+    fn add(&mut self, happened: bool, what: &str) {
         if happened {
             self.count(what);
         }
@@ -263,7 +228,7 @@ impl Coverage {
 
     /// The cases of `wanted` that have not happened yet.
     pub(crate) fn missing(&self, wanted: &[&'static str]) -> Vec<&'static str> {
-        wanted.iter().copied().filter(|what| !self.counts.contains_key(what)).collect()
+        wanted.iter().copied().filter(|what| !self.counts.contains_key(*what)).collect()
     }
 
     /// # Panics

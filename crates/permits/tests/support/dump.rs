@@ -1,6 +1,6 @@
-//! The contents of a semaphore's four keys, read back into the model's state: the inverse of the Lua's encoding, written
-//! independently of it. All that does not parse exactly is an error, so that a number that went through a double's text
-//! form, or a key that is left over, is noticed.
+//! The contents of a semaphore's four keys, read back into the model's state: the inverse of the Lua's
+//! encoding, written independently of it. All that does not parse exactly is an error, so that a number that
+//! went through a double's text form, or a key that is left over, is noticed.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -23,7 +23,8 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Checks that each key expires when the model forgets the state, or never if an operator's change keeps it.
+    /// Checks that each key expires when the model forgets the state, or never if an operator's change keeps
+    /// it.
     pub(crate) fn check_expiry(&self) -> Result<(), String> {
         let Some(state) = &self.state else { return Ok(()) };
         let wanted = if state.is_kept() { -1 } else { state.expires_ms.cast_signed() };

@@ -1,5 +1,6 @@
--- Reads a state key, with the packed state and the packed entries, and returns both as texts: field, value, … as HGETALL
--- does. KEYS[1] the key. ARGV[1] 'state' for the fields of the state, 'entries' for holders with their entries.
+-- Reads a state key, with the packed state and the packed entries, and returns both as texts: field, value, …
+-- as HGETALL does. KEYS[1] the key. ARGV[1] 'state' for the fields of the state, 'entries' for holders with
+-- their entries.
 local function text(number) return string.format('%.0f', number) end
 local read = {}
 

@@ -1,7 +1,9 @@
-//! The clients, the operators and the server of a random history. Their knowledge gives the abstract steps a meaning.
+//! The clients, the operators and the server of a random history. Their knowledge gives the abstract steps a
+//! meaning.
 //!
-//! Clients know only the replies and messages that reached them: a client that lost a reply retries, a client that lost a
-//! message renews without a grant, and after the server forgot everything clients renew with the tokens that they have.
+//! Clients know only the replies and messages that reached them: a client that lost a reply retries, a client
+//! that lost a message renews without a grant, and after the server forgot everything clients renew with the
+//! tokens that they have.
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{
@@ -123,7 +125,8 @@ impl Simulation {
             Elapse::PastLeases => deadlines().max().map_or(0, |last| about(last, 1)),
             Elapse::Expiry { off_ms } => state.map_or(0, |state| about(state.expires_ms, off_ms)),
         };
-        // The clock never goes back here, and stays far below 2^53: a lease of a day would soon take it there.
+        // The clock never goes back here, and stays far below 2^53: a lease of a day would soon take it
+        // there.
         if until < EPOCH_US * 2 {
             self.now_us = self.now_us.max(until);
         }
@@ -236,8 +239,8 @@ impl Simulation {
         }
     }
 
-    /// A new request, remembered before it is sent, because its reply may be lost. A holder without a name gets one that
-    /// ends in the request, as by default.
+    /// A new request, remembered before it is sent, because its reply may be lost. A holder without a name
+    /// gets one that ends in the request, as by default.
     fn acquire(
         &mut self,
         session: usize,

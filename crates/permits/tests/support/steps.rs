@@ -1,7 +1,8 @@
 //! Random histories: the actions of programs, operators, clocks and servers on one semaphore, as plain data.
 //!
-//! A [`Step`] is abstract, such as *renew the third known permit with another token*, and `simulation` finds that permit.
-//! So a history keeps its meaning when proptest removes steps to find the shortest one that fails.
+//! A [`Step`] is abstract, such as *renew the third known permit with another token*, and `simulation` finds
+//! that permit. So a history keeps its meaning when proptest removes steps to find the shortest one that
+//! fails.
 
 use permits::model::Part;
 use permits::protocol::{Declaration, LimitChange, Recovery};
@@ -50,7 +51,8 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A step of a history written by hand: no time passes, the server is old, and no reply or message is lost.
+    /// A step of a history written by hand: no time passes, the server is old, and no reply or message is
+    /// lost.
     pub(crate) fn plain(action: Action) -> Self {
         Self {
             elapse: Elapse::Not,

@@ -1,4 +1,5 @@
-//! `contrib/alerts.yml` and `contrib/grafana.json`, beside the metrics that `permits serve` and the library have.
+//! `contrib/alerts.yml` and `contrib/grafana.json`, beside the metrics that `permits serve` and the library
+//! have.
 
 mod alerts;
 mod dashboard;
@@ -19,8 +20,8 @@ use crate::support::{fresh, output};
 /// The labels that Prometheus adds to each sample that it scrapes.
 const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
 
-/// The labels of each metric: of a real `permits serve`, and those that the suite `observability` finds in the library,
-/// with the series that an exporter makes of a histogram.
+/// The labels of each metric: of a real `permits serve`, and those that the suite `observability` finds in
+/// the library, with the series that an exporter makes of a histogram.
 static METRICS: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(|| {
     let (server, name) = fresh();
     let served = metrics::in_use(&server, &name).samples.into_keys();

@@ -1,5 +1,4 @@
-//! `docs/runbook.md` and `docs/runbook-store.md`: their commands, in the situations that they are for, print what the pages
-//! show.
+//! `docs/runbook.md`: its commands, in the situations that they are for, print the output that it shows.
 
 mod page;
 mod situations;

@@ -1,8 +1,8 @@
-//! The commands of `docs/runbook.md` and `docs/runbook-store.md`, and the output that they show.
+//! The commands of `docs/runbook.md`, and the output that they show.
 //!
-//! The first line of a block has words that its readers do not see. After `situation=NAME` a situation begins: its blocks,
-//! up to the next heading or situation, are run in it one after the other. After `not run: REASON` is a block that the tests
-//! cannot run.
+//! The first line of a block has words that its readers do not see. After `situation=NAME` a situation
+//! begins: its blocks, up to the next heading or situation, are run in it one after the other. After
+//! `not run: REASON` is a block that the tests cannot run.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Step {
     pub(super) output: String,
 }
 
-/// The blocks of the two documents, as of one page.
+/// The blocks of the document.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     /// The steps of each situation, by its name.
@@ -27,7 +27,7 @@ pub(super) struct Page {
 impl Page {
     #[track_caller]
     pub(super) fn read() -> Self {
-        Self::parse(&["runbook.md", "runbook-store.md"].map(documents::read).concat())
+        Self::parse(&documents::read("runbook.md"))
     }
 
     #[track_caller]

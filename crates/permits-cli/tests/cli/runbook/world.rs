@@ -24,8 +24,8 @@ const SERVE: &str = "127.0.0.1:9710";
 /// The programs that the page uses, apart from those of every system.
 const PROGRAMS: [&str; 3] = ["redis-cli", "curl", "jq"];
 
-/// The beginnings of commands that change nothing. They are repeated until their output is that of the page, because the
-/// effect of a command may come a moment later.
+/// The beginnings of commands that change nothing. They are repeated until their output is that of the page,
+/// because the effect of a command may come a moment later.
 const READS: [&str; 8] = [
     "permits status ",
     "permits list",
@@ -134,8 +134,8 @@ impl World {
         self.programs.len() - 1
     }
 
-    /// Starts `permits run exports OPTIONS` with a command that does not end, and waits until it holds or waits.
-    /// Returns its number.
+    /// Starts `permits run exports OPTIONS` with a command that does not end, and waits until it holds or
+    /// waits. Returns its number.
     #[track_caller]
     pub(super) fn job(&mut self, options: &str) -> usize {
         let (holders, waiters) = counts(self, NAME);

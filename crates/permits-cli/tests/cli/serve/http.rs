@@ -170,7 +170,8 @@ impl Stream {
         }
     }
 
-    /// The name and the data of the next event. Reads over the sizes of chunks and, for a bounded time, over heartbeats.
+    /// The name and the data of the next event. Reads over the sizes of chunks and, for a bounded time, over
+    /// heartbeats.
     #[track_caller]
     pub(crate) fn next(&mut self) -> (String, Value) {
         let began = Instant::now();

@@ -22,7 +22,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Parses the text, in which a counter is described by its name without `suffix`. Panics at the first byte that is not in the format, with at most one label of the name `semaphore`.
+    /// Parses the text, in which a counter is described by its name without `suffix`. Panics at the first
+    /// byte that is not in the format, with at most one label of the name `semaphore`.
     #[track_caller]
     pub(crate) fn parse(text: &str, suffix: &str) -> Self {
         let mut metrics = Self::default();
@@ -201,7 +202,7 @@ fn the_documented_metrics_are_the_real_ones(store: &dyn Store, name: &str) {
     let with_samples: BTreeSet<&String> = metrics.samples.keys().map(|(name, _)| name).collect();
     let real: BTreeSet<&String> = metrics.help.keys().collect();
     assert_eq!(real, with_samples, "each has a sample");
-    let documented = documents::table("serve.md", "Metrics");
+    let documented = documents::table("monitoring.md", "Metrics of the store");
     let documented: Vec<String> = documented.iter().flat_map(|row| documents::quoted(&row[0])).collect();
     assert_eq!(real, documented.iter().collect());
 }

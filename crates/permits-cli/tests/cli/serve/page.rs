@@ -1,4 +1,5 @@
-//! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/test-page` installs them.
+//! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/test-page` installs
+//! them.
 //!
 //! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there.
 
@@ -126,7 +127,8 @@ fn without_the_right_to_write_there_are_no_buttons() {
     });
 }
 
-/// The texts among `wanted` that a reader does not see in full in an element that matches: there is none, or it is cut off.
+/// The texts among `wanted` that a reader does not see in full in an element that matches: there is none, or
+/// it is cut off.
 #[track_caller]
 fn unseen(browser: &Browser, selector: &str, wanted: &[&str]) -> Vec<String> {
     let script = format!(

@@ -1,4 +1,5 @@
-//! `permits top` with an unreachable store, under signals and Ctrl-Z, on terminals of other sizes, or without one.
+//! `permits top` with an unreachable store, under signals and Ctrl-Z, on terminals of other sizes, or without
+//! one.
 
 use std::process::Command;
 

@@ -1,6 +1,7 @@
 //! The server's clock, compared with this machine's clocks over the duration of the diagnosis.
 //!
-//! Clients' clocks need not agree with the server's. But the server's clock measures leases, so it must not jump.
+//! Clients' clocks need not agree with the server's. But the server's clock measures leases, so it must not
+//! jump.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,8 +12,8 @@ use crate::clock::Moment;
 use crate::diagnostics::finding::Finding;
 use crate::store::redis::server::connection::Connection;
 
-/// The largest change of the server's clock, in seconds, that is no jump: beyond this machine's monotonic clock and the
-/// round trips.
+/// The largest change of the server's clock, in seconds, that is no jump: beyond this machine's monotonic
+/// clock and the round trips.
 const JUMP: f64 = 1.0;
 
 /// The largest difference of the two wall clocks, in seconds, that is fine.

@@ -1,6 +1,7 @@
 //! Faults of a Redis or Valkey store: its servers, their configuration, the user's rights, and a self-test.
 //!
-//! The diagnosis has connections of its own, because a session stops at the first fault and a diagnosis lists them all.
+//! The diagnosis has connections of its own, because a session stops at the first fault and a diagnosis lists
+//! them all.
 //!
 //! - `topology`: the servers of an address, from sentinels or a cluster where the address names those.
 //! - `connection`: a connection and its replies.

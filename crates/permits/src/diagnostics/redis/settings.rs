@@ -1,4 +1,5 @@
-//! Faults in the configuration and the state of a server, as INFO and CONFIG GET report them. Pure: it sends no command.
+//! Faults in the configuration and the state of a server, as INFO and CONFIG GET report them. Pure: it sends
+//! no command.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,7 +40,8 @@ pub(super) struct Settings<'a> {
     pub(super) lease: Duration,
 }
 
-/// The finding about a server that is a node of a cluster or a sentinel, where the URL is for a single server.
+/// The finding about a server that is a node of a cluster or a sentinel, where the URL is for a single
+/// server.
 pub(super) fn another_mode(info: &str) -> Option<Finding> {
     let (observed, scheme) = match mode(info)? {
         "cluster" => ("this server is a node of a cluster", "redis+cluster://"),

@@ -1,17 +1,17 @@
 //! Metrics by the facade crate `metrics`.
 //!
-//! **Handles.** A session and its semaphores register their metrics once, before the first use, and keep the handles: what
-//! is recorded later is an atomic operation of the recorder, and without a recorder a branch. So a recorder that is installed
-//! after a client has connected is not used by that client.
+//! **Handles.** A session and its semaphores register their metrics once, before the first use, and keep the
+//! handles: what is recorded later is an atomic operation of the recorder, and without a recorder a branch.
+//! So a recorder that is installed after a client has connected is not used by that client.
 //!
-//! **Labels.** A process has metrics for a bounded number of semaphores, in the order of their first use. All others share
-//! those with the label `other`.
+//! **Labels.** A process has metrics for a bounded number of semaphores, in the order of their first use. All
+//! others share those with the label `other`.
 //!
-//! **Gauges.** Each acquisition and each permit counts in a gauge once, and is subtracted once, whichever of its ends comes
-//! first: see [`Counted`].
+//! **Gauges.** Each acquisition and each permit counts in a gauge once, and is subtracted once, whichever of
+//! its ends comes first: see [`Counted`].
 //!
-//! The recorder is code of the program: no method that records or registers is called under a lock. One that panics harms
-//! nothing.
+//! The recorder is code of the program: no method that records or registers is called under a lock. One that
+//! panics harms nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,8 +53,8 @@ impl std::fmt::Debug for SessionMeters {
 }
 
 impl SessionMeters {
-    /// Describes and registers the metrics of a session that calls these operations of its store, with metrics for at most
-    /// `max_labels` semaphores of this process.
+    /// Describes and registers the metrics of a session that calls these operations of its store, with
+    /// metrics for at most `max_labels` semaphores of this process.
     pub(crate) fn new(operations: impl Iterator<Item = &'static str>, max_labels: usize) -> Self {
         let call = |operation| histogram!(names::STORE_CALL, names::OPERATION => operation);
         harmless(|| {
@@ -86,7 +86,7 @@ impl SessionMeters {
         locked(&session.semaphores).entry(name.to_owned()).or_insert(registered).clone()
     }
 
-    /// The same, without registration: those of other semaphores, if this one is not known. Calls no recorder.
+    /// The metrics of a semaphore if they are registered, else those of the label `other`. Calls no recorder.
     pub(crate) fn known_semaphore(&self, name: &str) -> SemaphoreMeters {
         let Some(session) = &self.0 else { return SemaphoreMeters::default() };
         locked(&session.semaphores).get(name).unwrap_or(&session.other).clone()
@@ -195,7 +195,8 @@ impl Semaphore {
     }
 }
 
-/// The part of one acquisition or permit in a gauge. It begins once and ends once; one that has ended does not begin.
+/// The part of one acquisition or permit in a gauge. It begins once and ends once; one that has ended does
+/// not begin.
 #[derive(Debug, Default)]
 pub(crate) struct Counted(AtomicU8);
 

@@ -1,7 +1,9 @@
-//! The engine of a session: routes messages, events, replies and times to the semaphores that they are about, and closes.
+//! The engine of a session: routes messages, events, replies and times to the semaphores that they are about,
+//! and closes.
 //!
-//! It has no clock, no thread and no connection of its own: it takes what happened and the time as arguments, and
-//! returns the calls to make. So everything it does can be tested step by step, and nothing it does can wait.
+//! It has no clock, no thread and no connection of its own: it takes what happened and the time as arguments,
+//! and returns the calls to make. So everything it does can be tested step by step, and nothing it does can
+//! wait.
 
 mod singles;
 
@@ -100,8 +102,8 @@ impl Engine {
         self.context.config.store_timeout
     }
 
-    /// Replies to the callers that closed the session. To be called when its connections are closed, too: a program that
-    /// forks next leaves nothing of the session to the child.
+    /// Replies to the callers that closed the session. To be called when its connections are closed, too: a
+    /// program that forks next leaves nothing of the session to the child.
     pub(super) fn answer_closed(&mut self) {
         let Some(result) = &self.closed else { return };
         for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
@@ -233,8 +235,7 @@ impl Engine {
 
     /// The store has pushed an event.
     pub(super) fn on_event(&mut self, event: Event, now: Moment) {
-        // A push for another session is none of this one's, however it came here: to release what it grants would take
-        // it from its holder.
+        // Ignore pushes for other sessions. Releasing such a grant would take it from its holder.
         if !self.context.config.session.has_made(&event.request) {
             return;
         }
@@ -308,9 +309,9 @@ impl Engine {
         }
     }
 
-    /// Before a semaphore is renewed: has those renewed with it whose last renewal would be too long ago the next time.
-    /// A semaphore whose own turn comes before then is left alone, so that those of a session are not all renewed at
-    /// once.
+    /// Before a semaphore is renewed: has those renewed with it whose last renewal would be too long ago the
+    /// next time. A semaphore whose own turn comes before then is left alone, so that those of a session are
+    /// not all renewed at once.
     fn seek_companions(&mut self, now: Moment) {
         let soon = |at: Moment| now < at + COMPANIONS_SOUGHT_EVERY;
         if !self.connected || self.companions_sought_at.is_some_and(soon) {
@@ -384,8 +385,8 @@ impl Engine {
         }
     }
 
-    /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for it too
-    /// long.
+    /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for
+    /// it too long.
     fn fail_timed_out(&mut self, now: Moment) {
         self.timeouts_timer = None;
         self.has_outage = self.down.is_some() || self.single_calls.has_outage();
@@ -398,8 +399,8 @@ impl Engine {
         self.single_calls.fail_timed_out(&self.down, config.store_timeout, now, outbox);
     }
 
-    /// Releases everything, replies to all callers, and ends when the store has confirmed it or [`CLOSE_TIMEOUT`] has
-    /// passed.
+    /// Releases everything, replies to all callers, and ends when the store has confirmed it or
+    /// [`CLOSE_TIMEOUT`] has passed.
     pub(super) fn close(&mut self, answer: Option<Answer<(), CloseError>>, now: Moment) {
         let first = self.closing.is_none();
         self.closing.get_or_insert_default().extend(answer);
@@ -437,8 +438,8 @@ impl Engine {
         });
     }
 
-    /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released: what the
-    /// store has ends with its lease.
+    /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released:
+    /// what the store has ends with its lease.
     pub(super) fn abandon(&mut self, in_flight: Map<u64, SentCall>) {
         let outbox = &mut self.context.outbox;
         for (_, semaphore) in std::mem::take(&mut self.semaphores) {

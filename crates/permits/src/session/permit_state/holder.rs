@@ -1,4 +1,5 @@
-//! A permit as its holder sees it. What finds the permit lost here signals that, which runs the wakers of the program.
+//! A permit as its holder sees it. What finds the permit lost here signals that, which runs the wakers of the
+//! program.
 
 use std::future::{Future as _, poll_fn};
 use std::ops::Deref;

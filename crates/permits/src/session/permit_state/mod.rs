@@ -1,11 +1,11 @@
 //! The state that a permit and the engine share: the deadline, and the signal of the loss.
 //!
-//! The engine works under the lock of its session, where no code of the program may run. So [`PermitState`], which it has, ends a
-//! permit and signals nothing; [`HeldPermit`], which the holder has, does both.
+//! The engine works under the lock of its session, where no code of the program may run. So [`PermitState`],
+//! which it has, ends a permit and signals nothing; [`HeldPermit`], which the holder has, does both.
 //!
 //! Invariant: a loss is final. The engine and the holder end a permit whose deadline has passed by the same
-//! compare-and-swap that an extension has to win, so a permit that was seen lost is never seen held again. Where the loss
-//! is awaited, the watchdog of the process ends it, too.
+//! compare-and-swap that an extension has to win, so a permit that was seen lost is never seen held again.
+//! Where the loss is awaited, the watchdog of the process ends it, too.
 //!
 //! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
 
@@ -132,7 +132,8 @@ impl PermitState {
         Duration::from_millis(self.lease_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets another lease. From now on the store may count with it: so it is not held beyond `until`, if it has not ended.
+    /// Sets another lease. From now on the store may count with it: so it is not held beyond `until`, if it
+    /// has not ended.
     pub(super) fn set_lease(self: &Arc<Self>, lease: Duration, until: Moment) {
         self.lease_ms.store(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
@@ -185,7 +186,8 @@ impl PermitState {
         }
     }
 
-    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by [`HeldPermit::signal_loss`].
+    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by
+    /// [`HeldPermit::signal_loss`].
     pub(super) fn end_as_lost(&self, reason: Lost) -> bool {
         let ended = self.end();
         if ended {
@@ -200,7 +202,8 @@ impl PermitState {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
     }
 
-    /// Reports that the caller of an acquisition has it. Calls the recorder and the subscriber of the program.
+    /// Reports that the caller of an acquisition has it. Calls the recorder and the subscriber of the
+    /// program.
     pub(super) fn observe_grant(&self, span: AcquireSpan) {
         self.meters.holds(&self.held);
         self.meters.granted(self.waited);

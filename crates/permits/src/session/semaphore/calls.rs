@@ -1,11 +1,11 @@
 //! The calls to make about a semaphore.
 //!
-//! **Natural batching.** At most two calls to acquire are in flight, and while a session acquires, two to release; the
-//! second only for at least half as many requests as the first. Requests that arrive meanwhile go out together in the
-//! next call, with the next reply at the latest; no clock delays them to make a batch.
+//! **Natural batching.** At most two calls to acquire are in flight, and while a session acquires, two to
+//! release; the second only for at least half as many requests as the first. Requests that arrive meanwhile
+//! go out together in the next call, with the next reply at the latest; no clock delays them to make a batch.
 //!
-//! **Order.** Acquisitions go out in the order in which they were asked for, and not before a release that was asked for
-//! earlier; neither does an operation on the semaphore itself.
+//! **Order.** Acquisitions go out in the order in which they were asked for, and not before a release that
+//! was asked for earlier; neither does an operation on the semaphore itself.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::session::spec::Wait;
 use crate::session::timers::Timer;
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 
-/// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed out, and
-/// the requests that follow from them are gathered. A third gains nothing (docs/performance.md).
+/// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed
+/// out, and the requests that follow from them are gathered. A third gains nothing (docs/performance.md).
 const CALLS_AT_ONCE: usize = 2;
 
-/// Returns true if so many requests are worth a call, while `calls` of the kind are in flight with `in_flight` requests. A
-/// second call for a few requests would keep many that follow waiting.
+/// Returns true if a call for `requests` requests is due, while `calls` calls of its kind, with `in_flight`
+/// requests, are in flight. A second call for a few requests would delay the many that follow.
 fn is_worth_a_call(requests: usize, calls: usize, in_flight: usize) -> bool {
     calls == 0 || (calls < CALLS_AT_ONCE && 2 * requests >= in_flight)
 }
@@ -85,7 +85,8 @@ impl SemaphoreSession {
         self.to_calls(calls, now, context)
     }
 
-    /// The releases to send before a call of a single operation, which must not find what was released before it.
+    /// The releases to send before a call of a single operation, which must not find what was released before
+    /// it.
     pub(in crate::session) fn releases_first(&mut self, now: Moment, context: &Context) -> Vec<Call> {
         let mut calls = Vec::new();
         if self.schedule.retry_at.is_none() {
@@ -118,16 +119,17 @@ impl SemaphoreSession {
         !self.unsent.is_empty() && is_worth_a_call(self.unsent.len(), acquiring, acquisitions)
     }
 
-    /// Returns true if releases go out now. They wait for a call that is in flight only while the session acquires here,
-    /// too: then they travel in batches. Otherwise, as when a program drops its permits and ends, nothing would follow
-    /// that sends them.
+    /// Returns true if releases go out now. They wait for a call that is in flight only while the session
+    /// acquires here, too: then they travel in batches. Otherwise, as when a program drops its permits and
+    /// ends, nothing would follow that sends them.
     fn may_release(&self) -> bool {
         let InFlight { acquiring, releasing, releases, .. } = self.in_flight;
         is_worth_a_call(self.releases.len(), releasing, releases)
             || (acquiring == 0 && self.unsent.is_empty())
     }
 
-    /// Makes calls for all releases. They go before the acquisitions: a holder that returns at once finds its units free.
+    /// Makes calls for all releases. They go before the acquisitions: a holder that returns at once finds its
+    /// units free.
     fn release_calls(&mut self, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
         while !self.releases.is_empty() {
             let releases = self.next_releases();
@@ -239,7 +241,8 @@ impl SemaphoreSession {
         self.acquisitions.values().filter(|entry| entry.needs_renewal())
     }
 
-    /// The interval between two renewals: that of the shortest lease among the acquisitions that need renewal.
+    /// The interval between two renewals: that of the shortest lease among the acquisitions that need
+    /// renewal.
     fn renewal_interval(&self) -> Option<Duration> {
         self.renewed().map(|entry| renew_every(entry.spec.lease)).min()
     }
@@ -256,8 +259,8 @@ impl SemaphoreSession {
         due.then(|| self.renewal_interval())?
     }
 
-    /// Renews everything now if at `later` the last renewal would be too long ago, and the planned one is not before
-    /// then.
+    /// Renews everything now if at `later` the last renewal would be too long ago, and the planned one is not
+    /// before then.
     pub(in crate::session) fn renew_unless_before(&mut self, later: Moment) -> bool {
         let too_late = self.schedule.renewed_at.is_some_and(|at| at + COMPANIONS_EVERY < later);
         let renews = too_late && self.schedule.renew_at.is_some_and(|at| at > later);

@@ -1,7 +1,9 @@
-//! Permits that callers hold: adopted from another process, handed over to one, or held on other terms than before.
+//! Permits that callers hold: adopted from another process, handed over to one, or held on other terms than
+//! before.
 //!
-//! A call that was sent before the lease changed may arrive after it, and its reply may. So each renewal carries the number
-//! of changes: the store keeps the latest lease, and a reply to an older renewal extends nothing.
+//! A call that was sent before the lease changed may arrive after it, and its reply may. So each renewal
+//! carries the number of changes: the store keeps the latest lease, and a reply to an older renewal extends
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +20,8 @@ use crate::session::timers::Timer;
 use crate::timing::held_until;
 
 impl SemaphoreSession {
-    /// Takes a permit in that another process acquired, and that the store has given to `adopt.new_request` in reply to a
-    /// call sent at `sent_at`.
+    /// Takes a permit in that another process acquired, and that the store has given to `adopt.new_request`
+    /// in reply to a call sent at `sent_at`.
     pub(in crate::session) fn adopt(
         &mut self,
         adopt: AdoptRequest,

@@ -1,7 +1,7 @@
 //! One semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
 //!
-//! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls` makes batches,
-//! `replies` hands the replies to the acquisitions; `held` is about permits that callers hold.
+//! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls`
+//! makes batches, `replies` hands the replies to the acquisitions; `held` is about permits that callers hold.
 
 mod calls;
 mod entry;
@@ -56,8 +56,8 @@ pub(super) struct SemaphoreSession {
     unconfirmed: Vec<RequestId>,
     /// Releases to send, oldest first, each with the moment after which it is no longer sent.
     releases: VecDeque<(Moment, PendingRelease)>,
-    /// The requests of the releases to send. One that is in flight may be queued again: a call that was sent earlier can
-    /// be executed later.
+    /// The requests of the releases to send. One that is in flight may be queued again: a call that was sent
+    /// earlier can be executed later.
     queued_releases: Set<RequestId>,
     in_flight: InFlight,
     schedule: Schedule,
@@ -165,8 +165,8 @@ impl SemaphoreSession {
         arrival
     }
 
-    /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller that still
-    /// waits.
+    /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller
+    /// that still waits.
     fn step(
         &mut self,
         request: &RequestId,
@@ -317,7 +317,8 @@ impl SemaphoreSession {
         self.step(request, Input::Withdrawn, None, now, context);
     }
 
-    /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its permit.
+    /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its
+    /// permit.
     pub(super) fn fail(
         &mut self,
         request: &RequestId,
@@ -443,8 +444,8 @@ impl SemaphoreSession {
         }
     }
 
-    /// The engine has panicked: permits are lost and callers are answered. Nothing is released; what the store has ends
-    /// with its lease.
+    /// The engine has panicked: permits are lost and callers are answered. Nothing is released; what the
+    /// store has ends with its lease.
     pub(super) fn abandon(self, outbox: &mut Outbox) {
         for (_, mut entry) in self.acquisitions {
             match &entry.permit {

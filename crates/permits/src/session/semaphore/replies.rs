@@ -18,7 +18,8 @@ use crate::session::outbox::Outbox;
 use crate::store::{Executed, StoreError};
 use crate::timing::BACKOFF;
 
-/// The number of rechecks that may follow one another at once, and the pause before each that comes after them.
+/// The number of rechecks that may follow one another at once, and the pause before each that comes after
+/// them.
 const RECHECKS_AT_ONCE: u32 = 32;
 const RECHECK_PAUSE: Duration = Duration::from_millis(100);
 

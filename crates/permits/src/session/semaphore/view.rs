@@ -46,8 +46,9 @@ impl View {
         }
     }
 
-    /// The part that a session keeps of a semaphore that it no longer uses, so that it does not repeat its warnings; `None` if
-    /// it is not worth keeping. The limit is not kept, because another may be in force when the semaphore is used next.
+    /// The part that a session keeps of a semaphore that it no longer uses, so that it does not repeat its
+    /// warnings; `None` if it is not worth keeping. The limit is not kept, because another may be in force
+    /// when the semaphore is used next.
     pub(in crate::session) fn kept(self) -> Option<Self> {
         (self.warned_limit.is_some() || self.recovering).then_some(Self { limit: None, pinned: None, ..self })
     }

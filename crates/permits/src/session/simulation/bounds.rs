@@ -1,4 +1,5 @@
-//! The breaches that are not excluded, measured: by how much, and for how long. docs/guarantees.md has the figures.
+//! The breaches that are not excluded, measured: by how much, and for how long. docs/guarantees.md has the
+//! figures.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ fn held_and_awaited() -> World {
     world
 }
 
-/// Runs until `end`, while the store is inspected every 50 ms, so that time takes effect there. Returns the time for which
-/// clients believed they held more than the limit.
+/// Runs until `end`, while the store is inspected every 50 ms, so that time takes effect there. Returns the
+/// time for which clients believed they held more than the limit.
 fn run_until(world: &mut World, end: Moment) -> Duration {
     let (mut above, mut since) = (Duration::ZERO, None);
     let mut at = world.now;

@@ -74,8 +74,8 @@ fn under_every_fault_the_limit_holds_and_everything_comes_back() {
     assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
 }
 
-/// A permit that is extended by a late reply, or by a slow clock, must not outlive its lease when its holder is cut off
-/// next; others wait for it.
+/// A permit that is extended by a late reply, or by a slow clock, must not outlive its lease when its holder
+/// is cut off next; others wait for it.
 #[test]
 fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
     let (mut cut_off, mut late, mut lost, mut granted) = (0, 0, 0, 0);

@@ -1,11 +1,14 @@
-//! Programs that acquire sets of semaphores, simulated: no set waits forever, and the cost of the order is measured.
+//! Programs that acquire sets of semaphores, simulated: no set waits forever, and the cost of the order is
+//! measured.
 //!
-//! Each program is a session with its engine, and acquires by [`AcquireAll`]; the store runs the model. Time passes in rounds:
-//! in each, everything that can be granted is granted, and the programs that hold their sets work. As long as one works, time
-//! alone continues the others. So if none works, none ever will: a deadlock.
+//! Each program is a session with its engine, and acquires by [`AcquireAll`]; the store runs the model. Time
+//! passes in rounds: in each, everything that can be granted is granted, and the programs that hold their
+//! sets work. As long as one works, time alone continues the others. So if none works, none ever will: a
+//! deadlock.
 //!
-//! The same programs run with an [`Atomic`] store, which grants a whole set at once: with strict lines, as here, or with lines
-//! in which any request that fits overtakes. The latter is about the most that can be done, and starves heavy requests.
+//! These programs also run with an [`Atomic`] store, which grants a whole set at once: with strict lines, as
+//! here, or with lines in which any request that fits overtakes. The latter is about the most that can be
+//! done, and starves heavy requests.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -146,7 +149,8 @@ impl World {
         Self { lines: lines.to_vec(), order, programs, states: BTreeMap::new(), executed: 0, began: now, now }
     }
 
-    /// The engine of a program takes its messages, and the store executes its calls. Returns true if there was any.
+    /// The engine of a program takes its messages, and the store executes its calls. Returns true if there
+    /// was any.
     fn turn(&mut self, number: usize) -> bool {
         let (now, mut moved) = (self.now, false);
         let program = &mut self.programs[number];
@@ -334,7 +338,8 @@ fn random_jobs(lines: &'static [Line], programs: usize, seed: u64) -> Vec<Jobs> 
     (0..programs).map(of_program).collect()
 }
 
-/// Jobs of the tenants: the first has twelve programs, each other one has two. Each takes a unit of `api` and one of its tenant.
+/// Jobs of the tenants: the first has twelve programs, each other one has two. Each takes a unit of `api` and
+/// one of its tenant.
 fn tenants_jobs(seed: u64) -> Vec<Jobs> {
     let tenants = std::iter::repeat_n(1, 12).chain([2, 2, 3, 3, 4, 4]);
     let of_program = |(number, tenant): (usize, usize)| {
@@ -411,8 +416,8 @@ fn random_sets_never_wait_forever_and_as_many_are_granted_as_by_an_atomic_store(
     }
 }
 
-/// The first tenant has more programs than units. With the wide semaphore first, its programs would hold units of that while
-/// they wait for their own.
+/// The first tenant has more programs than units. With the wide semaphore first, its programs would hold
+/// units of that while they wait for their own.
 #[test]
 fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
     let [shared, wide_first] =
@@ -424,7 +429,7 @@ fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
     assert!(shared.of_strict() > 1.0, "{shared}");
 }
 
-/// The same programs, by the same code, but each acquires the semaphores of a set in the order of its job.
+/// Programs that run the code of the others, but acquire the semaphores of a set in the order of their job.
 #[test]
 fn without_the_shared_order_random_sets_block_one_another() {
     let is_blocked =

@@ -1,5 +1,5 @@
-//! The world of a simulation: clients with their engines, one server that runs the model, and everything on its way
-//! between them.
+//! The world of a simulation: clients with their engines, one server that runs the model, and everything on
+//! its way between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +77,8 @@ impl Client {
     }
 }
 
-/// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish world.
+/// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish
+/// world.
 pub(super) const RATES: [u128; CLIENTS] = [990_000, 1_000_000, 990_000, 1_000_000];
 pub(super) const EXACT: u128 = 1_000_000;
 

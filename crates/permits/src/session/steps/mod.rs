@@ -1,4 +1,5 @@
-//! The engine, step by step: one session, whose calls a test answers itself, at the times that the test chooses.
+//! The engine, step by step: one session, whose calls a test answers itself, at the times that the test
+//! chooses.
 
 mod terms;
 mod turns;
@@ -203,7 +204,8 @@ fn is_renewal(call: &Call) -> bool {
     matches!(call.command.operation, Operation::Renew(_))
 }
 
-/// Until a hundredth of the lease before its end, counted from before the request, however long the reply took.
+/// Until a hundredth of the lease before its end, counted from before the request, however long the reply
+/// took.
 #[test]
 fn a_permit_is_held_until_1_percent_before_the_end_of_a_lease_that_began_with_the_request() {
     let day = Duration::from_secs(24 * 60 * 60);
@@ -268,8 +270,8 @@ fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     assert!(bench.calls().is_empty());
 }
 
-/// A store asks for a recheck at once when it has more to reap than fits into a call; one whose state is damaged does so
-/// without end.
+/// A store asks for a recheck at once when it has more to reap than fits into a call; one whose state is
+/// damaged does so without end.
 #[test]
 fn rechecks_at_once_are_bounded() {
     let mut bench = Bench::new();
@@ -421,8 +423,8 @@ fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_i
     assert!((Duration::from_secs(50)..Duration::from_secs(57)).contains(&sent_for), "{sent_for:?}");
 }
 
-/// An adoption that the store answers when the client is closing already: the permit was once handed out all the
-/// same, by an engine that then ended and renewed nothing.
+/// An adoption that the store answers when the client is closing already: the permit was once handed out all
+/// the same, by an engine that then ended and renewed nothing.
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
@@ -451,8 +453,9 @@ fn an_adoption_answered_while_closing_is_given_back() {
     assert!(matches!(closed.try_recv(), Ok(Ok(()))));
 }
 
-/// A call that was given up on may still arrive, after the one sent in its place has been answered. A grant that it
-/// leads to was once dated from a third call, which was sent later and had no answer: later than the store does.
+/// A call that was given up on may still arrive, after the one sent in its place has been answered. A grant
+/// that it leads to was once dated from a third call, which was sent later and had no answer: later than the
+/// store does.
 #[test]
 fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
     let mut bench = Bench::new();

@@ -1,12 +1,14 @@
-//! The users that may use a file: one user, or the group of a directory that an administrator made for sharing.
+//! The users that may use a file: one user, or the group of a directory that an administrator made for
+//! sharing.
 //!
-//! A process that may write to the file can forge permits, and a process that may write to its directory can replace the file.
-//! So the checks take both. A directory is for sharing if it has the setgid bit and its group may write to it (`install -d -m
-//! 2770 -g GROUP`): new files in it belong to its group, whichever member makes them. The group's right to write is not enough
-//! as a sign, because with umask 002 every directory of a user grants it.
+//! A process that may write to the file can forge permits, and a process that may write to its directory can
+//! replace the file. So the checks take both. A directory is for sharing if it has the setgid bit and its
+//! group may write to it (`install -d -m 2770 -g GROUP`): new files in it belong to its group, whichever
+//! member makes them. The group's right to write is not enough as a sign, because with umask 002 every
+//! directory of a user grants it.
 //!
-//! In a directory where every user may write, files are not shared. With the sticky bit, as in `/tmp`, a user may have a file
-//! for itself.
+//! In a directory where every user may write, files are not shared. With the sticky bit, as in `/tmp`, a user
+//! may have a file for itself.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,8 +26,8 @@ pub(super) fn mode_in(directory: &Metadata) -> u32 {
     if is_shared(directory) { 0o660 } else { 0o600 }
 }
 
-/// Returns true if the directory is for its group. A directory with the sticky bit is not, because a member could not replace
-/// another member's file.
+/// Returns true if the directory is for its group. A directory with the sticky bit is not, because a member
+/// could not replace another member's file.
 pub(crate) fn is_shared(directory: &Metadata) -> bool {
     directory.mode() & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE) == SETGID | GROUP_WRITES
 }
@@ -85,7 +87,8 @@ fn of_file_for(user: u32, file: &Metadata, directory: &Metadata) -> Result<(), S
     })
 }
 
-/// Refuses a symbolic link that another user may have put there to lead this process to another file, with the reason.
+/// Refuses a symbolic link that another user may have put there to lead this process to another file, with
+/// the reason.
 pub(super) fn of_link(link: &Metadata, directory: &Metadata) -> Result<(), String> {
     let trusted = [rustix::process::geteuid().as_raw(), 0, directory.uid()];
     if directory.mode() & OTHERS_WRITE != 0 && !trusted.contains(&link.uid()) {

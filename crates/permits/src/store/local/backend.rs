@@ -10,8 +10,8 @@ use super::local_store::LocalStore;
 use crate::store::backend::{Backend, Location, ParsedUrl, Store, StoreOptions};
 use crate::store::error::StoreError;
 
-/// The most waiters of a semaphore. A command takes some 6 µs for each, and with this many their renewals take about a quarter of
-/// the thread's time with the default lease.
+/// The most waiters of a semaphore. A command takes some 6 µs for each, and with this many their renewals
+/// take about a quarter of the thread's time with the default lease.
 const MAX_WAITERS: u32 = 10_000;
 
 /// Files of this machine.

@@ -1,8 +1,8 @@
 //! The wait for the locks of other processes: until a deadline, in short random steps.
 //!
-//! SQLite's own steps grow to a tenth of a second, so that with many processes some sleep while the file is free. A
-//! transaction of this library takes some tens of microseconds, so these steps stay short. The order of the waiting processes
-//! does not matter: the queue of a semaphore decides which waiter is granted.
+//! SQLite's own steps grow to a tenth of a second, so that with many processes some sleep while the file is
+//! free. A transaction of this library takes some tens of microseconds, so these steps stay short. The order
+//! of the waiting processes does not matter: the queue of a semaphore decides which waiter is granted.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::clock::Moment;
 const STEP_US: (u64, u64) = (200, 10_000);
 
 thread_local! {
-    /// The deadline of this thread's waits. A thread-local, because SQLite passes only a count to the handler.
+    /// The deadline of this thread's waits. A thread-local, because SQLite passes only a count to the
+    /// handler.
     static DEADLINE: Cell<Moment> = const { Cell::new(Moment::from_micros(0)) };
 }
 

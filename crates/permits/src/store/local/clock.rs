@@ -1,12 +1,12 @@
-//! The local store's clock: microseconds on the scale of the wall clock, driven by the time since the machine started. That
-//! time advances while the machine sleeps, and no program can set it.
+//! The local store's clock: microseconds on the scale of the wall clock, driven by the time since the machine
+//! started. That time advances while the machine sleeps, and no program can set it.
 //!
-//! A file stores the boot of the machine in which it was last used. In another boot no process of the earlier boot is alive, so
-//! all leases end. The clock continues from its last value or later, so tokens rise even if the wall clock was wrong when the
-//! machine started.
+//! A file stores the boot of the machine in which it was last used. In another boot no process of the earlier
+//! boot is alive, so all leases end. The clock continues from its last value or later, so tokens rise even if
+//! the wall clock was wrong when the machine started.
 //!
-//! In a time namespace, which a container may have, the system adds an offset to the time since the start. This module
-//! subtracts it, so that a lease ends at the same moment for all processes.
+//! In a time namespace, which a container may have, the system adds an offset to the time since the start.
+//! This module subtracts it, so that a lease ends at the same moment for all processes.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,7 +25,8 @@ impl Boot {
         Ok(Self { id: id.trim().to_owned(), offset_us: namespace::offset_us()? })
     }
 
-    /// The system does not identify a boot here. So the wall clock is used, and a restart ends no lease by itself.
+    /// The system does not identify a boot here. So the wall clock is used, and a restart ends no lease by
+    /// itself.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn current() -> io::Result<Self> {
         Ok(Self { id: "unknown".to_owned(), offset_us: 0 })
@@ -59,8 +60,8 @@ mod namespace {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error),
         };
-        // The file shows the offsets of the namespace of future children. A process that has made a new namespace with
-        // unshare(2) is not in it, and the file does not show the offsets of its own.
+        // The file shows the offsets of the namespace of future children. A process that has made a new
+        // namespace with unshare(2) is not in it, and the file does not show the offsets of its own.
         let [own, children] =
             ["time", "time_for_children"].map(|of| fs::read_link(format!("/proc/self/ns/{of}")));
         if own? != children? {

@@ -8,7 +8,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::busy;
 use super::schema::APPLICATION_ID;
 
-/// Opens an existing file. A statement on the connection waits for other processes until [`busy::set_deadline`] says.
+/// Opens an existing file. A statement on the connection waits for other processes until
+/// [`busy::set_deadline`] says.
 pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;

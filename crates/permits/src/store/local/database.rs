@@ -1,12 +1,12 @@
 //! The content of a file: executes commands, lists semaphores, and reads events of other processes.
 //!
-//! **Safe at any moment.** A write-ahead log with `synchronous=NORMAL`: a process may be killed, or the machine lose power, at
-//! any moment, and the file is in the state after some command. Only after a loss of power can that be an earlier command
-//! than the last one; but then the machine has restarted, and every lease has ended. A pinned limit or a pause must outlast
-//! that, so the log is synchronized before the reply.
+//! **Safe at any moment.** A write-ahead log with `synchronous=NORMAL`: a process may be killed, or the
+//! machine lose power, at any moment, and the file is in the state after some command. Only after a loss of
+//! power can that be an earlier command than the last one; but then the machine has restarted, and every
+//! lease has ended. A pinned limit or a pause must outlast that, so the log is synchronized before the reply.
 //!
-//! **No wait for the disk at the start and the end of a program.** The log stays when the last process closes the file. The
-//! next process reads the whole log, so it is kept short.
+//! **No wait for the disk at the start and the end of a program.** The log stays when the last process closes
+//! the file. The next process reads the whole log, so it is kept short.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::protocol::{
 };
 use crate::store::error::StoreError;
 
-/// The number of commands after which a process uses a longer log. With a short log it would wait for the disk often, and only
-/// the next process reads the log.
+/// The number of commands after which a process uses a longer log. With a short log it would wait for the
+/// disk often, and only the next process reads the log.
 const BUSY_AFTER: u32 = 100;
 
 /// The number of pages of the longer log.
@@ -62,7 +62,8 @@ impl Database {
         self.file.age()
     }
 
-    /// Executes a command. Waits for other processes until `deadline`. Returns the reply, and the events for `session` itself.
+    /// Executes a command. Waits for other processes until `deadline`. Returns the reply, and the events for
+    /// `session` itself.
     pub(super) fn execute(
         &mut self,
         command: &Command,
@@ -147,8 +148,9 @@ impl Database {
         Ok((reply, own))
     }
 
-    /// Moves the content of the log into the file, so that the next command overwrites the log. Returns whether that succeeded
-    /// and `operation` may use the room: an acquire must leave the room that holders and waiters need to renew and release.
+    /// Moves the content of the log into the file, so that the next command overwrites the log. Returns
+    /// whether that succeeded and `operation` may use the room: an acquire must leave the room that holders
+    /// and waiters need to renew and release.
     fn make_room(&self, operation: &Operation) -> bool {
         let number = |sql| self.file.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         let blocked = number("PRAGMA wal_checkpoint(RESTART)");
@@ -184,8 +186,8 @@ impl Database {
             .map_err(|error| self.failed(error))
     }
 
-    /// The new events that other processes wrote for `session`. The session's next command deletes them, so that reading them
-    /// needs no write lock.
+    /// The new events that other processes wrote for `session`. The session's next command deletes them, so
+    /// that reading them needs no write lock.
     pub(super) fn new_events(&mut self, session: &SessionId) -> Result<Vec<Event>, StoreError> {
         let failed = |error| self.failed(error);
         let mut select = self

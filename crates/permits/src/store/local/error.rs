@@ -30,7 +30,8 @@ pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DiskFull) => {
             StoreError::OutOfMemory { reason: format!("the disk of {file} is full") }
         }
-        // A quota, or the process's limit on the size of a file. SQLite reports only "no space left" as DiskFull.
+        // A quota, or the process's limit on the size of a file. SQLite reports only "no space left" as
+        // DiskFull.
         Some(ErrorCode::SystemIoFailure)
             if [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_SHMSIZE].contains(&extended) =>
         {

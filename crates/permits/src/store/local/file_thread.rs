@@ -2,8 +2,9 @@
 //!
 //! Waiting for a lock of the file blocks, so it must not run on the session's own thread.
 //!
-//! Each command reads and writes the whole state of a semaphore. With thousands of waiters a command takes milliseconds, and a
-//! session may hand over many at once. No permit may be lost because of them, so its renewal goes ahead: see [`Queue`].
+//! Each command reads and writes the whole state of a semaphore. With thousands of waiters a command takes
+//! milliseconds, and a session may hand over many at once. No permit may be lost because of them, so its
+//! renewal goes ahead: see [`Queue`].
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -24,18 +25,19 @@ use crate::protocol::{Command, Name, Operation, Reply, RequestId, SessionId};
 use crate::store::backend::{Executed, Report, Sink, StoreOptions};
 use crate::store::error::StoreError;
 
-/// The age that a new file must have before sessions without permits use it. Holders of a deleted file take less time to
-/// follow; other sessions would find their units free.
+/// The age that a new file must have before sessions without permits use it. Holders of a deleted file take
+/// less time to follow; other sessions would find their units free.
 ///
-/// This holds for every new file, also in a directory that this process has just made: the directory may have been deleted
-/// beside a holder, which follows when it is there again.
+/// This holds for every new file, also in a directory that this process has just made: the directory may have
+/// been deleted beside a holder, which follows when it is there again.
 pub(super) const HOLDERS_FIRST: Duration = Duration::from_millis(300);
 
-/// The longest time that a poll waits for other processes that follow to another file. It delays the next command.
+/// The longest time that a poll waits for other processes that follow to another file. It delays the next
+/// command.
 const FOLLOWING: Duration = Duration::from_millis(200);
 
-/// The number of commands of a session in the thread from which on the session keeps what it has to send. Kept requests travel
-/// together in fewer commands.
+/// The number of commands of a session in the thread from which on the session keeps what it has to send.
+/// Kept requests travel together in fewer commands.
 const FULL: usize = 16;
 
 /// A message to the thread, and the deadline of its waits for other processes.
@@ -74,12 +76,13 @@ impl Message {
 
 /// The messages that wait, in the order in which they were sent.
 ///
-/// A renewal of a permit goes ahead of what was sent before it. It never meets its own release or its own acquisition there: a
-/// session renews neither a request that is in flight nor a permit that it has released. What others wait for is not changed
-/// by an extension, and of two renewals of permits the one that was sent first goes first.
+/// A renewal of a permit goes ahead of what was sent before it. It never meets its own release or its own
+/// acquisition there: a session renews neither a request that is in flight nor a permit that it has released.
+/// What others wait for is not changed by an extension, and of two renewals of permits the one that was sent
+/// first goes first.
 ///
-/// Of two messages in succession one at most overtakes. So the oldest is handled next, or after one other, also if there is
-/// always another renewal.
+/// Of two messages in succession one at most overtakes. So the oldest is handled next, or after one other,
+/// also if there is always another renewal.
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<Message>,
@@ -96,8 +99,8 @@ impl Queue {
     }
 }
 
-/// The number of a session's commands that the thread has to execute, without renewals: a session sends few of them at once,
-/// and the thread never keeps it from sending one.
+/// The number of a session's commands that the thread has to execute, without renewals: a session sends few
+/// of them at once, and the thread never keeps it from sending one.
 #[derive(Debug, Default)]
 pub(super) struct Load(AtomicUsize);
 
@@ -134,9 +137,9 @@ pub(super) struct FileThread {
 }
 
 impl FileThread {
-    /// Opens the file, and starts the thread. The thread ends when the sender of `messages` is dropped, and drops the sender of
-    /// the returned channel when it has closed the file. Returns also the time for which the session is to send nothing yet,
-    /// because the file is new.
+    /// Opens the file, and starts the thread. The thread ends when the sender of `messages` is dropped, and
+    /// drops the sender of the returned channel when it has closed the file. Returns also the time for which
+    /// the session is to send nothing yet, because the file is new.
     pub(super) fn start(
         path: &Path,
         options: StoreOptions,
@@ -213,14 +216,16 @@ impl FileThread {
         }
     }
 
-    /// Waits until a new file has been open for [`HOLDERS_FIRST`], because it may replace a file that was deleted.
+    /// Waits until a new file has been open for [`HOLDERS_FIRST`], because it may replace a file that was
+    /// deleted.
     fn let_holders_go_first(&self) {
         if !self.schedule.has_holders() {
             std::thread::sleep(HOLDERS_FIRST.saturating_sub(self.database.age()));
         }
     }
 
-    /// Executes a command, unless its deadline passed while it waited: its session has sent it again, or soon will.
+    /// Executes a command, unless its deadline passed while it waited: its session has sent it again, or soon
+    /// will.
     fn execute(&mut self, command: &Command, deadline: Moment) -> Result<Reply, StoreError> {
         if deadline <= Moment::now() {
             let reason = "the file is too slow for all that this session asks of it".into();

@@ -1,8 +1,8 @@
 //! The count of open files, by which a forked child is refused if its parent had a file open at the fork.
 //!
-//! SQLite keeps the locks that it has in the memory of the process, because the system's file locks belong to the process and
-//! not to the descriptor. A child has a copy of that memory and none of the locks, and would take the parent's locks for its
-//! own.
+//! SQLite keeps the locks that it has in the memory of the process, because the system's file locks belong to
+//! the process and not to the descriptor. A child has a copy of that memory and none of the locks, and would
+//! take the parent's locks for its own.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

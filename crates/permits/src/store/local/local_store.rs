@@ -13,7 +13,8 @@ use crate::protocol::{Name, RequestId};
 use crate::store::backend::{Executed, Request, Store, StoreOptions};
 use crate::store::error::StoreError;
 
-/// The longest time that a session which ends waits for its file to be closed, while other processes have locks.
+/// The longest time that a session which ends waits for its file to be closed, while other processes have
+/// locks.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session's access to a file.
@@ -26,8 +27,8 @@ pub(super) struct LocalStore {
 }
 
 impl LocalStore {
-    /// Opens the file, and makes it if there is none. Waits while a new file is for holders alone: here, so that the timeout
-    /// of no request ends in that time.
+    /// Opens the file, and makes it if there is none. Waits while a new file is for holders alone: here, so
+    /// that the timeout of no request ends in that time.
     pub(super) async fn open(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let (messages, incoming) = mpsc::channel();
         let load = Arc::new(Load::default());
@@ -76,7 +77,8 @@ impl Store for LocalStore {
     }
 }
 
-/// The deadline of waits for other processes: early enough to report before `timeout` that the wait has failed.
+/// The deadline of waits for other processes: early enough to report before `timeout` that the wait has
+/// failed.
 fn deadline(timeout: Duration) -> Moment {
     Moment::now() + timeout * 7 / 8
 }

@@ -1,8 +1,9 @@
-//! An open file: making it if there is none, refusing files of other programs, and following to another file when it or a
-//! companion is replaced.
+//! An open file: making it if there is none, refusing files of other programs, and following to another file
+//! when it or a companion is replaced.
 //!
-//! A file in use has both companions. If one is missing, either no process uses the file, or the companion was deleted: its
-//! users still have it open, but a new connection would make another companion and not see those users.
+//! A file in use has both companions. If one is missing, either no process uses the file, or the companion
+//! was deleted: its users still have it open, but a new connection would make another companion and not see
+//! those users.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -29,8 +30,8 @@ const DELETING: Duration = Duration::from_millis(50);
 /// The longest time that another program takes to make the companions after it has begun to use the file.
 const COMPLETING: Duration = Duration::from_millis(50);
 
-/// The number of pages of the log from which on its content is moved into the file, which waits for the disk twice. The
-/// first process that opens the file reads the whole log, at some 2 µs a page.
+/// The number of pages of the log from which on its content is moved into the file, which waits for the disk
+/// twice. The first process that opens the file reads the whole log, at some 2 µs a page.
 const LOG_PAGES: u32 = 128;
 
 /// An open file.
@@ -45,8 +46,8 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens the file, and makes it and the directories above it if there are none. Waits for other processes until
-    /// `deadline`.
+    /// Opens the file, and makes it and the directories above it if there are none. Waits for other processes
+    /// until `deadline`.
     pub(super) fn open(path: &Path, deadline: Moment) -> Result<Self, StoreError> {
         busy::set_deadline(deadline);
         let failed = |error: CreateError| error.at(path);
@@ -70,8 +71,8 @@ impl OpenFile {
         Err(StoreError::Unreachable { reason })
     }
 
-    /// Opens the existing file. Returns `None` if the caller must retry, because the file or a companion was replaced, or
-    /// was deleted here.
+    /// Opens the existing file. Returns `None` if the caller must retry, because the file or a companion was
+    /// replaced, or was deleted here.
     fn attempt(paths: &FilePaths, before: Files) -> Result<Option<Self>, StoreError> {
         let failed = |error: CreateError| error.at(paths.named());
         let system = |error: io::Error| failed(error.into());
@@ -90,15 +91,16 @@ impl OpenFile {
         file.check_format()?;
         match file.paths.files() {
             Ok(after) if after == before || lock.is_some() && after.are_complete() => file.files = after,
-            // This includes a process with another connection to the file, whose companions were deleted: SQLite gives the
-            // new connection the same ones.
+            // This includes a process with another connection to the file, whose companions were deleted:
+            // SQLite gives the new connection the same ones.
             _ => return Ok(None),
         }
         file.begin()?;
         Ok(Some(file))
     }
 
-    /// Refuses a file of another program or format. The check reads the file, so SQLite has opened the companions after it.
+    /// Refuses a file of another program or format. The check reads the file, so SQLite has opened the
+    /// companions after it.
     fn check_format(&mut self) -> Result<(), StoreError> {
         let failed = |error| sqlite_error(self.paths.named(), &error);
         let unsupported = |reason: String| Err(StoreError::Unsupported { reason });
@@ -150,7 +152,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// The store's time by this process's clock. The file's clock may be ahead: see [`super::schema::advance_clock`].
+    /// The store's time by this process's clock. The file's clock may be ahead: see
+    /// [`super::schema::advance_clock`].
     pub(super) fn elapsed_us(&self) -> i64 {
         self.base_us + self.boot.elapsed_us()
     }
@@ -160,11 +163,12 @@ impl OpenFile {
         self.paths.opened_at().ok().and_then(|opened| opened.elapsed().ok()).unwrap_or(Duration::MAX)
     }
 
-    /// Opens the file that has the name now, if it is another file than the open one, or has other companions. Returns whether
-    /// it has opened another.
+    /// Opens the file that has the name now, if it is another file than the open one, or has other
+    /// companions. Returns whether it has opened another.
     ///
-    /// If the open file or a companion was deleted, deletes the rest, because new connections would not see this one. For the
-    /// sessions it is as if the store had lost its state: holders reclaim their permits if those still fit.
+    /// If the open file or a companion was deleted, deletes the rest, because new connections would not see
+    /// this one. For the sessions it is as if the store had lost its state: holders reclaim their permits if
+    /// those still fit.
     pub(super) fn follow(&mut self, deadline: Moment) -> Result<bool, StoreError> {
         match self.paths.files() {
             Ok(files) if files == self.files => return Ok(false),
@@ -185,8 +189,8 @@ impl OpenFile {
         Ok(true)
     }
 
-    /// Deletes the file if it has other companions now. Of several processes that notice it, the first deletes the file, and
-    /// all follow to the same new one.
+    /// Deletes the file if it has other companions now. Of several processes that notice it, the first
+    /// deletes the file, and all follow to the same new one.
     fn delete_without_companions(&self) -> io::Result<()> {
         let has_others =
             || self.paths.files().is_ok_and(|files| files.is_file_of(&self.files) && files != self.files);
@@ -210,9 +214,9 @@ fn fill(path: &Path) -> Result<(), CreateError> {
     Ok(close_with_checkpoint(connection)?)
 }
 
-/// Returns true if a file without a companion is in use, so that its users have companions that were deleted. If the file is the
-/// library's and not in use, moves the content of its log into it and deletes the companions. The caller has locked the
-/// directory.
+/// Returns true if a file without a companion is in use, so that its users have companions that were deleted.
+/// If the file is the library's and not in use, moves the content of its log into it and deletes the
+/// companions. The caller has locked the directory.
 ///
 /// SQLite gives a connection exclusive access only if no process has another connection.
 fn lost_its_companions(paths: &FilePaths) -> Result<bool, CreateError> {
@@ -269,9 +273,10 @@ mod tests {
         all.lines().filter(|line| line.contains(&pid) && line.contains(&inode)).count()
     }
 
-    /// Closing any descriptor of a file gives up all locks that the process has on it. So a second client that only inspected
-    /// the file once took the first client's lock away, and another process that closed the file would have taken itself for
-    /// the last one, and deleted the log that the first client still used.
+    /// Closing any descriptor of a file gives up all locks that the process has on it. So a second client
+    /// that only inspected the file once took the first client's lock away, and another process that closed
+    /// the file would have taken itself for the last one, and deleted the log that the first client still
+    /// used.
     #[test]
     fn opening_a_file_again_leaves_the_locks_of_its_other_connections() {
         let directory = tempfile::TempDir::new().expect("there is room");

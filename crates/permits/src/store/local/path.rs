@@ -1,12 +1,12 @@
 //! The names of a file and its companions: the files that they refer to, and how those are made and deleted.
 //!
-//! SQLite keeps two companions beside a file in use: `-wal` is its log, and `-shm` the memory that its users share. Without
-//! one of them the users do not see each other. So the three belong together: when one is deleted, the rest is deleted, and
-//! the users follow to a new file.
+//! SQLite keeps two companions beside a file in use: `-wal` is its log, and `-shm` the memory that its users
+//! share. Without one of them the users do not see each other. So the three belong together: when one is
+//! deleted, the rest is deleted, and the users follow to a new file.
 //!
-//! A file gets its name when it is complete, so a process that is killed while it makes a file leaves no incomplete one. This
-//! module never opens an existing file, because closing it would give up the locks of every connection that this process has
-//! to it.
+//! A file gets its name when it is complete, so a process that is killed while it makes a file leaves no
+//! incomplete one. This module never opens an existing file, because closing it would give up the locks of
+//! every connection that this process has to it.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -27,7 +27,8 @@ const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 /// The first part of a temporary name. A process id and a random number follow.
 const TEMPORARY: &str = ".permits-";
 
-/// The age from which on a file with a temporary name was left by a killed process: filling a file takes some milliseconds.
+/// The age from which on a file with a temporary name was left by a killed process: filling a file takes some
+/// milliseconds.
 const LEFTOVER_AGE: Duration = Duration::from_secs(600);
 
 /// The file that a name refers to.
@@ -56,7 +57,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Returns true if both companions exist. SQLite makes them at the first read, and deletes neither while a connection is open.
+    /// Returns true if both companions exist. SQLite makes them at the first read, and deletes neither while
+    /// a connection is open.
     pub(super) fn are_complete(&self) -> bool {
         self.companions.iter().all(Option::is_some)
     }
@@ -120,13 +122,14 @@ impl FilePaths {
         Ok(Files { file, companions })
     }
 
-    /// The time of the first opening under this name, when SQLite made the log. The file is older by the time that filling it
-    /// took.
+    /// The time of the first opening under this name, when SQLite made the log. The file is older by the time
+    /// that filling it took.
     pub(super) fn opened_at(&self) -> io::Result<SystemTime> {
         fs::metadata(&self.companions[0])?.created()
     }
 
-    /// Makes the file if there is none, by `fill`, and refuses a file to which users may write that it is not for.
+    /// Makes the file if there is none, by `fill`, and refuses a file to which users may write that it is not
+    /// for.
     pub(super) fn prepare<E: From<io::Error>>(
         &self,
         fill: impl FnOnce(&Path) -> Result<(), E>,
@@ -213,7 +216,8 @@ impl FilePaths {
         if self.file.try_exists()? {
             return Ok(());
         }
-        // Otherwise the users of a deleted file and those of the new one would share these companions and corrupt them.
+        // Otherwise the users of a deleted file and those of the new one would share these companions and
+        // corrupt them.
         self.delete_companions()?;
         fs::hard_link(temporary, &self.file)
     }
@@ -243,8 +247,8 @@ impl FilePaths {
         }
     }
 
-    /// Locks the directory, so that one process at a time makes or deletes the file. Waits for other processes until the
-    /// deadline of [`busy::set_deadline`].
+    /// Locks the directory, so that one process at a time makes or deletes the file. Waits for other
+    /// processes until the deadline of [`busy::set_deadline`].
     pub(super) fn lock_directory(&self) -> io::Result<DirectoryLock> {
         #[cfg(unix)]
         {
@@ -344,8 +348,8 @@ fn check_directory(_directory: &Path) -> io::Result<()> {
 
 /// The name of a file system that several machines use at once, where SQLite's locks and shared memory fail.
 ///
-/// FUSE and 9P are not listed, because many of their files are local, such as those of a container. On a remote one SQLite
-/// fails to share memory, or the store notices another machine by its boot.
+/// FUSE and 9P are not listed, because many of their files are local, such as those of a container. On a
+/// remote one SQLite fails to share memory, or the store notices another machine by its boot.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(magic: u64) -> Option<&'static str> {
     // The numbers are 32 bits wide, and sign-extended on some machines.

@@ -1,8 +1,8 @@
 //! [`PollSchedule`]: how often a session polls the file for events of other processes.
 //!
-//! A poll costs a few microseconds, and a waiter that polls often sees its grant soon. But of forty waiters a release can
-//! grant only the first few. So the interval grows with the position in the queue. Each poll that finds a change also reads the
-//! new position.
+//! A poll costs a few microseconds, and a waiter that polls often sees its grant soon. But of forty waiters a
+//! release can grant only the first few. So the interval grows with the position in the queue. Each poll that
+//! finds a change also reads the new position.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use crate::protocol::{Answers, Command, Event, EventKind, Name, RequestId, Reque
 /// The interval of the head of a queue.
 const HEAD_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The longest interval of a waiter. One command can grant many waiters: a raised limit, the release of a heavy permit.
+/// The longest interval of a waiter. One command can grant many waiters: a raised limit, the release of a
+/// heavy permit.
 const WAITER_INTERVAL_MAX: Duration = Duration::from_millis(20);
 
-/// The longest interval of the head of a queue while no process writes, and the share of the time since the last write that
-/// the interval grows to.
+/// The longest interval of the head of a queue while no process writes, and the share of the time since the
+/// last write that the interval grows to.
 const IDLE_INTERVAL_MAX: Duration = Duration::from_millis(5);
 const IDLE_DIVISOR: u32 = 256;
 
@@ -45,7 +46,8 @@ struct OwnWaiters {
 }
 
 impl PollSchedule {
-    /// The interval between two polls, when no process has written for `quiet`. `None` if there is nothing to poll for.
+    /// The interval between two polls, when no process has written for `quiet`. `None` if there is nothing to
+    /// poll for.
     pub(super) fn interval(&self, quiet: Duration) -> Option<Duration> {
         let nearest = self.queues.values().map(|own| own.position.unwrap_or(0)).min();
         match nearest {

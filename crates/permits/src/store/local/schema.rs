@@ -1,7 +1,8 @@
 //! The schema of a file, and the statements that read and write it.
 //!
-//! The table `semaphores` has the model's state of each semaphore as JSON, `news` the events for sessions of other
-//! processes, `meta` the clock. SQLite's application id marks the library's files, its user version is the layout.
+//! The table `semaphores` has the model's state of each semaphore as JSON, `news` the events for sessions of
+//! other processes, `meta` the clock. SQLite's application id marks the library's files, its user version is
+//! the layout.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior};
 
@@ -12,7 +13,8 @@ use crate::protocol::{Event, layout};
 /// The application id of the library's files: "prmt".
 pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
 
-/// The time after which an event is deleted that its session has not read. The session's renewals get the same answer.
+/// The time after which an event is deleted that its session has not read. The session's renewals get the
+/// same answer.
 const EVENT_LIFETIME_MS: i64 = 600_000;
 
 const SCHEMA: &str = "
@@ -34,9 +36,9 @@ const SCHEMA: &str = "
     INSERT INTO meta VALUES ('', 0, 0);
 ";
 
-/// Free pages in a new file, enough for a few hundred holders and waiters. SQLite writes new content before it frees the old.
-/// So while the content needs at most half of these pages, the file does not grow, and on a full disk the log can be
-/// emptied.
+/// Free pages in a new file, enough for a few hundred holders and waiters. SQLite writes new content before
+/// it frees the old. So while the content needs at most half of these pages, the file does not grow, and on a
+/// full disk the log can be emptied.
 pub(super) const RESERVE_PAGES: i64 = 64;
 
 pub(super) const FILL_RESERVE: &str = "
@@ -106,8 +108,8 @@ pub(crate) fn clock(connection: &Connection) -> rusqlite::Result<StoredClock> {
     })
 }
 
-/// Begins the time of this boot and ends all leases, unless another process has done so. Returns the store's time at the
-/// start of the boot.
+/// Begins the time of this boot and ends all leases, unless another process has done so. Returns the store's
+/// time at the start of the boot.
 pub(super) fn begin_boot(transaction: &Transaction<'_>, boot: &Boot) -> rusqlite::Result<i64> {
     let stored = clock(transaction)?;
     if stored.boot == boot.id {
@@ -134,8 +136,8 @@ fn end_all_leases(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Advances the file's clock to `elapsed_us` at least, and beyond every earlier time. `None` if the file was used in another
-/// boot: by another machine, because this one has not restarted.
+/// Advances the file's clock to `elapsed_us` at least, and beyond every earlier time. `None` if the file was
+/// used in another boot: by another machine, because this one has not restarted.
 pub(super) fn advance_clock(
     transaction: &Transaction<'_>,
     elapsed_us: i64,

@@ -1,9 +1,10 @@
 //! The commands, keys and channels that a user needs on the server, each command with its purpose.
 //!
-//! Commands are listed one by one, because categories grant too much: `+@scripting` also allows SCRIPT FLUSH. Each
-//! has arguments with which it is allowed or denied and has no other effect, so that permissions can be tested on a
-//! server of any version (`acl_check_cmd` exists since Redis 7.0). `acl_probe.lua` tests the same commands in one call
-//! when a session connects; a test compares the two lists with the commands that the code runs.
+//! Commands are listed one by one, because categories grant too much: `+@scripting` also allows SCRIPT FLUSH.
+//! Each has arguments with which it is allowed or denied and has no other effect, so that permissions can be
+//! tested on a server of any version (`acl_check_cmd` exists since Redis 7.0). `acl_probe.lua` tests the same
+//! commands in one call when a session connects; a test compares the two lists with the commands that the
+//! code runs.
 
 use redis::Cmd;
 
@@ -16,18 +17,19 @@ use crate::protocol::{InvalidInput, check_prefix};
 pub struct AclRules {
     /// The purpose.
     pub purpose: &'static str,
-    /// True if every session outside of a cluster needs them: the least rights. A server before Redis 7.0 refuses the
-    /// rules for clusters.
+    /// True if every session outside of a cluster needs them: the least rights. A server before Redis 7.0
+    /// refuses the rules for clusters.
     pub needed: bool,
     /// The rules, a word each, such as `+hset`.
     pub rules: Vec<String>,
 }
 
-/// The rules for a user, for keys that begin with `prefix`: first the least rights ([`AclRules::needed`]), then those
-/// that some programs need. The rules are arguments of `ACL SETUSER name`, in this order, in one call or in several.
+/// The rules for a user, for keys that begin with `prefix`: first the least rights ([`AclRules::needed`]),
+/// then those that some programs need. The rules are arguments of `ACL SETUSER name`, in this order, in one
+/// call or in several.
 ///
-/// They revoke all earlier permissions of the user, and leave its passwords. A new user has no password, and cannot log
-/// in until an operator sets one.
+/// They revoke all earlier permissions of the user, and leave its passwords. A new user has no password, and
+/// cannot log in until an operator sets one.
 ///
 /// # Errors
 /// [`InvalidInput`] if the prefix is not valid.
@@ -182,8 +184,8 @@ const GROUPS: [Group; 9] = [
 pub(crate) struct Attempt {
     pub(crate) name: &'static str,
     pub(crate) needed: bool,
-    /// `None` for a command that is tested otherwise: SUBSCRIBE needs a connection of its own, and CONFIG GET is sent
-    /// anyway.
+    /// `None` for a command that is tested otherwise: SUBSCRIBE needs a connection of its own, and CONFIG GET
+    /// is sent anyway.
     pub(crate) command: Option<Cmd>,
 }
 
@@ -236,7 +238,8 @@ pub(crate) fn denial(code: &str, detail: &str) -> Option<Denial> {
     }
 }
 
-/// The message about missing permissions, each command once. `denied` are commands with their first arguments.
+/// The message about missing permissions, each command once. `denied` are commands with their first
+/// arguments.
 pub(crate) fn missing_rights(denied: &[String], prefix: &str) -> String {
     let mut missing: Vec<(String, Vec<&str>)> = Vec::new();
     let some_key = keys::some_key(prefix);

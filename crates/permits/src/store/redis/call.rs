@@ -46,10 +46,11 @@ impl Wire {
         codec::encode(verb, script, &self.prefix, self.sharded, command)
     }
 
-    /// Calls without an effect of the scripts whose order matters, by their hashes or `as_text`, which loads them.
+    /// Calls without an effect of the scripts whose order matters, by their hashes or `as_text`, which loads
+    /// them.
     ///
-    /// A script that the server lacks is sent again as text, behind the calls that were sent meanwhile. A release must not
-    /// be executed before the acquisition or the renewal that it follows.
+    /// A script that the server lacks is sent again as text, behind the calls that were sent meanwhile. A
+    /// release must not be executed before the acquisition or the renewal that it follows.
     pub(crate) fn checks(&self, as_text: bool) -> [Cmd; ORDERED.len()] {
         ORDERED.map(|kind| {
             let script = self.scripts.of(kind);

@@ -1,7 +1,8 @@
 //! The meaning of a failed call: not sent, no reply, or a refusal, and of which kind; and its message.
 //!
-//! Kinds come from error codes of the server and from typed errors of the libraries. A message never repeats the text of
-//! a library's error. It repeats the server's text, without the parts about scripts and arguments.
+//! Kinds come from error codes of the server and from typed errors of the libraries. A message never repeats
+//! the text of a library's error. It repeats the server's text, without the parts about scripts and
+//! arguments.
 
 use std::io;
 
@@ -10,7 +11,8 @@ use redis::{ErrorKind, RedisError};
 use crate::protocol::{Name, layout};
 use crate::store::StoreError;
 
-/// Codes of a server that cannot execute the command now, and has not: a retry may succeed, here or elsewhere.
+/// Codes of a server that cannot execute the command now, and has not: a retry may succeed, here or
+/// elsewhere.
 const NOT_NOW: [&str; 8] =
     ["LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "MISCONF"];
 
@@ -207,7 +209,8 @@ pub(crate) fn text(error: &RedisError) -> String {
     }
 }
 
-/// Returns true if the connection was closed without a valid reply, as when one side speaks TLS and the other does not.
+/// Returns true if the connection was closed without a valid reply, as when one side speaks TLS and the other
+/// does not.
 pub(crate) fn is_speechless(error: &RedisError) -> bool {
     match io_error(error) {
         Some(io) => !matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
@@ -226,14 +229,16 @@ fn tls_error(io: &io::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-/// The server's text without its additions: the line of the script, and the arguments, one of which may be a password.
+/// The server's text without its additions: the line of the script, and the arguments, one of which may be a
+/// password.
 fn bare(detail: &str) -> &str {
     let detail = detail.split(", with args beginning with").next().unwrap_or_default();
     let detail = match detail.find(" script: ") {
         Some(at) if detail.contains("@user_script") => &detail[..at],
         _ => detail,
     };
-    // Before 7.0: `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM command not allowed`, with
+    // Before 7.0:
+    // `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM command not allowed`, with
     // the line only once if the command itself has failed.
     match detail.rsplit_once("@user_script:") {
         Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text).trim_start_matches('-'),
@@ -251,7 +256,8 @@ fn of_server(reason: String) -> StoreError {
     if NOT_NOW.iter().any(|code| has(&reason, code)) || reason.contains("max number of clients") {
         StoreError::Unreachable { reason }
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| has(&reason, code))
-        // In a script before 7.0; and when the client selects a database, since it keeps only the text of that error.
+        // In a script before 7.0; and when the client selects a database, since it keeps only the text of
+        // that error.
         || ["can't run this command", "can't access at least one", "has no permissions"]
             .iter()
             .any(|text| reason.contains(text))

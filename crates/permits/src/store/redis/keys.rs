@@ -1,6 +1,7 @@
 //! The names of keys and channels. No other module builds one.
 //!
-//! All keys of a semaphore share a hash tag, so they are in one hash slot of a cluster: `permits:{NAME}:state`. In the tag, `{`, `}`, `%` and control characters are percent-encoded.
+//! All keys of a semaphore share a hash tag, so they are in one hash slot of a cluster:
+//! `permits:{NAME}:state`. In the tag, `{`, `}`, `%` and control characters are percent-encoded.
 
 use std::fmt::Write as _;
 
@@ -53,7 +54,8 @@ pub(crate) fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
     (encode(name.as_str()) == tag).then_some(name)
 }
 
-/// A key of the form that semaphores have, to test permissions. No semaphore has it, since names are not empty.
+/// A key of the form that semaphores have, to test permissions. No semaphore has it, since names are not
+/// empty.
 pub(crate) fn some_key(prefix: &str) -> String {
     format!("{prefix}:{{}}:{}", PARTS[0])
 }
@@ -64,8 +66,8 @@ pub(crate) fn some_channel(prefix: &str, in_cluster: bool, session: &SessionId) 
     format!("{prefix}{tag}:wake:{session}")
 }
 
-/// The channel of a session's events, without the session's id. In a cluster there is one for each semaphore, in the
-/// hash slot of its keys.
+/// The channel of a session's events, without the session's id. In a cluster there is one for each semaphore,
+/// in the hash slot of its keys.
 pub(crate) fn channel_prefix(prefix: &str, sharded_by: Option<&Name>) -> String {
     match sharded_by {
         None => format!("{prefix}:wake:"),

@@ -1,4 +1,5 @@
-//! The semaphores that exist: SCAN by prefix, in steps, so that the server can execute other commands in between.
+//! The semaphores that exist: SCAN by prefix, in steps, so that the server can execute other commands in
+//! between.
 //!
 //! A semaphore that has state has a `state` key; its name is read back from that key.
 

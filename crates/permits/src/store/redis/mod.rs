@@ -1,9 +1,9 @@
-//! The Redis and Valkey store: each command is one Lua script, executed on one connection to the server that has
-//! the semaphore.
+//! The Redis and Valkey store: each command is one Lua script, executed on one connection to the server that
+//! has the semaphore.
 //!
 //! - `address`: the servers that a URL names.
-//! - `server`: connections to one server. `sentinel`: the server that sentinels name now. `cluster`: connections to
-//!   each node, and the map of hash slots.
+//! - `server`: connections to one server. `sentinel`: the server that sentinels name now. `cluster`:
+//!   connections to each node, and the map of hash slots.
 //! - `script`: the Lua, and the encoding of commands and replies. `call`: one call of a script.
 //! - `store`: the store itself.
 //! - `keys`: the names of keys and channels. `listing`: the semaphores that exist.

@@ -1,9 +1,9 @@
 //! The server to connect to: always the same, or the primary that the sentinels name now.
 //!
-//! All sentinels are asked at once, and the answer with the newest configuration counts, as among the sentinels
-//! themselves: a sentinel that was cut off may be behind. The session also subscribes to each sentinel, so that it
-//! follows a failover when it is decided, and not when the old server stops replying: after a graceful failover the old
-//! server continues to reply, as a replica.
+//! All sentinels are asked at once, and the answer with the newest configuration counts, as among the
+//! sentinels themselves: a sentinel that was cut off may be behind. The session also subscribes to each
+//! sentinel, so that it follows a failover when it is decided, and not when the old server stops replying:
+//! after a graceful failover the old server continues to reply, as a replica.
 
 use std::collections::HashMap;
 use std::fmt;

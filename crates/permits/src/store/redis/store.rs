@@ -34,14 +34,14 @@ enum Route {
 }
 
 impl RedisStore {
-    /// Connects, checks the server, and subscribes to the session's channel: one attempt. Must be called on the session's
-    /// runtime.
+    /// Connects, checks the server, and subscribes to the session's channel: one attempt. Must be called on
+    /// the session's runtime.
     pub(crate) async fn connect(address: &Address, options: StoreOptions) -> Result<Self, StoreError> {
         let scripts = Scripts::new(matches!(address, Address::Cluster(_)));
         Self::connect_with(address, options, scripts).await
     }
 
-    /// The same, with these scripts.
+    /// Connects as [`connect`](Self::connect) does, with these scripts.
     pub(super) async fn connect_with(
         address: &Address,
         options: StoreOptions,

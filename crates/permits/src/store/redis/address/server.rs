@@ -73,7 +73,7 @@ impl Server {
         Self { address, ..self.clone() }
     }
 
-    /// The same server with another login.
+    /// This server with another login.
     pub(super) fn with_login(&self, login: Login) -> Self {
         Self { login, ..self.clone() }
     }

@@ -34,7 +34,8 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Reads the certificates that the URL names. The files are read once, so every connection of a session has the same.
+    /// Reads the certificates that the URL names. The files are read once, so every connection of a session
+    /// has the same.
     pub(super) fn new(options: &Options) -> Result<Self, String> {
         use rustls::pki_types::pem::PemObject as _;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -87,7 +88,8 @@ impl Tls {
     }
 }
 
-/// A configuration with this crate's provider of cryptography, or with the one that the program has installed.
+/// A configuration with this crate's provider of cryptography, or with the one that the program has
+/// installed.
 #[cfg(feature = "tls")]
 fn config(
     trusted: rustls::RootCertStore,

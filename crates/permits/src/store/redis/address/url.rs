@@ -1,7 +1,7 @@
 //! The parts of a URL, as text.
 //!
-//! Parsed here and not by the `redis` crate, because that ignores options that it does not know, and its errors give no
-//! remedy.
+//! Parsed here and not by the `redis` crate, because that ignores options that it does not know, and its
+//! errors give no remedy.
 
 use std::net::Ipv6Addr;
 

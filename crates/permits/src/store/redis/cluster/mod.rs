@@ -1,13 +1,13 @@
 //! A cluster: a connection to each node that serves hash slots, and the node that each command goes to.
 //!
-//! Any node is asked for the map of hash slots, and again whenever a node replies that a hash slot has moved, or cannot
-//! be reached. MOVED and ASK are followed at once. A temporary error (TRYAGAIN, CLUSTERDOWN, a primary that died) fails
-//! the call; the session, which knows which calls it may send again, retries until its timeout. Each node has a
-//! connection of its own, so that a stalled node delays only its own semaphores.
+//! Any node is asked for the map of hash slots, and again whenever a node replies that a hash slot has moved,
+//! or cannot be reached. MOVED and ASK are followed at once. A temporary error (TRYAGAIN, CLUSTERDOWN, a
+//! primary that died) fails the call; the session, which knows which calls it may send again, retries until
+//! its timeout. Each node has a connection of its own, so that a stalled node delays only its own semaphores.
 //!
-//! Messages come by sharded channels, which belong to their semaphore's hash slot. So a session subscribes to one
-//! channel for each semaphore that it uses, on the connection and right before its first command there. Channels follow
-//! their hash slots.
+//! Messages come by sharded channels, which belong to their semaphore's hash slot. So a session subscribes to
+//! one channel for each semaphore that it uses, on the connection and right before its first command there.
+//! Channels follow their hash slots.
 
 pub(crate) mod slot_map;
 
@@ -144,7 +144,8 @@ impl Shared {
         connected.send(call, channel).inspect_err(|_| self.stale.notify_one())
     }
 
-    /// Notes that a command uses a semaphore's channel. Returns it. The channels of idle semaphores are unsubscribed.
+    /// Notes that a command uses a semaphore's channel. Returns it. The channels of idle semaphores are
+    /// unsubscribed.
     fn use_channel(&self, command: &Command, hash_slot: u16, node: &Node) -> String {
         let (idle, left) = {
             let mut inner = self.lock();
@@ -237,7 +238,8 @@ impl Shared {
         ask_for_map(known.into_iter().map(|(_, server)| server).chain(self.seeds.iter().cloned())).await
     }
 
-    /// Takes a new map: drops nodes that no longer serve a hash slot, and moves channels with their hash slots.
+    /// Takes a new map: drops nodes that no longer serve a hash slot, and moves channels with their hash
+    /// slots.
     fn apply(self: &Arc<Self>, map: SlotMap) {
         let (moved, left) = {
             let mut inner = self.lock();

@@ -19,8 +19,8 @@ pub(crate) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the reply to CLUSTER SLOTS of a node at `asked`. A node that does not know its own address leaves the
-    /// address out: then it is `asked`.
+    /// Reads the reply to CLUSTER SLOTS of a node at `asked`. A node that does not know its own address
+    /// leaves the address out: then it is `asked`.
     pub(crate) fn read(value: &Value, asked: &str) -> Option<Self> {
         let Value::Array(items) = value else { return None };
         let mut ranges = items.iter().map(|item| range(item, asked)).collect::<Option<Vec<_>>>()?;

@@ -1,4 +1,5 @@
-//! The wire codec: commands as script calls, replies and events from the values that scripts return and publish.
+//! The wire codec: commands as script calls, replies and events from the values that scripts return and
+//! publish.
 //!
 //! The part that all operations share. An operation's own arguments and answers are in [`ops`].
 

@@ -1,8 +1,9 @@
-//! The packed entry of a holder or waiter: `entries.lua` describes it. Commands carry it as the hash stores it.
+//! The packed entry of a holder or waiter: `entries.lua` describes it. Commands carry it as the hash stores
+//! it.
 //!
-//! By default a holder's name ends in the request, and a request begins with the session. Such a text is not stored
-//! twice: its length stands for it. An entry has one encoding, so a script sees that nothing has changed by comparing
-//! bytes.
+//! By default a holder's name ends in the request, and a request begins with the session. Such a text is not
+//! stored twice: its length stands for it. An entry has one encoding, so a script sees that nothing has
+//! changed by comparing bytes.
 
 #[cfg(feature = "testing")]
 use super::values::{Decoded, Malformed};
@@ -61,7 +62,8 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     packed
 }
 
-/// Reads the packed entry of `holder`, the inverse of [`pack`], as the request that renews it; and its session.
+/// Reads the packed entry of `holder`, the inverse of [`pack`], as the request that renews it; and its
+/// session.
 #[cfg(feature = "testing")]
 pub(super) fn unpack(holder: &Holder, packed: &[u8]) -> Decoded<(RenewRequest, SessionId)> {
     read(holder, packed).ok_or_else(|| Malformed(format!("the entry {packed:?} of {holder}")))

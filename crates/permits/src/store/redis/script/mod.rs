@@ -6,9 +6,9 @@
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`, and `arguments` (feature `testing`): readers of returned values, and of recorded arguments.
 //!
-//! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in [`SHARED`], the
-//! operation's general course, and `finish`, in this order. The headers of the Lua files describe the arguments that Rust
-//! encodes and the answers that Rust decodes; a test compares them.
+//! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in
+//! [`SHARED`], the operation's general course, and `finish`, in this order. The headers of the Lua files
+//! describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
 
 #[cfg(feature = "testing")]
 pub(super) mod arguments;

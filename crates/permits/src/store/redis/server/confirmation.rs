@@ -1,5 +1,5 @@
-//! Calls that replicas confirm. Each is executed and followed by WAIT, on a connection of their own, because WAIT blocks a
-//! connection.
+//! Calls that replicas confirm. Each is executed and followed by WAIT, on a connection of their own, because
+//! WAIT blocks a connection.
 
 use redis::{RedisResult, Value};
 use tokio::time::{Instant, timeout_at};
@@ -55,7 +55,8 @@ impl Shared {
         }
     }
 
-    /// The connection reserved for WAIT. It is to the same server as the present connection, and is dropped with it.
+    /// The connection reserved for WAIT. It is to the same server as the present connection, and is dropped
+    /// with it.
     async fn confirming(&self, deadline: Instant) -> Result<Connection, StoreError> {
         self.connection_by(deadline).await?;
         let epoch = {
@@ -72,8 +73,8 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Returns the reply, and the number of replicas that have acknowledged all writes made on this connection. The timeout of
-    /// WAIT is three quarters of the time left.
+    /// Returns the reply, and the number of replicas that have acknowledged all writes made on this
+    /// connection. The timeout of WAIT is three quarters of the time left.
     async fn execute_and_wait(&self, connection: &Connection, call: &Call) -> RedisResult<(Value, u32)> {
         let command = &call.request.command;
         let send = async |as_text| {

@@ -1,14 +1,17 @@
-//! A connection. The thread of a caller encodes a command and writes it to the socket, without blocking; one task reads.
+//! A connection. The thread of a caller encodes a command and writes it to the socket, without blocking; one
+//! task reads.
 //!
-//! Commands are written in the order in which they are sent, and the server replies in this order, so a queue of what is
-//! expected gives each reply its meaning. Messages come as RESP3 pushes on the same connection; so do the confirmations of
-//! subscriptions, in the order of the replies. The task takes all replies and messages that one read brings, and hands them
-//! over together.
+//! Commands are written in the order in which they are sent, and the server replies in this order, so a queue
+//! of what is expected gives each reply its meaning. Messages come as RESP3 pushes on the same connection; so
+//! do the confirmations of subscriptions, in the order of the replies. The task takes all replies and
+//! messages that one read brings, and hands them over together.
 //!
-//! What the socket does not take is kept, and the task writes it when the socket has room. [`Connection::is_full`] bounds it.
+//! What the socket does not take is kept, and the task writes it when the socket has room.
+//! [`Connection::is_full`] bounds it.
 //!
-//! A connection ends once: by the other side, by a call without a reply in time, by an idle ping without one, by a reply that
-//! is not in the protocol, or by [`Connection::end`]. Each call that is in flight then gets its outcome, exactly once.
+//! A connection ends once: by the other side, by a call without a reply in time, by an idle ping without one,
+//! by a reply that is not in the protocol, or by [`Connection::end`]. Each call that is in flight then gets
+//! its outcome, exactly once.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! A connection as a session needs it: to which server, with which timeouts, checked, and subscribed to channels.
+//! A connection as a session needs it: to which server, with which timeouts, checked, and subscribed to
+//! channels.
 //!
-//! The checks and the subscriptions are sent along with the login: all takes one round trip, and on a server that lacks the
-//! scripts another one.
+//! The checks and the subscriptions are sent along with the login: all takes one round trip, and on a server
+//! that lacks the scripts another one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,8 +53,9 @@ impl ConnectConfig {
         }
     }
 
-    /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`. Also returns those of them that have moved to another node of the
-    /// cluster, to which this connection is not subscribed.
+    /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`.
+    /// Also returns those of them that have moved to another node of the cluster, to which this connection is
+    /// not subscribed.
     pub(crate) async fn connect(
         &self,
         channels: &BTreeSet<String>,

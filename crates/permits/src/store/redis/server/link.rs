@@ -256,8 +256,8 @@ impl Receiver for Incoming {
                     Err(malformed) => reports.push(outcome(&call, Err(malformed))),
                 },
                 Arrival::Outcome(call, Err(failed)) => reports.extend(self.on_error(call, &failed)),
-                // When it is connected, the session renews everything, with fresh leases: a grant that ends soon is not
-                // delivered before.
+                // When it is connected, the session renews everything, with fresh leases: a grant that ends
+                // soon is not delivered before.
                 Arrival::Message(_) if shared.lock().epoch != self.epoch => {}
                 Arrival::Message(payload) => match codec::decode_message(&shared.config.session, &payload) {
                     Ok(events) => reports.extend(events.into_iter().map(Report::Event)),
@@ -291,8 +291,8 @@ impl Incoming {
         match shared.wire.decode(value, &call.request.command) {
             Ok(reply) => Ok(Executed { reply, confirmed: 0 }),
             Err(Malformed(reason)) => {
-                // The reply may belong to another call, and so may all later replies. The next connection is made after a
-                // delay, since its replies may be malformed too.
+                // The reply may belong to another call, and so may all later replies. The next connection is
+                // made after a delay, since its replies may be malformed too.
                 shared.lock().malformed = true;
                 shared.replace(self.epoch, &reason);
                 Err(StoreError::Malformed { reason })

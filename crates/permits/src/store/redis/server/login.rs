@@ -1,11 +1,11 @@
 //! One connection: opened and logged in, with the first commands sent along.
 //!
-//! The login is sent together with the commands that follow it, in one round trip. If the server refuses the login, their
-//! replies do not count.
+//! The login is sent together with the commands that follow it, in one round trip. If the server refuses the
+//! login, their replies do not count.
 //!
-//! A client that speaks TLS and a server that does not (or the other way round) cannot read each other's bytes, or wait
-//! for each other. Then the other protocol is tried, to find the cause: with a PING, or with the first message of a
-//! handshake, never with a password.
+//! A client that speaks TLS and a server that does not (or the other way round) cannot read each other's
+//! bytes, or wait for each other. Then the other protocol is tried, to find the cause: with a PING, or with
+//! the first message of a handshake, never with a password.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::store::StoreError;
 use crate::store::redis::address::Server;
 use crate::store::redis::error;
 
-/// The time after which a TLS handshake without a reply leads to a test without TLS, and the timeout of such tests.
-/// Together they are shorter than the timeout for a sentinel or a node of a cluster.
+/// The time after which a TLS handshake without a reply leads to a test without TLS, and the timeout of such
+/// tests. Together they are shorter than the timeout for a sentinel or a node of a cluster.
 const DOUBT: Duration = Duration::from_millis(400);
 
 /// A handshake's first message (TLS 1.2, one cipher). Any TLS server replies to it, if only with an alert.
@@ -53,7 +53,8 @@ pub(crate) async fn connect(server: &Server, times: Times) -> Result<Connection,
     Ok(connection)
 }
 
-/// A connection that the server has let in, and the replies to `commands`, which are sent along with the login.
+/// A connection that the server has let in, and the replies to `commands`, which are sent along with the
+/// login.
 pub(crate) async fn connect_with(
     server: &Server,
     times: Times,
@@ -99,8 +100,8 @@ async fn answers_the_other_way(server: &Server) -> bool {
     if server.has_tls() { answers_without_tls(server).await } else { answers_tls(server).await }
 }
 
-/// Logs in, changes to RESP3, selects the database, and sends `commands`, all together. Returns the replies to the commands,
-/// or the server's refusal. Fails if the connection does.
+/// Logs in, changes to RESP3, selects the database, and sends `commands`, all together. Returns the replies
+/// to the commands, or the server's refusal. Fails if the connection does.
 async fn log_in(
     server: &Server,
     connection: &Connection,

@@ -1,8 +1,9 @@
 //! A connection that is replaced when it breaks.
 //!
-//! Only the session knows which calls it may send again. So a broken connection fails its calls, the session receives
-//! [`Report::Down`], and a task reconnects, with jittered backoff, until the [`ManagedConnection`] is dropped. Each time it is
-//! connected again the session receives [`Report::Up`], because messages may have been missed.
+//! Only the session knows which calls it may send again. So a broken connection fails its calls, the session
+//! receives [`Report::Down`], and a task reconnects, with jittered backoff, until the [`ManagedConnection`]
+//! is dropped. Each time it is connected again the session receives [`Report::Up`], because messages may have
+//! been missed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,11 +65,12 @@ impl ManagedConnection {
         Self { shared, tasks }
     }
 
-    /// Sends a call. Returns its error if that is known at once; otherwise the owner gets its outcome. While there is no
-    /// connection, a call fails; to a node of a cluster, which may have been found just now, it waits.
+    /// Sends a call. Returns its error if that is known at once; otherwise the owner gets its outcome. While
+    /// there is no connection, a call fails; to a node of a cluster, which may have been found just now, it
+    /// waits.
     ///
-    /// If the connection is not subscribed to `channel`, it subscribes first, so that no message which the call causes is
-    /// missed.
+    /// If the connection is not subscribed to `channel`, it subscribes first, so that no message which the
+    /// call causes is missed.
     pub(crate) fn send(&self, call: Box<Call>, channel: Option<String>) -> Result<(), StoreError> {
         if call.request.replicas > 0 {
             return self.confirm(call, channel);
@@ -194,7 +196,8 @@ async fn keep(shared: Arc<Shared>) {
             let link = shared.lock();
             (link.reason.clone(), link.served && !link.malformed)
         };
-        // A server that accepts connections and then refuses every call, such as a replica, is not called at once again.
+        // A server that accepts connections and then refuses every call, such as a replica, is not called at
+        // once again.
         let mut pause = !is_first && !has_served && connected.elapsed() < config.backoff_max;
         if !pause {
             backoff = Backoff::new(config);

@@ -1,11 +1,12 @@
 //! The end of a thread that has sent releases: it waits for their replies, for a moment at most.
 //!
-//! When a process ends, its system closes the socket. If replies have arrived that were not read, the system resets the
-//! connection, and the server, which cannot write to it any more, does not read what it has received last. So a program
-//! that drops several permits and ends would lose some of their releases, although all were written.
+//! When a process ends, its system closes the socket. If replies have arrived that were not read, the system
+//! resets the connection, and the server, which cannot write to it any more, does not read what it has
+//! received last. So a program that drops several permits and ends would lose some of their releases,
+//! although all were written.
 //!
-//! The destructors of a thread's locals run when the thread ends, and also when it ends the process by `exit` or by the
-//! return from `main`, with the C library of GNU. The connection's task runs meanwhile.
+//! The destructors of a thread's locals run when the thread ends, and also when it ends the process by `exit`
+//! or by the return from `main`, with the C library of GNU. The connection's task runs meanwhile.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};

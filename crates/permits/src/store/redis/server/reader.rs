@@ -1,4 +1,5 @@
-//! The task of a connection: reads replies and messages, writes what the socket did not take at first, and keeps time.
+//! The task of a connection: reads replies and messages, writes what the socket did not take at first, and
+//! keeps time.
 
 use std::io;
 use std::pin::Pin;

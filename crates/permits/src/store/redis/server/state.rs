@@ -1,4 +1,5 @@
-//! The state that the callers of a connection and its task share: the bytes to write, and the replies to come.
+//! The state that the callers of a connection and its task share: the bytes to write, and the replies to
+//! come.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +17,8 @@ use tokio::time::Instant;
 use super::stream::Writable;
 use crate::store::redis::call::Call;
 
-/// The number of bytes that the socket has not taken from which on the connection is full. Below half of it, there is room.
+/// The number of bytes that the socket has not taken from which on the connection is full. Below half of it,
+/// there is room.
 const FULL: usize = 1 << 20;
 
 /// The capacity that the output buffer keeps when it is empty.

@@ -1,5 +1,5 @@
-//! A stream of bytes to a server, over TCP, a Unix socket or TLS, in two halves: any thread writes, while one task waits for
-//! bytes to read.
+//! A stream of bytes to a server, over TCP, a Unix socket or TLS, in two halves: any thread writes, while one
+//! task waits for bytes to read.
 
 use std::io;
 use std::net::SocketAddr;
@@ -92,8 +92,8 @@ async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A half that does not shut down the socket when it is dropped, because a forked child drops copies of it, and shares the
-/// socket with its parent.
+/// A half that does not shut down the socket when it is dropped, because a forked child drops copies of it,
+/// and shares the socket with its parent.
 struct KeptOpen<T: Half>(Option<T>);
 
 /// The writing half of a socket.

@@ -37,7 +37,8 @@ pub fn decode_message(session: &SessionId, payload: &[u8]) -> Result<Vec<Event>,
     codec::decode_message(session, payload).map_err(|Malformed(reason)| reason)
 }
 
-/// Reads `bytes` as a server's reply to CLUSTER SLOTS. Returns the host and port of the node of each of `hash_slots`.
+/// Reads `bytes` as a server's reply to CLUSTER SLOTS. Returns the host and port of the node of each of
+/// `hash_slots`.
 pub fn nodes_of_hash_slots(
     bytes: &[u8],
     asked: &str,

@@ -1,4 +1,5 @@
-//! For the project's own tests: a store with a fixed clock, recordings of commands, and the decoders on any input.
+//! For the project's own tests: a store with a fixed clock, recordings of commands, and the decoders on any
+//! input.
 
 mod decoding;
 mod fixed_clock;

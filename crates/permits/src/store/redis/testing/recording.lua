@@ -1,15 +1,15 @@
 -- The recording build of a command: executes the command, then publishes a record of it.
 --
--- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its bytes; of packed
--- entries in hexadecimal.
+-- Published on CHANNEL, in the order of execution: fields, each its length, a letter for its kind and its
+-- bytes; of packed entries in hexadecimal.
 --   operation, state key, now, run id, uptime ms; the number of ARGV, ARGV; the number of answers, the reply;
 --   then channel and text of each message that the command published
 -- A command that fails has written nothing, and is not recorded.
 --
--- A server replies to the caller before it writes to subscribers, so a message may be lost with the server although its
--- command was executed; and messages are lost while the subscriber reconnects. So a list keeps the last KEPT records
--- too: it lasts as long as the state that they describe. Not in a cluster, where the list might be in another hash
--- slot.
+-- A server replies to the caller before it writes to subscribers, so a message may be lost with the server
+-- although its command was executed; and messages are lost while the subscriber reconnects. So a list keeps
+-- the last KEPT records too: it lasts as long as the state that they describe. Not in a cluster, where the
+-- list might be in another hash slot.
 --
 -- Writes that the user may not make are left out: recording changes no reply.
 
@@ -33,7 +33,8 @@ local fields = {}
 local function add(value)
   local number = type(value) == 'number'
   local text = number and string.format('%.0f', value) or value or ''
-  -- A packed entry goes through listeners that expect text. It begins with a control character, as no text does.
+  -- A packed entry goes through listeners that expect text. It begins with a control character, as no text
+  -- does.
   local packed = string.find(text, '^%c')
   if packed then
     text = string.gsub(text, '.', function(byte) return string.format('%02x', string.byte(byte)) end)

@@ -1,8 +1,8 @@
 //! The recording build of the scripts: each command publishes its arguments and its results.
 //!
-//! Clients that are killed leave gaps in their own logs; the scripts see every command, in the order of execution.
-//! [`scripts`] makes recording scripts, and [`Record::read`] reads what they publish: the inverse of
-//! [`encode`](crate::store::redis::script::codec::encode).
+//! Clients that are killed leave gaps in their own logs; the scripts see every command, in the order of
+//! execution. [`scripts`] makes recording scripts, and [`Record::read`] reads what they publish: the inverse
+//! of [`encode`](crate::store::redis::script::codec::encode).
 
 use redis::Value;
 

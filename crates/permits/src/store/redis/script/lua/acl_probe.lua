@@ -1,7 +1,8 @@
--- acl_probe: lists the commands of the other scripts, and of a session, that this user may not run. Executes none.
+-- acl_probe: lists the commands of the other scripts, and of a session, that this user may not run. Executes
+-- none.
 -- KEYS      none: in a cluster any node can answer
--- ARGV      1 a key such as the others use; 2 a channel such as they publish on; 3 S in a cluster, where channels are
---           sharded, else empty
+-- ARGV      1 a key such as the others use; 2 a channel such as they publish on; 3 S in a cluster, where
+--           channels are sharded, else empty
 -- Returns   each denied command with its first argument; nothing before Redis 7.0, which has no acl_check_cmd
 -- Idempotent.
 -- Cost      no calls

@@ -1,9 +1,10 @@
--- acquire: grants, queues or refuses each request, in order. A newcomer never overtakes. A declared limit counts if it
--- lets one of the requests in, since a refused request changes nothing.
+-- acquire: grants, queues or refuses each request, in order. A newcomer never overtakes. A declared limit
+-- counts if it lets one of the requests in, since a refused request changes nothing.
 -- KEYS      as in read.lua
--- ARGV      8 the most waiters; 9 the 1 of each request that may wait, 0 of one that may not; then 10… 2 a request:
---           holder, entry of a waiter as in entries.lua
--- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | the reason of a refusal, 0, 0
+-- ARGV      8 the most waiters; 9 the 1 of each request that may wait, 0 of one that may not; then 10… 2 a
+--           request: holder, entry of a waiter as in entries.lua
+-- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | the reason of
+--           a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 

@@ -1,5 +1,5 @@
--- The ordinary course of acquire: no request is known. With waiters only if all units are held, since then none of them
--- can be granted first.
+-- The ordinary course of acquire: no request is known. With waiters only if all units are held, since then
+-- none of them can be granted first.
 
 if ordinary and (waiting == 0 or held >= limit) then
   local before, free, queued, taken, several = holders + waiting, slots_made - holders, 0, 0, #ARGV > 11

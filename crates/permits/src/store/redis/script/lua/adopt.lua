@@ -1,7 +1,8 @@
 -- adopt: gives a permit to this session, under a new request id, with a new lease. Renewals
 -- and releases under the old id have no effect.
 -- KEYS      as in read.lua
--- ARGV      8 holder, 9 request, 10 weight or less, 11 lease ms, 12 token, 13 slot, 14 new request, 15 the ms for which it counts
+-- ARGV      8 holder, 9 request, 10 weight or less, 11 lease ms, 12 token, 13 slot, 14 new request, 15 the ms
+--           for which it counts
 -- Returns   1 if there was exactly this permit, 0 if not
 -- Idempotent: a permit that has the new request id already counts as this permit.
 -- Cost      about 9 calls, 5 more if it grants

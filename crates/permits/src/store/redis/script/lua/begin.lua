@@ -1,14 +1,15 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed.
--- A script is clock · read · [ordinary · the command's ordinary course] · begin · era · slots · entries · forget · reap ·
--- promote · the command's own files · finish.
+-- A script is clock · read · [ordinary · the command's ordinary course] · begin · era · slots · entries ·
+-- forget · reap · promote · the command's own files · finish.
 --
--- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys are as
---   written.
--- Contract: a command appends its answers to `reply`, behind the eight fields that finish sets; it sets `s.foremost` to
---   the lowest position of its requests that wait; it calls `promote` once it has decided. All else is in `s`, until finish.
+-- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
+--   are as written.
+-- Contract: a command appends its answers to `reply`, behind the eight fields that finish sets; it sets
+--   `s.foremost` to the lowest position of its requests that wait; it calls `promote` once it has decided.
+--   All else is in `s`, until finish.
 --
--- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one state table
--- instead of many locals, and inline code instead of functions called once.
+-- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one
+-- state table instead of many locals, and inline code instead of functions called once.
 
 local session, longest_lease, recovery = ARGV[3], math.abs(ARGV[4]), ARGV[5]
 local CHANGES, REASON = '\tchanges', '\treason'

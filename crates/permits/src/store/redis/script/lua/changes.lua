@@ -1,6 +1,7 @@
--- The last changes by operators: for operators to read, and so that a change that is sent again has one effect and one
--- answer. Before set_limit, pause, close_line, revoke and inspect. One line for each change, oldest first: request, µs of
--- the change, part of the state, what was done, two words of it, reason, label of the session; with tabs between them.
+-- The last changes by operators: for operators to read, and so that a change that is sent again has one
+-- effect and one answer. Before set_limit, pause, close_line, revoke and inspect. One line for each change,
+-- oldest first: request, µs of the change, part of the state, what was done, two words of it, reason, label
+-- of the session; with tabs between them.
 
 local CHANGES_MIN, CHANGES_MAX, RETRIED_US = 32, 256, 60000000
 local changes = {}
@@ -22,8 +23,8 @@ local function recall(asked)
   end
 end
 
--- Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they are too many, and
--- no session sends them again. Finish writes them.
+-- Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they
+-- are too many, and no session sends them again. Finish writes them.
 local function remember(part, what, a, b, reason)
   changes[#changes + 1] = table.concat({ ARGV[8], string.format('%.0f', now_us), part, what, a, b, reason, ARGV[9] }, '\t')
   while #changes > CHANGES_MIN do

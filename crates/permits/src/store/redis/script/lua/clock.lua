@@ -4,9 +4,9 @@
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 
--- A name that is new after each restart, and a lower bound of the server's uptime, in milliseconds. INFO counts begun
--- seconds: it may report 1 for a server that has just started. A search for a plain text costs a fifth of one for a
--- pattern.
+-- A name that is new after each restart, and a lower bound of the server's uptime, in milliseconds. INFO
+-- counts begun seconds: it may report 1 for a server that has just started. A search for a plain text costs a
+-- fifth of one for a pattern.
 local function server_identity()
   local info = redis.call('INFO', 'server')
   local _, id_at = string.find(info, 'run_id:', 1, true)

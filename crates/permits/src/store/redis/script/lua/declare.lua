@@ -1,9 +1,10 @@
--- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts. Before
--- acquire.
+-- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts.
+-- Before acquire.
 
 local queue_max = tonumber(ARGV[8])
 
--- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of the refusal.
+-- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of
+-- the refusal.
 local function judge(limit, weight, waits)
   if weight > limit then return false, 'exceeds_limit' end
   if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
@@ -20,8 +21,9 @@ local function would_wait(i)
   return string.sub(ARGV[9], at, at) == '1'
 end
 
--- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing. Returns the
--- limit under which all are refused, if it lets none in; or the reason for which all are refused under any limit.
+-- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing.
+-- Returns the limit under which all are refused, if it lets none in; or the reason for which all are refused
+-- under any limit.
 local function declare()
   if s.reason then return nil, 'line_closed' end
   local limit, refusal = declared()

@@ -1,5 +1,6 @@
--- delete: forgets an idle semaphore, with a pinned limit, a pause and a closed line. Not while recovering, because holders
--- that the store forgot may be alive. If asked, one that cannot be read, even if it is in use.
+-- delete: forgets an idle semaphore, with a pinned limit, a pause and a closed line. Not while recovering,
+-- because holders that the store forgot may be alive. If asked, one that cannot be read, even if it is in
+-- use.
 -- KEYS      as in read.lua
 -- ARGV      8 1 to delete one that cannot be read, else 0
 -- Returns   'deleted' 0 0 | 'unknown' 0 0 | 'in_use' held waiting | 'recovering' 0 0

@@ -1,16 +1,16 @@
--- Entries and leases. An entry is packed: 1 if it holds, 2 more if it has times, and 4 times the layout; weight; lease ms; the
--- number of bytes at the end of the holder that are the request, and at the beginning of the request that are the session,
--- or 0; the times, which are the ms for which its grant counts, and the number of changes of its lease; the texts of request
--- and session that the holder does not contain; label; of a holder, token and slot. So what a usual name contains is stored once.
--- A grant that cools has an entry, too. Its key is the holder, a tab and the token. The score in leases is the deadline,
--- negative while it waits: so one range holds everything expired, and holders are listed without walking the waiters.
+-- Entries and leases. An entry is packed: 1 if it holds, 2 more if it has times, and 4 times the layout;
+-- weight; lease ms; the number of bytes at the end of the holder that are the request, and at the beginning
+-- of the request that are the session, or 0; the times, which are the ms for which its grant counts, and the
+-- number of changes of its lease; the texts of request and session that the holder does not contain; label;
+-- of a holder, token and slot. So what a usual name contains is stored once. A grant that cools has an entry,
+-- too. Its key is the holder, a tab and the token. The score in leases is the deadline, negative while it
+-- waits: so one range holds everything expired, and holders are listed without walking the waiters.
 
--- Entries and leases to write, flat as HSET and ZADD take them; and the scores among them, since most of a batch share
--- one.
+-- Entries and leases to write, flat as HSET and ZADD take them; and their scores: most of a batch share one.
 local entries, leases, scores = {}, {}, {}
 
--- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label, the ms for which its
--- grant counts, and the number of changes of its lease.
+-- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label, the ms
+-- for which its grant counts, and the number of changes of its lease.
 local function parts(holder, value)
   local request, from = nil, nil
   local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
@@ -57,8 +57,8 @@ local function extend(holder, lease, holds)
   leases[n + 1], leases[n + 2] = score, holder
 end
 
--- Writes entries and leases. Entries first: there a server out of memory refuses an acquisition, before anything is
--- written.
+-- Writes entries and leases. Entries first: there a server out of memory refuses an acquisition, before
+-- anything is written.
 local function write()
   if #entries > 0 then redis.call('HSET', state_key, unpack(entries)) end
   if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end

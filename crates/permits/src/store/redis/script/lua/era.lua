@@ -1,5 +1,5 @@
--- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window. Behind
--- begin in every command.
+-- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window.
+-- Behind begin in every command.
 
 s.extends = s.lost and not s.existed or string.sub(ARGV[4], 1, 1) ~= '-'
 local lease_known = s.lease_max
@@ -14,7 +14,8 @@ if s.lost then
   s.server, s.checked, s.era_known, s.era_began = id, now_us, 0, now_us
   s.recovering_until = math.max(s.recovering_until, now_ms + window)
 elseif not s.existed then
-  -- A young server may have forgotten holders. An old one without state has none to forget, unless it was flushed.
+  -- A young server may have forgotten holders. An old one without state has none to forget, unless it was
+  -- flushed.
   local id, uptime_ms = server_identity()
   s.server = id
   if uptime_ms < window then s.recovering_until = now_ms - uptime_ms + window end
@@ -30,8 +31,8 @@ if s.existed and now_ms < s.recovering_until and s.lease_max > lease_known then
 end
 s.recovering = now_ms < s.recovering_until
 
--- Past its memory limit a server refuses writes that may grow, unless the script has written before. This write changes
--- nothing: a command that frees or keeps units must always work.
+-- Past its memory limit a server refuses writes that may grow, unless the script has written before. This
+-- write changes nothing: a command that frees or keeps units must always work.
 local function allow_at_maxmemory()
   redis.call('HDEL', state_key, '')
 end

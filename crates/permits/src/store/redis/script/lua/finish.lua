@@ -1,6 +1,6 @@
 -- Ends every command (its contract: see begin): writes the state, publishes the events, and returns
--- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the declaration has
---   replaced or 0, answers… }
+-- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the
+--   declaration has replaced or 0, answers… }
 
 local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused == 1 or s.reason)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
@@ -30,9 +30,9 @@ if stays then
   end
 end
 
--- The next moment at which time alone changes something. The head of the queue asks then, since no session hands on what
--- time frees. What a bound has cut off is asked for at once, by the session of the head; and by some others one after the
--- other, since that one may be dead.
+-- The next moment at which time alone changes something. The head of the queue asks then, since no session
+-- hands on what time frees. What a bound has cut off is asked for at once, by the session of the head; and by
+-- some others one after the other, since that one may be dead.
 local cut, at = s.reap_truncated or s.promote_truncated, math.huge
 local new_turn = s.new_turn and not cut and s.paused == 0 and s.waiting > 0
 if new_turn or s.foremost then at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge) end

@@ -5,8 +5,8 @@ local function counts_until(token, at_least)
   return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
 end
 
--- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or cool if their
--- grants count for longer.
+-- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or
+-- cool if their grants count for longer.
 local function forget(gone)
   write()
   if #gone == 0 then return end
@@ -40,8 +40,8 @@ local function forget(gone)
   end
 end
 
--- The end of the next lease, in ms; infinity if there is none. The waiter and the holder whose leases end first are
--- neighbours.
+-- The end of the next lease, in ms; infinity if there is none. The waiter and the holder whose leases end
+-- first are neighbours.
 local function next_deadline()
   local first, last = math.max(s.waiting - 1, 0), s.holders > 0 and s.waiting or s.waiting - 1
   local ends = math.huge

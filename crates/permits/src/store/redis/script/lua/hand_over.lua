@@ -1,5 +1,5 @@
--- The ordinary course of a release with waiters: the freed slots pass to the head of the queue while it fits. Only if
--- no slot was free.
+-- The ordinary course of a release with waiters: the freed slots pass to the head of the queue while it fits.
+-- Only if no slot was free.
 
 local room = ordinary and waiting > 0 and free == 0 and limit - held_after or 0
 if room > 0 and room <= 500 then

@@ -1,9 +1,11 @@
--- inspect: lists holders by the end of their lease, waiters in order, and changes by operators, the last one first.
+-- inspect: lists holders by the end of their lease, waiters in order, and changes by operators, the last one
+-- first.
 -- KEYS      as in read.lua
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
--- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired, revoked, the number
---           of holders, the number of changes; 7 a holder: holder, weight, token, slot, lease remaining ms, 1 if it cools or
---           0, label; 1 a change: its line, as in changes.lua; 4 a waiter: holder, weight, ticket, label
+-- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired,
+--           revoked, the number of holders, the number of changes; 7 a holder: holder, weight, token, slot,
+--           lease remaining ms, 1 if it cools or 0, label; 1 a change: its line, as in changes.lua; 4 a
+--           waiter: holder, weight, ticket, label
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 

@@ -1,10 +1,11 @@
--- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the state exists, is
--- not paused and not recovering, the line is not closed, no lease has ended, the expiry is far, and the era is the same.
+-- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the
+-- state exists, is not paused and not recovering, the line is not closed, no lease has ended, the expiry is
+-- far, and the era is the same.
 --
--- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs before the
--- functions of the general course are made, and gives the same replies and states as that. What is rare is left to the
--- general course, before anything is written: by `ordinary = false`. A key that has vanished is left to it, too. Each
--- course checks the keys whose absence no other call of it would show.
+-- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
+-- before the functions of the general course are made, and gives the same replies and states as that. What is
+-- rare is left to the general course, before anything is written: by `ordinary = false`. A key that has
+-- vanished is left to it, too. Each course checks the keys whose absence no other call of it would show.
 
 local ordinary = false
 local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, limit, limit_version,

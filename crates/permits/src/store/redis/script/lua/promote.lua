@@ -6,7 +6,8 @@ local function capacity(limit)
   return s.recovering and math.min(s.held_at_start, limit) or limit
 end
 
--- The limit by which the program's declaration replaces the stored one, if it does; or the reason of a refusal.
+-- The limit by which the program's declaration replaces the stored one, if it does; or the reason of a
+-- refusal.
 local function declared()
   local declaration, limit = ARGV[6], tonumber(ARGV[7])
   if declaration == 'stored' then return nil, s.limit == 0 and 'no_limit' or nil end
@@ -27,8 +28,8 @@ local function grant(holder, entry, weight, lease)
   return s.last_token, slot
 end
 
--- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and every head while the
--- line is closed.
+-- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and
+-- every head while the line is closed.
 local function promote()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held

@@ -2,7 +2,8 @@
 -- KEYS      as in read.lua
 -- ARGV      8… 2 a request: holder, request
 -- Returns   1 a request, its earlier state: 'held' | 'waiting' | 'unknown'
--- Idempotent: a holder that has released already, or was reaped, is unknown; a late release frees no other permit.
+-- Idempotent: a holder that has released already, or was reaped, is unknown; a late release frees no other
+--   permit.
 -- Cost      5 to 7 calls a batch in the ordinary course, 10 if it grants; about 7 and 13 in the general
 
 local gone, is_gone = {}, {}

@@ -1,5 +1,5 @@
--- The ordinary course of release: each request names a permit that is held, and that does not cool. Without waiters the slots become free; with
--- waiters, hand_over continues.
+-- The ordinary course of release: each request names a permit that is held, and that does not cool. Without
+-- waiters the slots become free; with waiters, hand_over continues.
 
 local free, gone, freed, held_after, several
 ordinary = ordinary and #ARGV > 7

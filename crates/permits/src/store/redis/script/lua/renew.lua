@@ -1,18 +1,21 @@
--- renew: extends the lease of each entry and returns its state. Takes back units of a holder whose weight has become lower,
--- and changes its lease. Puts back a holder that the store forgot. An empty batch only lets time take effect.
+-- renew: extends the lease of each entry and returns its state. Takes back units of a holder whose weight has
+-- become lower, and changes its lease. Puts back a holder that the store forgot. An empty batch only lets
+-- time take effect.
 -- KEYS      as in read.lua
 -- ARGV      8… 2 a request: holder, entry as in entries.lua: of a holder with its grant, of a waiter without
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
 --           'again' 0 0 (forgotten, does not fit yet) | 'exceeds_limit' 0 0 | 'line_closed' reason 0
 -- Idempotent. Never puts back a reaped holder: see reclaim.
--- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its position
+-- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its
+--           position
 
 allow_at_maxmemory()
 local limit = declared()
 if limit then replace_limit(limit) end
 local n = #reply
 
--- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later one stays.
+-- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
+-- one stays.
 local function change_terms(holder, entry)
   local token, slot, weight, lease, request, from, label, at_least, version = parts(holder, known[holder])
   local _, _, new_weight, new_lease, _, _, _, _, new_version = parts(holder, entry)

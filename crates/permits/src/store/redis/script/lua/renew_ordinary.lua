@@ -1,5 +1,5 @@
--- The ordinary course of renew: each entry is as the session knows it. With waiters only if all units are held, since
--- then none of them can be granted.
+-- The ordinary course of renew: each entry is as the session knows it. With waiters only if all units are
+-- held, since then none of them can be granted.
 
 if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_key) == holders + waiting
   and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)

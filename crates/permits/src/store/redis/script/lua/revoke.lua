@@ -1,7 +1,8 @@
--- revoke: removes a holder or waiter, publishes the reason to its session, and hands on the freed units; or frees a grant
--- that cools.
+-- revoke: removes a holder or waiter, publishes the reason to its session, and hands on the freed units; or
+-- frees a grant that cools.
 -- KEYS      as in read.lua
--- ARGV      8 request, 9 label of the session, 10 holder, 11 the token of a grant of it that cools or 0, 12 reason
+-- ARGV      8 request, 9 label of the session, 10 holder, 11 the token of a grant of it that cools or 0, 12
+--           reason
 -- Returns   its earlier state: 'held' | 'waiting' | 'unknown'
 -- Idempotent: a request that is remembered gets its earlier answer.
 -- Cost      about 10 calls, 5 more if it grants

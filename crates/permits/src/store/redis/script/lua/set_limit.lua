@@ -1,10 +1,12 @@
--- set_limit: sets or adjusts the limit and pins it, or lifts the pin. Growing grants at once; shrinking revokes no
--- permit, and refuses a waiter heavier than the new limit when it comes to the head of the queue or renews.
+-- set_limit: sets or adjusts the limit and pins it, or lifts the pin. Growing grants at once; shrinking
+-- revokes no permit, and refuses a waiter heavier than the new limit when it comes to the head of the queue
+-- or renews.
 -- KEYS      as in read.lua
--- ARGV      8 request; 9 label of the session; 10 'set' | 'adjust' | 'unpin'; 11 the limit, a difference or 0; 12 the
---           version that the limit must have, or -1
+-- ARGV      8 request; 9 label of the session; 10 'set' | 'adjust' | 'unpin'; 11 the limit, a difference or
+--           0; 12 the version that the limit must have, or -1
 -- Returns   'done' limit version | 'other_version' 0 0 | 'no_limit' 0 0 | 'out_of_range' 0 0
--- Idempotent: a request that is remembered gets its earlier answer. Without a version, a change without effect is done.
+-- Idempotent: a request that is remembered gets its earlier answer. Without a version, a change without
+--   effect is done.
 -- Cost      about 7 calls, 5 more if it grants
 
 local MAX_LIMIT = 4294967295

@@ -1,8 +1,9 @@
--- Slots. Slots 0 to slots_made - 1 are in use or free. A member of free is a range of them by its first: 'first-last',
--- or the number alone. When nothing is held all slots are forgotten, so a mutex never touches the set.
+-- Slots. Slots 0 to slots_made - 1 are in use or free. A member of free is a range of them by its first:
+-- 'first-last', or the number alone. When nothing is held all slots are forgotten, so a mutex never touches
+-- the set.
 
 local slots = {
-  freed = {}, sorted = true,  -- those that this command freed, negative: sorted upwards, the lowest is the last
+  freed = {}, sorted = true,  -- freed by this command, negative: sorted upwards, the lowest is the last
   ranges = {}, taken = 0,     -- the set's lowest ranges, as far as they were read; the number of those taken
   first = nil, last = nil }   -- the rest of the range that is being taken from
 
@@ -22,8 +23,8 @@ local function lowest_freed()
   return lowest and -lowest
 end
 
--- Returns true if there is a slot to grant. While recovering only a slot that this command freed is safe: another may belong to
--- a holder that the store forgot, and that could then not be put back.
+-- Returns true if there is a slot to grant. While recovering only a slot that this command freed is safe:
+-- another may belong to a holder that the store forgot, and that could then not be put back.
 local function slot_left(limit)
   return not s.recovering or (lowest_freed() or math.huge) < limit
 end

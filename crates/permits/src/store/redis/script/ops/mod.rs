@@ -1,5 +1,5 @@
-//! The operations on the wire, one file each: its Lua files, the encoder of its arguments, the decoder of its answers,
-//! and, for recordings, the decoder of its arguments.
+//! The operations on the wire, one file each: its Lua files, the encoder of its arguments, the decoder of its
+//! answers, and, for recordings, the decoder of its arguments.
 
 mod acquire;
 mod adopt;
@@ -21,8 +21,8 @@ use crate::protocol::{Answers, ChangeOrigin, Operation, OperationKind, SessionId
 
 /// The Lua of one operation.
 pub(super) struct Lua {
-    /// The number of the first argument that is a holder, if the operation takes a batch: two arguments a request, of
-    /// which the first is the holder.
+    /// The number of the first argument that is a holder, if the operation takes a batch: two arguments a
+    /// request, of which the first is the holder.
     pub(super) holders_at: Option<u32>,
     /// The ordinary course, which ends the script or leaves all to the general course.
     pub(super) ordinary: &'static [&'static str],

@@ -109,7 +109,7 @@ fn a_child_inherits_no_ignored_signal() {
         assert_eq!(lines.next_line(LIMIT).as_deref(), Some("ended"));
         return;
     }
-    let test = "a_child_inherits_no_ignored_signal";
+    let test = "processes::a_child_inherits_no_ignored_signal";
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", r#"trap "" INT QUIT HUP PIPE TERM; exec "$@""#, "sh"]);
     ignoring.arg(env::current_exe().expect("a test has a program")).args(["--exact", test]);
@@ -121,7 +121,7 @@ fn a_child_inherits_no_ignored_signal() {
 #[test]
 fn a_child_inherits_no_setting_of_permits_but_those_it_is_given() {
     if env::var_os(INHERITING).is_none() {
-        let test = "a_child_inherits_no_setting_of_permits_but_those_it_is_given";
+        let test = "processes::a_child_inherits_no_setting_of_permits_but_those_it_is_given";
         let mut copy = Command::new(env::current_exe().expect("a test has a program"));
         copy.args(["--exact", test])
             .env(INHERITING, "1")
@@ -155,7 +155,7 @@ fn a_server_ends_when_its_test_process_is_killed() {
     let program = env::current_exe().expect("a test has a program");
     let mut copy = ChildGuard::spawn(
         Command::new(program)
-            .args(["--exact", "a_server_ends_when_its_test_process_is_killed", "--nocapture"])
+            .args(["--exact", "processes::a_server_ends_when_its_test_process_is_killed", "--nocapture"])
             .env(ORPHANING, "1")
             .stdout(Stdio::piped()),
     );

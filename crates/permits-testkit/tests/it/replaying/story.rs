@@ -1,5 +1,5 @@
-//! A store made of the model, with the records that the scripts publish; and a random history of it, with every kind
-//! of answer.
+//! A store made of the model, with the records that the scripts publish; and a random history of it, with
+//! every kind of answer.
 
 use permits::model::{ServerClock, State, apply};
 use permits::protocol::{
@@ -163,13 +163,13 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
     }])
 }
 
-/// A random history of `commands` commands, over flushes, and restarts with all state, with an older one, and with
-/// none.
+/// A random history of `commands` commands, over flushes, and restarts with all state, with an older one, and
+/// with none.
 pub(crate) fn random(random: &mut fastrand::Rng, commands: usize) -> Story {
     random_of(apply, random, commands)
 }
 
-/// The same, of a store that may be a mutant.
+/// A random history of a store, which may be a mutant.
 pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usize) -> Story {
     let mut story = Story::of(store);
     // The grants, as the clients know them.

@@ -234,8 +234,8 @@ fn the_reply_to_a_chosen_request_is_swallowed() {
     assert_eq!(proxy.swallowed(), 1);
 }
 
-/// The server reads in pieces and answers in between. A connection closed at its first answer would make it drop the
-/// pieces that it has not read, and the chosen request with them.
+/// The server reads in pieces and answers in between. A connection closed at its first answer would make it
+/// drop the pieces that it has not read, and the chosen request with them.
 #[test]
 fn a_chosen_request_behind_many_others_is_carried_out() {
     let (server, proxy) = start();

@@ -77,8 +77,8 @@ fn every_mutant_of_the_model_is_found() {
     }
 }
 
-/// The model cannot know tokens that it has forgotten; the history does. For example with a server's clock that was
-/// set back.
+/// The model cannot know tokens that it has forgotten; the history does. For example with a server's clock
+/// that was set back.
 #[test]
 fn a_token_that_sinks_with_the_state_is_found() {
     for back_us in [0, 60_000_000] {
@@ -103,8 +103,8 @@ fn capacity_that_is_lost_at_the_end_is_found() {
     assert_eq!(rule(replayed.check_at_rest()), "P10");
 }
 
-/// Returns whether the record has an effect that its absence or change shows: some state is left, and a record
-/// follows.
+/// Returns whether the record has an effect that its absence or change shows: some state is left, and a
+/// record follows.
 fn is_followed(records: &[Record], number: usize) -> bool {
     let sequence = records[number].reply.sequence;
     let next = records.get(number + 1).map_or(0, |next| next.reply.sequence);
@@ -234,7 +234,7 @@ fn every_field_of_every_reply_and_message_counts() {
             let end = (number + 2).min(story.records.len());
             let mut wanted = wanted.clone();
             wanted.losses.retain(|loss| loss.record < end);
-            for (what, changed) in record::mutants(&story.records[number]) {
+            for (what, changed) in record::mutants(&story.records, number) {
                 let mut records = story.records[..end].to_vec();
                 records[number] = changed;
                 assert!(

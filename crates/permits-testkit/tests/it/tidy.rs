@@ -1,8 +1,9 @@
-//! The prose of the repository is plain technical English: comments, documentation, help and scripts use none of the words
-//! below, and a doc begins with a noun or a verb.
+//! The prose of the repository is plain technical English: comments, documentation, help and scripts use none
+//! of the words below, and a doc begins with a noun or a verb. Comments are at most as wide as the code.
 //!
-//! An actor has a name (caller, client, session, waiter, holder, store, server, task), a mechanism too (timeout, retry,
-//! push, reply), and a quantity is named. Code in backticks and generated tables do not count.
+//! An actor has a name (caller, client, session, waiter, holder, store, server, task), a mechanism too
+//! (timeout, retry, push, reply), and a quantity is named. Code in backticks and generated tables do not
+//! count.
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,9 @@ const INSTEAD: &[(&str, &[&str])] = &[
 
 /// Openings that no doc has: it begins with a noun ("The releases to send") or a verb ("Sends WAIT").
 const OPENINGS: &[&str] = &["What", "That", "How", "Whether", "Why", "Who"];
+
+/// The columns of code, by `rustfmt.toml`, and of comments.
+const WIDTH: usize = 110;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
@@ -119,6 +123,14 @@ fn contains(text: &str, phrase: &str) -> bool {
     })
 }
 
+/// Returns true if a line of a comment, other than the row of a table, is wider than the code may be.
+fn is_wide_comment(line: &str, prose: Prose) -> bool {
+    let Prose::Comments(mark @ ("//" | "--")) = prose else { return false };
+    let comment = line.trim_start().strip_prefix(mark);
+    let is_row = |text: &str| text.trim_start_matches(['/', '!', ' ']).starts_with('|');
+    comment.is_some_and(|text| !is_row(text)) && line.chars().count() > WIDTH
+}
+
 /// The faults of a text, with the numbers of their lines.
 fn faults(text: &str, prose: Prose) -> Vec<(usize, String)> {
     let mut faults = Vec::new();
@@ -135,11 +147,17 @@ fn faults(text: &str, prose: Prose) -> Vec<(usize, String)> {
                 faults.push((index + 1, format!("{phrase:?}: write {instead}")));
             }
         }
+        if is_wide_comment(line, prose) {
+            faults.push((index + 1, format!("a comment of more than {WIDTH} columns: wrap it")));
+        }
         let doc = ["///", "//!"].iter().find_map(|mark| line.trim_start().strip_prefix(mark));
         if let (Some(doc), false) = (doc, in_doc) {
             let first = doc.split_whitespace().next().unwrap_or_default();
             if OPENINGS.contains(&first) && !doc.contains('?') {
                 faults.push((index + 1, format!("a doc begins with {first:?}: begin with a noun or a verb")));
+            }
+            if doc.trim_start().starts_with("The same") {
+                faults.push((index + 1, "a doc begins with \"The same\": name it".to_owned()));
             }
         }
         in_doc = doc.is_some();
@@ -181,5 +199,15 @@ fn faults_are_found_in_comments_and_not_in_code() {
     assert_eq!(of("let nobody = told(\"https://nobody\"); // plain"), 0);
     assert_eq!(of("/// What is sent.\n/// What follows is not the beginning."), 1);
     assert_eq!(of("// Retold, untold: other words."), 0);
+    assert_eq!(
+        of("/// The same without a gate.\n/// The same again."),
+        1,
+        "a doc is read without its neighbour"
+    );
+    let wide = format!("// {}", "x".repeat(WIDTH));
+    assert_eq!(
+        [of(&wide), of(&wide.replace("// ", "/// | ")), of(&wide.replace("//", "let x ="))],
+        [1, 0, 0]
+    );
     assert_eq!(faults("It comes\nback, and goes on.", Prose::Everywhere).len(), 1);
 }
