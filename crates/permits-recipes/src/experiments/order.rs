@@ -38,10 +38,12 @@ pub async fn line(fixture: &Fixture, kind: Kind) -> Result<Order, Failure> {
         return Err("the first was refused".into());
     }
     let served = Arc::new(Mutex::new(Vec::new()));
+    // One for each try of the newcomer.
+    let tried = Arc::new(tokio::sync::Semaphore::new(0));
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..LINE {
         let mut user = fixture.user(&semaphore, Role::default()).await?;
-        let (newcomer, served) = (newcomer.clone(), served.clone());
+        let (newcomer, served, tried) = (newcomer.clone(), served.clone(), tried.clone());
         waiting.spawn(async move {
             user.acquire().await?;
             let last = {
@@ -50,14 +52,23 @@ pub async fn line(fixture: &Fixture, kind: Kind) -> Result<Order, Failure> {
                 served.len() == LINE
             };
             tokio::time::sleep(HELD).await;
+            if last {
+                // A newcomer that tries after this release overtakes none.
+                tried.acquire_many(LINE as u32).await?.forget();
+            }
             user.release().await?;
-            // Behind the last waiter a newcomer overtakes none.
-            if last { Ok(0) } else { newcomer.asks().await }
+            if last {
+                return Ok::<_, Failure>(0);
+            }
+            let overtaken = newcomer.asks().await?;
+            tried.add_permits(1);
+            Ok(overtaken)
         });
         in_line(fixture, &semaphore, number + 1).await?;
     }
     holder.release().await?;
     let mut overtaken = newcomer.asks().await?;
+    tried.add_permits(1);
     while let Some(served) = waiting.join_next().await {
         overtaken += served??;
     }
