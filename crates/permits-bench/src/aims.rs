@@ -59,7 +59,7 @@ impl Aim {
     }
 
     /// Returns whether it is met; `None` if it was not measured.
-    pub fn is_met(&self) -> Option<bool> {
+    fn is_met(&self) -> Option<bool> {
         self.value.map(|value| match self.bound {
             Bound::AtMost(bound) => value <= bound,
             Bound::AtLeast(bound) => value >= bound,
@@ -121,7 +121,7 @@ pub fn figures(aims: &[Aim]) -> String {
 }
 
 /// The place of the aims of one command, in the page on performance.
-pub const fn part(begin: &'static str) -> Part<'static> {
+pub(crate) const fn part(begin: &'static str) -> Part<'static> {
     Part { begin, end: "<!-- end of aims -->" }
 }
 

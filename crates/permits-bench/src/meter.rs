@@ -77,10 +77,7 @@ impl Meter {
     }
 
     /// Bytes of the data, without those of connections.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn memory(&mut self) -> Result<f64, Failure> {
+    pub(crate) fn memory(&mut self) -> Result<f64, Failure> {
         let info = self.command(&["INFO", "memory"])?;
         let bytes = |field: &str| field_of(info.text(), field)?.parse::<f64>().ok();
         let (all, clients) = (bytes("used_memory"), bytes("mem_clients_normal"));

@@ -7,17 +7,17 @@
 //! Other load on the machine only makes cycles longer, so the figure of a build is the tenth percentile of
 //! its turns; and the processor time of its process for a cycle is printed, too.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, id};
+use std::process::id;
+use std::time::Duration;
 
 use permits_testkit::Server;
-use serde_json::Value;
 
 use crate::Failure;
 use crate::aims::{Aim, Bound, figures, part, table};
 use crate::modes::{Awake, Mode, available};
 use crate::stats::{median, percentile};
+use crate::system::{PERMITS, Process, Program, System};
 
 /// The builds, in the order of what they have; the first is the reference of the second, and so on.
 const BUILDS: [&str; 3] = ["bare", "tracing", "metrics"];
@@ -41,7 +41,7 @@ pub(crate) fn run(directory: &str) -> Result<(), Failure> {
         if let Some(awake) = &awake {
             awake.pin_server(server.pid())?;
             for driver in &drivers {
-                awake.pin_client(driver.process.id())?;
+                awake.pin_client(driver.process.pid())?;
             }
         }
         aims.extend(compare(&mut drivers, mode)?);
@@ -91,47 +91,25 @@ fn compare(drivers: &mut [Driver], mode: Mode) -> Result<Vec<Aim>, Failure> {
 
 /// The driver of one build.
 struct Driver {
-    process: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    process: Process,
     cycles: u64,
 }
 
 impl Driver {
     fn start(program: &Path, url: &str) -> Result<Self, Failure> {
-        let mut command = Command::new(program);
-        command.args(["driver", "permits", url, "0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
-        let commands = process.stdin.take().ok_or("no input")?;
-        let answers = BufReader::new(process.stdout.take().ok_or("no output")?);
-        Ok(Self { process, commands, answers, cycles: 0 })
+        let system = System { program: Program::Build(program.to_owned()), ..PERMITS.clone() };
+        Ok(Self { process: system.start(url, Duration::ZERO)?, cycles: 0 })
     }
 
     /// The median of the cycles of a turn, in microseconds.
     fn cycle(&mut self) -> Result<f64, Failure> {
-        writeln!(self.commands, "cycle observation 4 1 {TURN}")?;
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
-        let answer: Value = serde_json::from_str(&answer)?;
+        let answer = self.process.ask(&format!("cycle observation 4 1 {TURN}"))?;
         self.cycles += answer["cycles"].as_u64().ok_or("no cycles")?;
         Ok(answer["p50_us"].as_f64().ok_or("no cycles")?)
     }
 
     /// The processor time of the process, for each of its cycles.
     fn processor_us(&self) -> Result<f64, Failure> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // Behind the name in parentheses, the 12th and 13th number, in clock ticks.
-        let (_, numbers) = stat.rsplit_once(')').ok_or("no name")?;
-        let ticks: f64 =
-            numbers.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
-        Ok(ticks / rustix::param::clock_ticks_per_second() as f64 * 1e6 / self.cycles as f64)
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        // Fails only if it has ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        Ok(self.process.processor_us()? / self.cycles as f64)
     }
 }

@@ -5,7 +5,7 @@
 //! [`crate::driver::run`].
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub enum Kind {
 pub enum Program {
     /// The running one, with the verb `driver` and the name of the system.
     Own,
+    /// Another build of the running one, with the same arguments.
+    Build(PathBuf),
     /// Another one.
     At(PathBuf),
     /// None, for this reason.
@@ -71,13 +73,17 @@ pub static PERMITS: &System = &OWN[0];
 impl System {
     /// The command that starts one of its processes, or the reason why there is none.
     fn command(&self) -> Result<Command, String> {
+        let driver = |program: &Path| {
+            let mut command = Command::new(program);
+            command.args(["driver", self.name]);
+            command
+        };
         match &self.program {
             Program::Own => {
                 let own = std::env::current_exe().map_err(|error| error.to_string())?;
-                let mut command = Command::new(own);
-                command.args(["driver", self.name]);
-                Ok(command)
+                Ok(driver(&own))
             }
+            Program::Build(path) => Ok(driver(path)),
             Program::At(path) => Ok(Command::new(path)),
             Program::Absent(reason) => Err(reason.clone()),
         }
@@ -104,7 +110,8 @@ impl System {
     pub fn start(&self, url: &str, lease: Duration) -> Result<Process, Failure> {
         let mut command = self.command()?;
         command.arg(url).arg(lease.as_millis().to_string());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| format!("{command:?}: {error}"))?;
         let stdin = child.stdin.take().ok_or("no standard input")?;
         let mut guard = ChildGuard::new(child);
         let lines = guard.lines();
@@ -124,19 +131,14 @@ pub struct Process {
 
 impl Process {
     /// Sends a command, without waiting for the answer.
-    ///
-    /// # Errors
-    /// If the process has ended.
-    pub fn send(&mut self, command: &str) -> Result<(), Failure> {
+    pub(crate) fn send(&mut self, command: &str) -> Result<(), Failure> {
         command.clone_into(&mut self.last_command);
         Ok(self.stdin.write_all(format!("{command}\n").as_bytes())?)
     }
 
-    /// The answer to the oldest command that has none.
-    ///
-    /// # Errors
-    /// If the process does not answer in time, or the system cannot do it.
-    pub fn answer(&self) -> Result<Value, Failure> {
+    /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if the system cannot
+    /// do it.
+    pub(crate) fn answer(&self) -> Result<Value, Failure> {
         let line = self.lines.next_line(TIMEOUT);
         let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.last_command))?;
         let value: Value = serde_json::from_str(&line)?;
@@ -149,7 +151,7 @@ impl Process {
     /// Sends a command, and waits for its answer.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`answer`](Self::answer).
+    /// If the process has ended or does not answer in time, or the system cannot do it.
     pub fn ask(&mut self, command: &str) -> Result<Value, Failure> {
         self.send(command)?;
         self.answer()
