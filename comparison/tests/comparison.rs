@@ -4,7 +4,6 @@
 //!
 //! The tests of `permits-bench` have the list of all figures in the modes quiet and awake.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -83,28 +82,4 @@ fn the_quick_run_of_limits_for_a_time_measures_every_figure_of_permits() {
         let cell = aims.lines().find_map(|line| line.strip_prefix(&row)).expect("each has its aim");
         assert!(cell.contains(", met"), "{aims}");
     }
-}
-
-/// The packages of a lock file, with their versions.
-fn locked(path: &Path) -> BTreeSet<(String, String)> {
-    let text = std::fs::read_to_string(path).expect("it is there");
-    let packages = text.split("[[package]]").skip(1);
-    let field = |package: &str, name: &str| {
-        let line = package.lines().find_map(|line| line.strip_prefix(name));
-        line.expect("each has it").to_owned()
-    };
-    packages.map(|package| (field(package, "name = "), field(package, "version = "))).collect()
-}
-
-#[test]
-fn permits_is_measured_with_the_dependencies_of_its_own_workspace() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (ours, products) = (locked(&own.join("Cargo.lock")), locked(&own.join("../Cargo.lock")));
-    let differ: Vec<_> = ours.difference(&products).collect();
-    let (name, version) = ("\"permits-comparison\"".to_owned(), "\"0.1.0\"".to_owned());
-    assert_eq!(
-        differ,
-        [&(name, version)],
-        "copy Cargo.lock here, and let cargo adapt it: cargo metadata --offline"
-    );
 }

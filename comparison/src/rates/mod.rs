@@ -22,7 +22,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use permits_bench::Failure;
-use permits_bench::aims::{part, table};
+use permits_bench::aims::table;
 use permits_bench::events::{self, Event};
 use permits_bench::meter::Meter;
 use permits_bench::modes::Mode;
@@ -92,9 +92,9 @@ const QUICK: Scale = Scale { rounds: 1, warm_up: 0.2, seconds: 1.0, long: 0.5, m
 
 /// `[--quick]`
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let (scale, page, aims_page) = match arguments {
-        [] => (FULL, "docs/performance.md", "target/rates-aims.md"),
-        ["--quick"] => (QUICK, "target/rates.md", "target/rates-aims.md"),
+    let (scale, page) = match arguments {
+        [] => (FULL, "docs/performance.md"),
+        ["--quick"] => (QUICK, "target/rates.md"),
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };
     let server = Server::start();
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let aims = table(&page::aims(&bench.results, &crashed));
     println!("{text}\n{aims}");
     TABLE.put(&text, Path::new(page))?;
-    part("<!-- aims: figures of scripts/bench rates -->").put(&aims, Path::new(aims_page))
+    Ok(std::fs::write("target/rates-aims.md", aims)?)
 }
 
 /// The systems, in the order in which they are run and shown.
