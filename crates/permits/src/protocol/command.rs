@@ -319,6 +319,18 @@ pub struct ReleaseRequest {
     pub request: RequestId,
 }
 
+impl From<&AcquireRequest> for ReleaseRequest {
+    fn from(AcquireRequest { holder, request, .. }: &AcquireRequest) -> Self {
+        Self { holder: holder.clone(), request: request.clone() }
+    }
+}
+
+impl From<&RenewRequest> for ReleaseRequest {
+    fn from(RenewRequest { holder, request, .. }: &RenewRequest) -> Self {
+        Self { holder: holder.clone(), request: request.clone() }
+    }
+}
+
 /// A request to extend a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenewRequest {

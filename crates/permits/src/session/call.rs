@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::callers::PendingRelease;
 use super::single_call::SingleCall;
 use crate::clock::Moment;
-use crate::protocol::{Command, Name, OperationKind, ReleaseRequest, RequestId};
+use crate::protocol::{Command, Name, OperationKind, ReleaseRequest};
 
 /// The calls that a step of the engine makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +43,9 @@ pub(super) enum CallKind {
     Acquire(Vec<ReleaseRequest>),
     Release(Vec<(Moment, PendingRelease)>),
     /// Each with the version of its lease.
-    Renew(Vec<(RequestId, u32)>),
+    Renew(Vec<(ReleaseRequest, u32)>),
     /// Renew what was granted, and ask the replicas for it.
-    Confirm(Vec<RequestId>),
+    Confirm(Vec<ReleaseRequest>),
     /// A call that is not batched.
     Single(Box<SingleCall>),
 }

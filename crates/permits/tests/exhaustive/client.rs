@@ -222,8 +222,10 @@ impl Client {
     }
 
     fn queue_release(&mut self, request: u8, known: Circumstances) {
-        if !self.releases.iter().any(|release| release.request == request && !release.sent) {
-            self.releases.push(Release { request, until: known.now + known.lease, sent: false });
+        let until = known.now + known.lease;
+        match self.releases.iter_mut().find(|release| release.request == request && !release.sent) {
+            Some(queued) => queued.until = until,
+            None => self.releases.push(Release { request, until, sent: false }),
         }
     }
 

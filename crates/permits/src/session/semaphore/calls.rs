@@ -56,7 +56,7 @@ impl SemaphoreSession {
                 let items = self.next_confirmations();
                 if !items.is_empty() {
                     self.in_flight.confirming += 1;
-                    let requests = items.iter().map(|renew| renew.request.clone()).collect();
+                    let requests = items.iter().map(ReleaseRequest::from).collect();
                     calls.push((self.fallback(), Operation::Renew(items), CallKind::Confirm(requests)));
                 }
             }
@@ -65,11 +65,7 @@ impl SemaphoreSession {
             {
                 self.in_flight.acquiring += 1;
                 self.in_flight.acquisitions += batch.len();
-                let request = |request: &AcquireRequest| ReleaseRequest {
-                    holder: request.holder.clone(),
-                    request: request.request.clone(),
-                };
-                let requests = batch.iter().map(request).collect();
+                let requests = batch.iter().map(ReleaseRequest::from).collect();
                 let queue_max = context.config.queue_max;
                 let operation = Operation::Acquire { queue_max, requests: batch };
                 calls.push((declaration, operation, CallKind::Acquire(requests)));
@@ -154,6 +150,7 @@ impl SemaphoreSession {
 
     /// Makes calls for the renewal of everything, in parts; or of one waiter, which lets time take effect.
     fn renewal_calls(&mut self, now: Moment, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
+        self.handed_over.clear();
         let mut items: Vec<RenewRequest> = if self.schedule.renew_due {
             self.renewed().map(Entry::to_renewal).collect()
         } else {
@@ -173,7 +170,7 @@ impl SemaphoreSession {
         let declaration = self.fallback();
         while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
             let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
-            let requests = part.iter().map(|renew| (renew.request.clone(), renew.lease_version)).collect();
+            let requests = part.iter().map(|renew| (renew.into(), renew.lease_version)).collect();
             self.in_flight.renewing += 1;
             calls.push((declaration, Operation::Renew(part), CallKind::Renew(requests)));
         }
@@ -229,9 +226,10 @@ impl SemaphoreSession {
 
     fn next_releases(&mut self) -> Vec<(Moment, PendingRelease)> {
         let count = self.releases.len().min(MAX_BATCH);
-        let batch: Vec<_> = self.releases.drain(..count).collect();
-        for (_, release) in &batch {
-            self.queued_releases.remove(&release.request.request);
+        let mut batch: Vec<_> = self.releases.drain(..count).collect();
+        for (until, release) in &mut batch {
+            let last = self.queued_releases.remove(&release.request.request);
+            *until = last.map_or(*until, |last| last.max(*until));
         }
         self.in_flight.releases += batch.len();
         batch

@@ -63,6 +63,9 @@ impl SemaphoreSession {
     }
 
     pub(in crate::session) fn hand_over(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+        if self.in_flight.renewing > 0 {
+            self.handed_over.insert(request.clone());
+        }
         self.step(request, Input::HandedOver, None, now, context);
     }
 

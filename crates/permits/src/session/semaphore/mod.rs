@@ -56,10 +56,12 @@ pub(super) struct SemaphoreSession {
     unconfirmed: Vec<RequestId>,
     /// Releases to send, oldest first, each with the moment after which it is no longer sent.
     releases: VecDeque<(Moment, PendingRelease)>,
-    /// The requests of the releases to send. One that is in flight may be queued again: a call that was sent
-    /// earlier can be executed later.
-    queued_releases: Set<RequestId>,
+    /// The requests of the releases to send, each with the latest such moment. One that is in flight may be
+    /// queued again: a call that was sent earlier can be executed later.
+    queued_releases: Map<RequestId, Moment>,
     in_flight: InFlight,
+    /// Handed over while a renewal was in flight: the reply to it is about the permit of another process.
+    handed_over: Set<RequestId>,
     schedule: Schedule,
     /// Calls that failed in a row.
     failures: u32,
@@ -82,8 +84,9 @@ impl SemaphoreSession {
             unsent: BTreeMap::new(),
             unconfirmed: Vec::new(),
             releases: VecDeque::new(),
-            queued_releases: Set::default(),
+            queued_releases: Map::default(),
             in_flight: InFlight::default(),
+            handed_over: Set::default(),
             schedule: Schedule::default(),
             failures: 0,
             outage: None,
@@ -229,6 +232,22 @@ impl SemaphoreSession {
         }
     }
 
+    /// Steps an acquisition. If it has ended, what the store may have of it is released.
+    fn step_or_release(
+        &mut self,
+        request: ReleaseRequest,
+        input: Input,
+        error: Option<AcquireError>,
+        now: Moment,
+        context: &mut Context,
+    ) {
+        if self.acquisitions.contains_key(&request.request) {
+            self.step(&request.request, input, error, now, context);
+        } else if !self.handed_over.contains(&request.request) {
+            self.step_unknown(request, input, now, context);
+        }
+    }
+
     /// Steps an acquisition that has ended: what the store grants it, or queues for it, is released.
     fn step_unknown(&mut self, request: ReleaseRequest, input: Input, now: Moment, context: &mut Context) {
         let lease = context.config.lease;
@@ -290,10 +309,10 @@ impl SemaphoreSession {
     }
 
     fn queue_release(&mut self, release: PendingRelease, now: Moment, context: &mut Context) {
-        if self.queued_releases.insert(release.request.request.clone()) {
-            self.releases.push_back((now + release.lease, release));
-        } else {
-            context.outbox.discard(release);
+        let until = now + release.lease;
+        match self.queued_releases.insert(release.request.request.clone(), until) {
+            None => self.releases.push_back((until, release)),
+            Some(_) => context.outbox.discard(release),
         }
     }
 
@@ -418,7 +437,10 @@ impl SemaphoreSession {
             self.fail(&request, AcquireError::Store(error.clone()), now, context);
         }
         let releases = std::mem::take(&mut self.releases).into_iter();
-        let (late, in_time): (Vec<_>, Vec<_>) = releases.partition(|(until, _)| now >= *until);
+        let is_late = |(until, release): &(Moment, PendingRelease)| {
+            now >= self.queued_releases.get(&release.request.request).map_or(*until, |last| *until.max(last))
+        };
+        let (late, in_time): (Vec<_>, Vec<_>) = releases.partition(is_late);
         self.releases = in_time.into();
         for (_, release) in late {
             self.queued_releases.remove(&release.request.request);

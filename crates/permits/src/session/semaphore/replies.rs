@@ -78,17 +78,18 @@ impl SemaphoreSession {
                 }
             }
             (CallKind::Renew(requests), Answers::Renew(outcomes)) => {
-                for ((request, lease_version), outcome) in requests.iter().zip(outcomes) {
-                    self.on_renewed(request, *lease_version, outcome, times, now, context);
+                for ((request, lease_version), outcome) in requests.into_iter().zip(outcomes) {
+                    self.on_renewed(request, lease_version, outcome, times, now, context);
                 }
             }
             (CallKind::Confirm(requests), Answers::Renew(outcomes)) => {
                 let wanted = context.config.replicas;
-                for (request, outcome) in requests.iter().zip(outcomes) {
-                    self.on_renewed(request, 0, outcome, times, now, context);
+                for (renewed, outcome) in requests.into_iter().zip(outcomes) {
+                    let request = renewed.request.clone();
+                    self.on_renewed(renewed, 0, outcome, times, now, context);
                     let error = AcquireError::NotReplicated { confirmed, wanted };
                     let input = Input::Confirmed { enough: confirmed >= wanted };
-                    self.step(request, input, Some(error), now, context);
+                    self.step(&request, input, Some(error), now, context);
                 }
             }
             (kind, _) => self.on_failure(kind, &mismatched_reply(), now, context),
@@ -190,37 +191,39 @@ impl SemaphoreSession {
 
     fn on_renewed(
         &mut self,
-        request: &RequestId,
+        renewed: ReleaseRequest,
         lease_version: u32,
         outcome: RenewOutcome,
         times: ReplyTimes,
         now: Moment,
         context: &mut Context,
     ) {
-        let Some(entry) = self.acquisitions.get(request) else { return };
-        if lease_version < entry.lease_version && outcome == RenewOutcome::Held {
+        let entry = self.acquisitions.get(&renewed.request);
+        if entry.is_some_and(|entry| lease_version < entry.lease_version) && outcome == RenewOutcome::Held {
             // It extended another lease.
             return;
         }
-        let (weight, limit) = (entry.spec.weight, self.view.limit.unwrap_or_default());
-        let error = match &outcome {
+        let limit = self.view.limit.unwrap_or_default();
+        let error = entry.map(|entry| match &outcome {
             RenewOutcome::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
-            _ => AcquireError::ExceedsLimit { weight, limit },
-        };
-        self.step(request, Input::Renewed(outcome, times), Some(error), now, context);
+            _ => AcquireError::ExceedsLimit { weight: entry.spec.weight, limit },
+        });
+        self.step_or_release(renewed, Input::Renewed(outcome, times), error, now, context);
     }
 
     /// The reply to a renewal that the caller asked for. Returns whether the permit is still held.
     pub(in crate::session) fn on_single_renewal(
         &mut self,
-        RenewRequest { request, lease_version, .. }: &RenewRequest,
+        renewal: &RenewRequest,
         outcome: RenewOutcome,
         times: ReplyTimes,
         now: Moment,
         context: &mut Context,
     ) -> bool {
-        self.on_renewed(request, *lease_version, outcome, times, now, context);
-        let entry = self.acquisitions.get(request);
+        if self.acquisitions.contains_key(&renewal.request) {
+            self.on_renewed(renewal.into(), renewal.lease_version, outcome, times, now, context);
+        }
+        let entry = self.acquisitions.get(&renewal.request);
         entry.is_some_and(|entry| matches!(entry.acquisition.stage, Stage::Held(_)))
     }
 
@@ -237,23 +240,19 @@ impl SemaphoreSession {
             CallKind::Acquire(requests) => {
                 let input = Input::AcquireFailed(failure);
                 for asked in requests {
-                    if self.acquisitions.contains_key(&asked.request) {
-                        self.step(&asked.request, input.clone(), failed(), now, context);
-                    } else {
-                        self.step_unknown(asked, input.clone(), now, context);
-                    }
+                    self.step_or_release(asked, input.clone(), failed(), now, context);
                 }
             }
             CallKind::Release(releases) => self.on_release_failed(releases, error, now, context),
             CallKind::Renew(requests) => {
                 self.schedule.renew_due = true;
-                for (request, _) in requests {
-                    self.step(&request, Input::RenewFailed, None, now, context);
+                for (renewed, _) in requests {
+                    self.step_or_release(renewed, Input::RenewFailed, None, now, context);
                 }
             }
             CallKind::Confirm(requests) => {
-                for request in requests {
-                    self.step(&request, Input::ConfirmFailed(failure), failed(), now, context);
+                for renewed in requests {
+                    self.step_or_release(renewed, Input::ConfirmFailed(failure), failed(), now, context);
                 }
             }
             CallKind::Single(_) => {}
@@ -271,7 +270,7 @@ impl SemaphoreSession {
         for (until, mut release) in releases.into_iter().rev() {
             release.sent_before |= error.is_outcome_unknown();
             if error.is_temporary() && now < until {
-                self.queued_releases.insert(release.request.request.clone());
+                self.queued_releases.entry(release.request.request.clone()).or_insert(until);
                 self.releases.push_front((until, release));
                 continue;
             }

@@ -19,7 +19,7 @@ impl Bench {
     }
 
     /// The renewal that is due, sent and not answered.
-    fn due_renewal(&mut self) -> Call {
+    pub(super) fn due_renewal(&mut self) -> Call {
         assert!(self.calls().is_empty(), "the renewal is planned");
         self.pass(LEASE / 2);
         self.call()

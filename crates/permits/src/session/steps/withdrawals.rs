@@ -62,6 +62,46 @@ fn a_call_without_an_answer_is_released_again() {
     assert_releases(&bench.call(), &asked);
 }
 
+/// A permit whose renewal is in flight.
+fn held_and_renewed(bench: &mut Bench) -> (PermitGuard, (Name, Holder, RequestId), Call) {
+    let mut pending = bench.acquire("a", LEASE);
+    let call = bench.call();
+    let asked = asked(&call);
+    bench.answer(call, granted());
+    let permit = taken(&mut pending);
+    (permit, asked, bench.due_renewal())
+}
+
+/// The renewal, executed late, may have put back what the release had removed.
+#[test]
+fn a_permit_whose_renewal_returns_after_its_release_is_released_again() {
+    for is_answered in [true, false] {
+        let mut bench = Bench::new();
+        let (permit, asked, renewal) = held_and_renewed(&mut bench);
+        drop(permit);
+        let release = bench.call();
+        bench.answer(release, released(ReleaseOutcome::Held));
+        if is_answered {
+            bench.answer(renewal, renewed(RenewOutcome::Held));
+        } else {
+            bench.no_answer(renewal);
+            bench.pass(Duration::from_secs(1));
+        }
+        assert_releases(&bench.call(), &asked);
+    }
+}
+
+#[test]
+fn a_permit_whose_renewal_returns_after_its_hand_over_stays_held() {
+    let mut bench = Bench::new();
+    let (permit, _, renewal) = held_and_renewed(&mut bench);
+    permit.hand_over();
+    assert!(bench.calls().is_empty());
+    bench.answer(renewal, renewed(RenewOutcome::Held));
+    assert!(bench.calls().is_empty());
+    assert!(bench.engine.is_idle());
+}
+
 #[test]
 fn a_release_that_is_gathered_is_sent_before_an_operation_on_the_semaphore() {
     let mut bench = Bench::new();
