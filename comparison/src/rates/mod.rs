@@ -2,7 +2,7 @@
 //! other libraries.
 //!
 //! - **Measures**: the lateness of a grant that time alone makes possible, its cost, the order of grants, and
-//!   the most grants in any window, also while processes are killed.
+//!   the most grants in any window. `scripts/faults windows` kills processes meanwhile; no peer has leases.
 //! - **Run**: `scripts/bench rates`, which builds the peers first, and takes 5 minutes at most; `--quick` for
 //!   a little of everything, to `target/rates.md`.
 //! - **Result**: a table in `docs/performance.md`, and the aims in `target/rates-aims.md`.
@@ -30,7 +30,7 @@ use permits_bench::page::Part;
 use permits_bench::results::Results;
 use permits_bench::stats::{percentile, server_clock_ahead_us};
 use permits_bench::system::{Kind, Process, System, own};
-use permits_bench::windows::{crashes, most_in_a_window};
+use permits_bench::windows::most_in_a_window;
 use permits_bench::workloads::all;
 use permits_testkit::Server;
 
@@ -83,12 +83,10 @@ struct Scale {
     long: f64,
     /// Of a run in which `MONITOR` shows the grants.
     monitored: f64,
-    /// Of the run in which processes are killed.
-    crashes: f64,
 }
 
-const FULL: Scale = Scale { rounds: 2, warm_up: 3.0, seconds: 6.0, long: 7.0, monitored: 3.0, crashes: 15.0 };
-const QUICK: Scale = Scale { rounds: 1, warm_up: 0.2, seconds: 1.0, long: 0.5, monitored: 0.5, crashes: 3.0 };
+const FULL: Scale = Scale { rounds: 2, warm_up: 3.0, seconds: 6.0, long: 7.0, monitored: 3.0 };
+const QUICK: Scale = Scale { rounds: 1, warm_up: 0.2, seconds: 1.0, long: 0.5, monitored: 0.5 };
 
 /// `[--quick]`
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
@@ -108,11 +106,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
             bench.run(system, round)?;
         }
     }
-    eprintln!("crashes");
-    bench.meter.empty()?;
-    let crashed = crashes(&bench.server, Duration::from_secs_f64(bench.scale.crashes))?;
-    let text = page::table(&bench.results, &systems, &crashed);
-    let aims = table(&page::aims(&bench.results, &crashed));
+    let text = page::table(&bench.results, &systems);
+    let aims = table(&page::aims(&bench.results));
     println!("{text}\n{aims}");
     TABLE.put(&text, Path::new(page))?;
     Ok(std::fs::write("target/rates-aims.md", aims)?)

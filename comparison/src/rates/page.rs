@@ -5,7 +5,6 @@ use permits_bench::modes::Mode;
 use permits_bench::page::digits;
 use permits_bench::results::Results;
 use permits_bench::system::System;
-use permits_bench::windows::{self, Crashed};
 
 use super::{OURS, WORKLOADS, Workload};
 
@@ -24,7 +23,7 @@ const ROWS: [(&[&str], &str); 10] = [
 ];
 
 /// A row for each workload and figure, a column for each system.
-pub(super) fn table(results: &Results, systems: &[System], crashed: &Crashed) -> String {
+pub(super) fn table(results: &Results, systems: &[System]) -> String {
     let titles: Vec<_> = systems.iter().map(|system| system.title).collect();
     let mut lines =
         vec![format!("| | {} |", titles.join(" | ")), format!("|---|{}", "---:|".repeat(systems.len()))];
@@ -39,8 +38,6 @@ pub(super) fn table(results: &Results, systems: &[System], crashed: &Crashed) ->
             }
         }
     }
-    lines.push(String::new());
-    lines.push(crashed.to_string());
     lines.extend(systems.iter().filter_map(|system| missing(results, system)));
     lines.join("\n") + "\n"
 }
@@ -70,7 +67,7 @@ fn missing(results: &Results, system: &System) -> Option<String> {
 }
 
 /// The aims for `permits`.
-pub(super) fn aims(results: &Results, crashed: &Crashed) -> Vec<Aim> {
+pub(super) fn aims(results: &Results) -> Vec<Aim> {
     let mut aims = Vec::new();
     let mut add = |workload, what: &str, value, bound| {
         let bound = Bound::AtMost(bound);
@@ -89,7 +86,5 @@ pub(super) fn aims(results: &Results, crashed: &Crashed) -> Vec<Aim> {
         let ratio = most("most").map(|most| most / *limit as f64);
         add(name, "most grants in any window / the limit", ratio, 1.0);
     }
-    let ratio = crashed.most as f64 / f64::from(windows::LIMIT);
-    add("crashes", "most grants in any window / the limit", Some(ratio), 1.0);
     aims
 }

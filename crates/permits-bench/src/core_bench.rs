@@ -5,9 +5,8 @@
 use permits_testkit::Server;
 
 use crate::Failure;
-use crate::aims::Aim;
 use crate::aims::Bound::{AtLeast, AtMost};
-use crate::aims::table;
+use crate::aims::{Aim, table};
 use crate::modes::{Mode, available};
 use crate::results::Results;
 use crate::system::{OWN, System};

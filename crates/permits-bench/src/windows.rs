@@ -8,7 +8,6 @@
 //! stays there until its lease ends. So the holders are read from the store several times in a lease, too.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use permits::Client;
@@ -18,7 +17,7 @@ use crate::Failure;
 use crate::system::{PERMITS, Process};
 
 /// The limit.
-pub const LIMIT: u32 = 20;
+const LIMIT: u32 = 20;
 
 /// The window in which grants count, and the lease.
 const WINDOW: Duration = Duration::from_millis(500);
@@ -33,28 +32,14 @@ const CRASH_EVERY: Duration = Duration::from_millis(1100);
 const READ_EVERY: Duration = Duration::from_millis(100);
 
 /// The grants of a run.
-#[derive(Debug)]
-pub struct Crashed {
+struct Crashed {
     grants: usize,
     /// The grants that no process reported.
     in_store_alone: usize,
     /// The processes that were killed.
     killed: usize,
     /// The most grants in any window.
-    pub most: usize,
-}
-
-impl fmt::Display for Crashed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { grants, in_store_alone, killed, most } = self;
-        write!(
-            f,
-            "`permits` under crashes, {LIMIT} in {} ms: {grants} grants to {PROCESSES} processes of {CLIENTS} clients \
-             that release, drop, hold, cancel and let leases end; {killed} processes were killed, and {in_store_alone} \
-             of the grants were seen in the store alone. The most grants in any window: {most}.",
-            WINDOW.as_millis()
-        )
-    }
+    most: usize,
 }
 
 /// `[SECONDS]`
@@ -64,28 +49,31 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         [seconds] => seconds.parse()?,
         _ => return Err("usage: windows [SECONDS]".into()),
     };
-    let crashed = crashes(&Server::start(), Duration::from_secs_f64(seconds))?;
-    println!("{crashed}");
-    if crashed.grants <= LIMIT as usize || crashed.killed == 0 {
+    let Crashed { grants, in_store_alone, killed, most } = crashes(Duration::from_secs_f64(seconds))?;
+    println!(
+        "{LIMIT} in {} ms: {grants} grants to {PROCESSES} processes of {CLIENTS} clients that release, drop, hold, \
+         cancel and let leases end; {killed} processes were killed, and {in_store_alone} of the grants were seen \
+         in the store alone. The most grants in any window: {most}.",
+        WINDOW.as_millis()
+    );
+    if grants <= LIMIT as usize || killed == 0 {
         return Err("too short for a second window or a crash".into());
     }
-    if crashed.most > LIMIT as usize {
-        return Err(format!("P17: {} grants in a window, with a limit of {LIMIT}", crashed.most).into());
+    if most > LIMIT as usize {
+        return Err(format!("P17: {most} grants in a window, with a limit of {LIMIT}").into());
     }
     Ok(())
 }
 
 /// Runs the processes for `length`; kills one after the other, and starts another for each.
-///
-/// # Errors
-/// If the server fails, or a process does not start.
-pub fn crashes(server: &Server, length: Duration) -> Result<Crashed, Failure> {
+fn crashes(length: Duration) -> Result<Crashed, Failure> {
+    let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = runtime.block_on(Client::connect(&server.url()))?;
     // After a start of its server `permits` grants nothing for a renewal interval.
     drop(runtime.block_on(client.semaphore("first", 1)?.acquire())?);
     let semaphore = client.semaphore("crashes", LIMIT)?;
-    let mut working = (0..PROCESSES).map(|_| start(server)).collect::<Result<Vec<_>, _>>()?;
+    let mut working = (0..PROCESSES).map(|_| start(&server)).collect::<Result<Vec<_>, _>>()?;
     let (mut reported, mut stored) = (BTreeSet::new(), BTreeSet::new());
     let began = Instant::now();
     let mut killed = 0;
@@ -99,7 +87,7 @@ pub fn crashes(server: &Server, length: Duration) -> Result<Crashed, Failure> {
             killed += 1;
             let oldest = working.remove(0);
             reported.extend(oldest.crash()?.iter().filter_map(|answer| answer["granted"].as_u64()));
-            working.push(start(server)?);
+            working.push(start(&server)?);
         }
     }
     stored.extend(runtime.block_on(semaphore.inspect())?.holders.iter().map(|holder| holder.token));
