@@ -3,8 +3,7 @@
 //!
 //! - **Measures**: correctness under forced faults (wrong clocks, interleavings, crashes, lost replies),
 //!   fairness, the requests of a herd of waiters, and the cost of a cycle ([`experiments`]).
-//! - **Run**: `scripts/bench recipes`, which takes 4 minutes. `cargo test -p permits-recipes` asserts the
-//!   forced outcomes.
+//! - **Run**: `scripts/bench recipes`. `cargo test -p permits-recipes` asserts the forced outcomes.
 //! - **Result**: [`report`] writes the tables and plots of `docs/recipes.md`.
 //!
 //! A recipe is one file, whose header says where it is right and where it breaks. Its clock and connection
