@@ -25,7 +25,7 @@ pub enum Mode {
     Quiet,
     /// No core halts; server and clients have a core each.
     Awake,
-    /// Quiet, with a link to the server that takes [`LINK_DELAY`] each way.
+    /// Quiet, with a link to the server that takes 0.5 ms each way.
     Delayed,
 }
 
