@@ -116,10 +116,9 @@ pub enum Input {
     Adopted(Grant),
     /// The caller no longer waits: it has given up, or was answered with an error.
     Withdrawn,
-    /// A release has returned, or is no longer sent because the lease has ended.
+    /// A release has returned, or has been tried for a lease.
     ReleaseReturned {
-        /// The store has nothing of it any more. If false, the store had nothing of it then, and may have it
-        /// since.
+        /// The store had it, and has nothing of it any more. If false, the store may have it.
         ended: bool,
     },
     /// The caller has released or dropped the permit.

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use crate::clock::millis;
 use crate::protocol::{self, Holder, InvalidInput, Label, Name};
 
 /// Checks the name of a semaphore: 1 to 200 bytes of printable UTF-8.
@@ -57,7 +58,7 @@ pub fn prefix(prefix: &str) -> Result<(), InvalidInput> {
 /// # Errors
 /// [`InvalidInput::AtLeast`] if it is longer.
 pub fn at_least(time: Duration) -> Result<(), InvalidInput> {
-    protocol::check_at_least(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).map(drop)
+    protocol::check_at_least(millis(time)).map(drop)
 }
 
 /// Checks a lease: 100 ms to 1 day.
@@ -65,5 +66,5 @@ pub fn at_least(time: Duration) -> Result<(), InvalidInput> {
 /// # Errors
 /// [`InvalidInput::Lease`] if it is out of range.
 pub fn lease(lease: Duration) -> Result<(), InvalidInput> {
-    protocol::check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)).map(drop)
+    protocol::check_lease(millis(lease)).map(drop)
 }

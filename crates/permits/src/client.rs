@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::clock::millis;
 use crate::diagnostics::{self, Diagnosis};
 use crate::entropy;
 use crate::error::{AdminError, CloseError, ConnectError};
@@ -412,7 +413,7 @@ impl ClientBuilder {
     fn checked_address(&self) -> Result<(Address, Option<Recovery>), ConnectError> {
         let address = Address::parse(&self.url)?;
         check_prefix(&self.prefix)?;
-        check_lease(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX))?;
+        check_lease(millis(self.lease))?;
         Ok(address)
     }
 

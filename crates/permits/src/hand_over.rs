@@ -7,7 +7,7 @@ use crate::error::{AdminError, AdoptError};
 use crate::handle::PermitHandle;
 use crate::permit::Permit;
 use crate::protocol::{
-    AdoptRequest, Answers, Declaration, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
+    AdoptRequest, Answers, Declaration, Operation, ReleaseOutcome, RenewOutcome, Reply, RequestKey,
 };
 use crate::session::callers::{Message, PermitGuard};
 use crate::session::reply::PendingReply;
@@ -87,7 +87,7 @@ impl Client {
 
     pub(crate) fn start_release(&self, handle: &PermitHandle) -> PendingReply<Reply, AdminError, bool> {
         let PermitHandle { holder, request, .. } = handle.clone();
-        let release = Operation::Release(vec![ReleaseRequest { holder, request }]);
+        let release = Operation::Release(vec![RequestKey { holder, request }]);
         self.operate(handle, release)
             .and_then(|reply| Ok(reply.answers == Answers::Release(vec![ReleaseOutcome::Held])))
     }
@@ -99,13 +99,11 @@ impl Client {
     }
 
     pub(crate) fn start_adopt(&self, handle: &PermitHandle) -> PendingReply<PermitGuard, AdoptError, Permit> {
-        let PermitHandle { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } =
-            handle.clone();
+        let PermitHandle { semaphore, holder, request, terms, grant } = handle.clone();
         let new_request = self.session.new_request();
         // The session finds its metrics when the reply comes.
         self.session.meters(&semaphore);
-        let adopt =
-            Box::new(AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request });
+        let adopt = Box::new(AdoptRequest { holder, request, terms, grant, new_request });
         let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });
         call.and_then(|guard| {
             guard.state.observe_adoption();

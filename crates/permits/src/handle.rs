@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use crate::percent;
 use crate::protocol::{
-    Grant, Holder, InvalidInput, Label, Name, RenewRequest, RequestId, check_at_least, check_lease, layout,
+    Grant, Holder, InvalidInput, Name, PermitTerms, RenewRequest, RequestId, check_at_least, check_lease,
+    layout,
 };
 
 /// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
@@ -28,11 +29,9 @@ pub struct PermitHandle {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
-    pub(crate) weight: u32,
-    pub(crate) lease_ms: u64,
+    /// The label is not in the text, and neither is a time of 0 for which the grant counts.
+    pub(crate) terms: PermitTerms,
     pub(crate) grant: Grant,
-    /// 0 is left out of the text.
-    pub(crate) at_least_ms: u64,
 }
 
 /// The beginning of a handle. The layout follows.
@@ -49,28 +48,18 @@ impl PermitHandle {
         self.holder.as_str()
     }
 
-    /// The renewal of the permit by no session. It has no label: a permit that the store forgot is put back
-    /// without one.
+    /// The renewal of the permit by no session.
     pub(crate) fn renewal(&self) -> RenewRequest {
-        let Self { holder, request, weight, lease_ms, grant, at_least_ms, .. } = self.clone();
-        RenewRequest {
-            holder,
-            request,
-            weight,
-            lease_ms,
-            // The handle has the lease that it was handed over with.
-            lease_version: 0,
-            at_least_ms,
-            grant: Some(grant),
-            label: Label::default(),
-        }
+        let Self { holder, request, terms, grant, .. } = self.clone();
+        // The handle has the lease that it was handed over with.
+        RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant) }
     }
 }
 
 impl fmt::Display for PermitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { semaphore, holder, request, weight, lease_ms, grant, at_least_ms } = self;
-        let Grant { token, slot } = grant;
+        let Self { semaphore, holder, request, terms, grant: Grant { token, slot } } = self;
+        let PermitTerms { weight, lease_ms, at_least_ms, .. } = terms;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
         write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
         if *at_least_ms > 0 { write!(f, ":{at_least_ms}") } else { Ok(()) }
@@ -105,10 +94,11 @@ impl FromStr for PermitHandle {
             semaphore: Name::new(&unescaped(semaphore)?)?,
             holder: Holder::new(&unescaped(holder)?)?,
             request: RequestId::new(request)?,
-            weight: number(weight)?,
-            lease_ms: check_lease(number(lease)?)?,
+            terms: PermitTerms {
+                at_least_ms,
+                ..PermitTerms::new(number(weight)?, check_lease(number(lease)?)?)
+            },
             grant: Grant { token: number(token)?, slot: number(slot)? },
-            at_least_ms,
         })
     }
 }
@@ -139,12 +129,11 @@ mod tests {
             semaphore: Name::new("a:b %{}é").expect("valid"),
             holder: Holder::new("h%3A:\u{2028}x").expect("valid"),
             request: RequestId::new("s.1").expect("valid"),
-            weight: 3,
-            lease_ms: 100,
+            terms: PermitTerms::new(3, 100),
             grant: Grant { token: 1 << 52, slot: u32::MAX },
-            at_least_ms: 0,
         };
-        for handle in [PermitHandle { at_least_ms: 60_000, ..handle.clone() }, handle] {
+        let counting = PermitTerms { at_least_ms: 60_000, ..handle.terms.clone() };
+        for handle in [PermitHandle { terms: counting, ..handle.clone() }, handle] {
             let text = handle.to_string();
             assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
             assert_eq!(text.parse(), Ok(handle));

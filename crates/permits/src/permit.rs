@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
@@ -246,10 +246,8 @@ impl Permit {
             semaphore: state.semaphore.clone(),
             holder: state.holder.clone(),
             request: state.request.clone(),
-            weight: state.weight(),
-            lease_ms: u64::try_from(state.lease().as_millis()).unwrap_or(u64::MAX),
+            terms: state.terms(),
             grant: state.grant,
-            at_least_ms: u64::try_from(state.at_least.as_millis()).unwrap_or(u64::MAX),
         };
         self.guard.hand_over();
         handle
@@ -270,7 +268,7 @@ impl Permit {
     }
 
     pub(crate) fn start_set_lease(&self, lease: Duration) -> PendingReply<(), RenewError> {
-        match check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)) {
+        match check_lease(millis(lease)) {
             Ok(lease_ms) => {
                 self.guard.change_terms(TermsChange::Lease(Duration::from_millis(lease_ms)));
                 self.guard.renew()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::Acquire;
+use crate::clock::millis;
 use crate::error::{AcquireError, AdminError};
 use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
@@ -12,7 +13,7 @@ use crate::observe::meters::SemaphoreMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
     self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name,
-    Operation, ReleaseOutcome, check_at_least, check_lease, check_reason,
+    Operation, PermitTerms, ReleaseOutcome, check_at_least, check_lease, check_reason,
 };
 use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
@@ -114,28 +115,20 @@ impl Semaphore {
         if options.weight == 0 {
             Err(InvalidInput::ZeroWeight)?;
         }
-        if let Some(lease) = options.lease {
-            check_lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))?;
-        }
         let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        let at_least = Duration::from_millis(check_at_least(at_least_ms)?);
-        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
-        let label = Label::new(options.label.as_deref().unwrap_or_default())?;
-        let request = self.session.new_request();
-        let spec = AcquireSpec {
-            semaphore: self.name.clone(),
-            holder: holder.unwrap_or_else(|| self.session.default_holder(&request)),
-            request,
-            label,
+        let terms = PermitTerms {
             weight: options.weight,
-            lease: options.lease.unwrap_or(self.session.lease()),
-            at_least,
+            lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
+            at_least_ms: check_at_least(at_least_ms)?,
+            label: Label::new(options.label.as_deref().unwrap_or_default())?,
+        };
+        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
+        let names = self.session.new_names(holder);
+        let spec = AcquireSpec {
             wait: options.wait,
             auto_renew: options.auto_renew,
-            limit: self.limit.clone(),
-            position: Arc::default(),
-            span: None,
             meters: self.meters.clone(),
+            ..AcquireSpec::new(self.name.clone(), names, terms, self.limit.clone())
         };
         Ok(PendingAcquire::new(&self.session, spec))
     }

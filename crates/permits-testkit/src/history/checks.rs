@@ -142,8 +142,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
             (Operation::Adopt(adopt), Answers::Adopt(adopted)) => {
                 let before = step.entry_before(holder);
                 let same = before.is_some_and(|before| {
-                    (before.place, before.weight, before.lease_ms)
-                        == (entry.place, entry.weight, entry.lease_ms)
+                    (before.place, before.terms.weight, before.terms.lease_ms)
+                        == (entry.place, entry.terms.weight, entry.terms.lease_ms)
                 });
                 *adopted
                     && same
@@ -213,7 +213,7 @@ fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     if after.paused || step.is_recovering() || step.is_cut() {
         return Ok(());
     }
-    let (weight, limit) = (u64::from(after.entries[head].weight), u64::from(after.limit));
+    let (weight, limit) = (u64::from(after.entries[head].terms.weight), u64::from(after.limit));
     // A head that is heavier than the limit is refused when anything is free.
     let fits = if weight > limit { after.held < limit } else { after.held + weight <= limit };
     if fits {
@@ -329,7 +329,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             None | Some(EventKind::Turn(_)) => Some(before.clone()),
             Some(EventKind::Granted(grant)) => Some(Entry {
                 place: EntryState::Holding(*grant),
-                deadline: (step.now_ms() + before.lease_ms).cast_signed(),
+                deadline: (step.now_ms() + before.terms.lease_ms).cast_signed(),
                 ..before.clone()
             }),
             Some(EventKind::Refused | EventKind::LineClosed(_)) => None,
@@ -350,8 +350,9 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
 /// name.
 fn terms_change_in_order(before: &Entry, after: &Entry) -> Result<(), String> {
     let is_earlier = after.lease_version < before.lease_version;
-    let is_other = after.lease_version == before.lease_version && after.lease_ms != before.lease_ms;
-    let is_wrong = after.weight > before.weight || is_earlier || is_other;
+    let is_other =
+        after.lease_version == before.lease_version && after.terms.lease_ms != before.terms.lease_ms;
+    let is_wrong = after.terms.weight > before.terms.weight || is_earlier || is_other;
     // A waiter that was put back as a holder has the terms that its session knows.
     if is_wrong && before.place == after.place {
         return Err(format!("{before:?} became {after:?}"));
@@ -366,7 +367,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
         let Some(grant) = before.place.taken() else { return 0 };
         let stays = step.entry_after(holder).filter(|after| after.place == before.place);
         let left = stays.or_else(|| step.entry_after(&holder.cooling(grant.token)));
-        u64::from(before.weight.saturating_sub(left.map_or(0, |left| left.weight)))
+        u64::from(before.terms.weight.saturating_sub(left.map_or(0, |left| left.terms.weight)))
     };
     let freed: u64 = step.entries_before().map(freed_of).sum();
     let room = step.limit_of_waiters().saturating_sub(step.held_before().saturating_sub(freed));
@@ -387,7 +388,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
             if !matches!(before.place, EntryState::Waiting(_)) {
                 return Err(format!("{} was granted again", event.holder));
             }
-            granted += u64::from(before.weight);
+            granted += u64::from(before.terms.weight);
         }
     }
     if granted > room {
@@ -426,8 +427,8 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
 fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
     for (holder, before) in step.entries_before() {
         let Some(grant) = before.place.taken() else { continue };
-        let until = grant.token.div_ceil(1000) + before.at_least_ms;
-        if before.at_least_ms == 0 || until <= step.now_ms() {
+        let until = grant.token.div_ceil(1000) + before.terms.at_least_ms;
+        if before.terms.at_least_ms == 0 || until <= step.now_ms() {
             continue;
         }
         let freed = match &step.command.operation {
@@ -445,7 +446,9 @@ fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
             }
             return Err(format!("the grant {grant:?} of {holder} was to count until {until} ms"));
         };
-        if after.weight != before.weight || (holder.is_cooling() && after.deadline.unsigned_abs() < until) {
+        if after.terms.weight != before.terms.weight
+            || (holder.is_cooling() && after.deadline.unsigned_abs() < until)
+        {
             return Err(format!("{holder} was {before:?} and is {after:?}"));
         }
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use permits::model::{EntryState, ServerClock as Clock, State, apply};
 use permits::protocol::{
-    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Recovery, ReleaseRequest,
-    RenewOutcome, Reply,
+    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Recovery, RenewOutcome,
+    Reply, RequestKey,
 };
 
 /// The reply of a command, and the events that it publishes.
@@ -68,7 +68,7 @@ pub fn forgets_requests(state: &mut Option<State>, server: &Clock<'_>, command: 
     if let Operation::Acquire { requests, .. } = &command.operation {
         let releases = requests
             .iter()
-            .map(|asked| ReleaseRequest { holder: asked.holder.clone(), request: asked.request.clone() });
+            .map(|asked| RequestKey { holder: asked.holder.clone(), request: asked.request.clone() });
         let operation = Operation::Release(releases.collect());
         apply(state, server, &Command { operation, ..command.clone() });
     }
@@ -233,7 +233,7 @@ pub fn publishes_twice(state: &mut Option<State>, server: &Clock<'_>, command: &
 
 /// Frees the units of a released grant at once, before the time for which it counts has passed.
 pub fn forgets_the_time(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
-    change(state, |state| state.entries.values_mut().for_each(|entry| entry.at_least_ms = 0));
+    change(state, |state| state.entries.values_mut().for_each(|entry| entry.terms.at_least_ms = 0));
     apply(state, server, command)
 }
 

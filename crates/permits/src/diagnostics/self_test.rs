@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::finding::Finding;
+use crate::clock::millis;
 use crate::entropy;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
-    EventKind, Grant, Holder, Label, LimitChange, LimitOutcome, Name, Operation, Recovery, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, RequestId, SessionId,
+    EventKind, Grant, Holder, LimitChange, LimitOutcome, Name, Operation, PermitTerms, Recovery,
+    ReleaseOutcome, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
 };
 use crate::store::direct::Direct;
 use crate::store::{self, Address, Report, Store, StoreError, StoreOptions};
@@ -133,9 +134,7 @@ impl SelfTest {
         let adopt = AdoptRequest {
             holder: holder("second"),
             request: id("b"),
-            weight: 1,
-            lease_ms: millis(LEASE),
-            at_least_ms: 0,
+            terms: terms(),
             grant: second,
             new_request: id("c"),
         };
@@ -181,15 +180,8 @@ impl SelfTest {
     }
 
     async fn acquire(&mut self, name: &str, request: &str) -> Result<AcquireOutcome, StoreError> {
-        let acquire = AcquireRequest {
-            holder: holder(name),
-            request: id(request),
-            weight: 1,
-            lease_ms: millis(LEASE),
-            at_least_ms: 0,
-            wait: true,
-            label: Label::default(),
-        };
+        let acquire =
+            AcquireRequest { holder: holder(name), request: id(request), terms: terms(), wait: true };
         match self.execute(Operation::Acquire { queue_max: 10, requests: vec![acquire] }).await? {
             Answers::Acquire(acquired) if acquired.len() == 1 => Ok(acquired[0].clone()),
             other => Err(unexpected(&other)),
@@ -274,20 +266,15 @@ fn unexpected(reply: &impl std::fmt::Debug) -> StoreError {
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {
-    RenewRequest {
-        holder: holder(name),
-        request: id(request),
-        weight: 1,
-        lease_ms: millis(LEASE),
-        lease_version: 0,
-        at_least_ms: 0,
-        grant,
-        label: Label::default(),
-    }
+    RenewRequest { holder: holder(name), request: id(request), terms: terms(), lease_version: 0, grant }
 }
 
-fn release(name: &str, request: &str) -> ReleaseRequest {
-    ReleaseRequest { holder: holder(name), request: id(request) }
+fn terms() -> PermitTerms {
+    PermitTerms::new(1, millis(LEASE))
+}
+
+fn release(name: &str, request: &str) -> RequestKey {
+    RequestKey { holder: holder(name), request: id(request) }
 }
 
 fn holder(name: &str) -> Holder {
@@ -296,8 +283,4 @@ fn holder(name: &str) -> Holder {
 
 fn id(request: &str) -> RequestId {
     RequestId::new(request).expect("letters make an id")
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -55,7 +55,7 @@ impl Execution<'_> {
         requests.iter().any(|request| match self.state.entries.get(&request.holder) {
             Some(entry) => {
                 // The promotion refuses a waiter that is too heavy.
-                let stays = entry.place.taken().is_some() || entry.weight <= limit;
+                let stays = entry.place.taken().is_some() || entry.terms.weight <= limit;
                 entry.request == request.request && stays
             }
             None => self.refusal(limit, queue_max, request).is_none(),
@@ -65,12 +65,12 @@ impl Execution<'_> {
     /// The reason of a refusal, if a request of a new holder can be neither granted nor queued under `limit`.
     fn refusal(&self, limit: u32, queue_max: u32, request: &AcquireRequest) -> Option<Refusal> {
         let waiting = self.state.queue.len() as u64;
-        if request.weight > limit {
+        if request.terms.weight > limit {
             Some(Refusal::ExceedsLimit)
-        } else if waiting == 0 && self.fits(limit, request.weight) {
+        } else if waiting == 0 && self.fits(limit, request.terms.weight) {
             None
         } else if !request.wait {
-            let is_free = self.state.held + u64::from(request.weight) <= limit.into();
+            let is_free = self.state.held + u64::from(request.terms.weight) <= limit.into();
             let held_back = self.is_recovering() && waiting == 0 && is_free && !self.state.paused;
             Some(if held_back { Refusal::Recovering } else { Refusal::NoPermits })
         } else if waiting >= u64::from(queue_max) {
@@ -105,22 +105,13 @@ impl Execution<'_> {
             return AcquireOutcome::Refused(refusal);
         }
         let waiting = self.state.queue.len() as u64;
-        let fits = waiting == 0 && self.fits(self.state.limit, request.weight);
+        let fits = waiting == 0 && self.fits(self.state.limit, request.terms.weight);
         // A ticket is the time at which it was assigned, as a token is.
         let ticket = self.now_us.max(self.state.last_ticket + 1);
         let place = EntryState::Waiting(ticket);
-        let AcquireRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } = request.clone();
-        let entry = Entry {
-            request,
-            session: self.command.session.clone(),
-            label,
-            weight,
-            lease_ms,
-            lease_version: 0,
-            at_least_ms,
-            deadline: 0,
-            place,
-        };
+        let AcquireRequest { holder, request, terms, .. } = request.clone();
+        let session = self.command.session.clone();
+        let entry = Entry { request, session, terms, lease_version: 0, deadline: 0, place };
         self.state.entries.insert(holder.clone(), entry);
         if fits {
             AcquireOutcome::Granted(self.grant(&holder))

@@ -114,7 +114,7 @@ impl<'a> Execution<'a> {
 
     /// Sets a new deadline, one lease from now.
     pub(super) fn extend(&mut self, holder: &Holder) {
-        let lease_ms = self.state.entries[holder].lease_ms;
+        let lease_ms = self.state.entries[holder].terms.lease_ms;
         self.state.set_deadline(holder, self.now_ms + lease_ms);
     }
 

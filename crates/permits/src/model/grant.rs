@@ -53,12 +53,12 @@ impl Execution<'_> {
             if self.reap_truncated && -entry.deadline <= signed(self.now_ms) {
                 return;
             }
-            if entry.weight > limit {
+            if entry.terms.weight > limit {
                 self.state.counts.refused += 1;
                 self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
-            } else if self.fits(limit, entry.weight) {
-                self.turn_is_new |= entry.at_least_ms > 0;
+            } else if self.fits(limit, entry.terms.weight) {
+                self.turn_is_new |= entry.terms.at_least_ms > 0;
                 self.state.queue.remove(&ticket);
                 let grant = self.grant(&holder);
                 self.emit(&holder, EventKind::Granted(grant));

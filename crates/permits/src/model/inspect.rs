@@ -1,8 +1,7 @@
 //! The list of holders and waiters, and of changes by operators.
 
 use super::execution::Execution;
-use super::state::Entry;
-use crate::protocol::{Answers, Holder, InspectedHolder, InspectedWaiter, Inspection};
+use crate::protocol::{Answers, Holder, InspectedHolder, InspectedWaiter, Inspection, PermitTerms};
 
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
@@ -18,15 +17,15 @@ impl Execution<'_> {
             let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
             Some(InspectedHolder {
                 holder: holder.original(),
-                weight: entry.weight,
+                weight: entry.terms.weight,
                 grant,
                 lease_remaining_ms,
                 cooling: holder.is_cooling(),
-                label: entry.label.clone(),
+                label: entry.terms.label.clone(),
             })
         });
         let waiters = state.queue.iter().take(max).map(|(ticket, holder)| {
-            let Entry { weight, label, .. } = &state.entries[holder];
+            let PermitTerms { weight, label, .. } = &state.entries[holder].terms;
             InspectedWaiter { holder: holder.clone(), weight: *weight, ticket: *ticket, label: label.clone() }
         });
         Answers::Inspect(Inspection {

@@ -43,15 +43,15 @@ impl State {
                         && self.queue.get(&ticket) == Some(holder)
                 }
                 EntryState::Holding(grant) | EntryState::Cooling(grant) => {
-                    held += u64::from(entry.weight);
+                    held += u64::from(entry.terms.weight);
                     let cools = matches!(entry.place, EntryState::Cooling(_));
                     entry.deadline > 0 && grant.token <= self.last_token && holder.is_cooling() == cools
                 }
             };
-            let times = entry.lease_ms <= MAX_LEASE_MS && entry.at_least_ms <= MAX_LEASE_MS;
+            let times = entry.terms.lease_ms <= MAX_LEASE_MS && entry.terms.at_least_ms <= MAX_LEASE_MS;
             let bounded = entry.deadline.unsigned_abs() < 1 << 53 && times;
             let leased = self.leases.contains(&(entry.deadline, holder.clone()));
-            if !known || !bounded || !leased || entry.weight == 0 {
+            if !known || !bounded || !leased || entry.terms.weight == 0 {
                 return Some(format!(
                     "the entry of {holder} disagrees with the queue, the leases or the tokens: {entry:?}"
                 ));

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::execution::Execution;
-use crate::protocol::{
-    Answers, ChangeEffect, ChangeOrigin, EventKind, Holder, ReleaseOutcome, ReleaseRequest,
-};
+use crate::protocol::{Answers, ChangeEffect, ChangeOrigin, EventKind, Holder, ReleaseOutcome, RequestKey};
 
 impl Execution<'_> {
     /// Forgets entries, whether they wait or hold.
-    pub(super) fn release(&mut self, requests: &[ReleaseRequest]) -> Answers {
+    pub(super) fn release(&mut self, requests: &[RequestKey]) -> Answers {
         let answers = requests.iter().map(|release| match self.state.entries.get(&release.holder) {
             Some(entry) if entry.request == release.request => self.forget(&release.holder),
             _ => ReleaseOutcome::Unknown,

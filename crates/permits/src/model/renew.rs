@@ -56,7 +56,7 @@ impl Execution<'_> {
                 self.forget(&renew.holder);
                 RenewOutcome::Lost
             }
-            (EntryState::Waiting(_), None) if entry.weight > self.state.limit => {
+            (EntryState::Waiting(_), None) if entry.terms.weight > self.state.limit => {
                 self.state.counts.refused += 1;
                 self.forget(&renew.holder);
                 RenewOutcome::ExceedsLimit
@@ -78,13 +78,13 @@ impl Execution<'_> {
     fn change_terms(&mut self, renew: &RenewRequest) {
         let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
         if renew.lease_version > entry.lease_version {
-            (entry.lease_ms, entry.lease_version) = (renew.lease_ms, renew.lease_version);
+            (entry.terms.lease_ms, entry.lease_version) = (renew.terms.lease_ms, renew.lease_version);
             // A shorter lease may be the next to end.
             self.turn_is_new = true;
         }
-        if renew.weight < entry.weight && entry.counts_until_ms() <= self.now_ms {
-            self.state.held -= u64::from(entry.weight - renew.weight);
-            entry.weight = renew.weight;
+        if renew.terms.weight < entry.terms.weight && entry.counts_until_ms() <= self.now_ms {
+            self.state.held -= u64::from(entry.terms.weight - renew.terms.weight);
+            entry.terms.weight = renew.terms.weight;
         }
     }
 
@@ -96,27 +96,19 @@ impl Execution<'_> {
         // It was put back before, and has ended since.
         let has_ended = state.entries.contains_key(&renew.holder.cooling(grant.token));
         // One lease after the era began, every surviving holder has either renewed or given up.
-        if !forgotten || has_ended || self.now_ms >= state.era_began_us / 1000 + renew.lease_ms {
+        if !forgotten || has_ended || self.now_ms >= state.era_began_us / 1000 + renew.terms.lease_ms {
             return RenewOutcome::Lost;
         }
-        if state.held + u64::from(renew.weight) > state.limit.into() || !self.take_slot(grant.slot.into()) {
+        if state.held + u64::from(renew.terms.weight) > state.limit.into()
+            || !self.take_slot(grant.slot.into())
+        {
             return RenewOutcome::RetryLater;
         }
         let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
-        let RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, label, .. } =
-            renew.clone();
-        let entry = Entry {
-            request,
-            session: self.command.session.clone(),
-            label,
-            weight,
-            lease_ms,
-            lease_version,
-            at_least_ms,
-            deadline: 0,
-            place: EntryState::Holding(grant),
-        };
+        let RenewRequest { holder, request, terms, lease_version, .. } = renew.clone();
+        let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
+        let entry = Entry { request, session, terms, lease_version, deadline: 0, place };
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
@@ -128,8 +120,9 @@ impl Execution<'_> {
         let adopted = match self.state.entries.get_mut(&adopt.holder) {
             Some(entry)
                 if (entry.request == adopt.request || entry.request == adopt.new_request)
-                    && adopt.weight <= entry.weight
-                    && (entry.lease_ms, entry.at_least_ms) == (adopt.lease_ms, adopt.at_least_ms)
+                    && adopt.terms.weight <= entry.terms.weight
+                    && adopt.terms.lease_ms == entry.terms.lease_ms
+                    && adopt.terms.at_least_ms == entry.terms.at_least_ms
                     && entry.place == EntryState::Holding(adopt.grant) =>
             {
                 entry.request = adopt.new_request.clone();

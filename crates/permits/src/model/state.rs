@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::protocol::{
-    CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, Label, ReleaseOutcome, RequestId,
+    CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, PermitTerms, ReleaseOutcome, RequestId,
     SessionId,
 };
 
@@ -119,16 +119,10 @@ pub struct Entry {
     pub request: RequestId,
     /// The session that receives its events.
     pub session: SessionId,
-    /// A note for people.
-    pub label: Label,
-    /// Units.
-    pub weight: u32,
-    /// The lease, in milliseconds.
-    pub lease_ms: u64,
+    /// Its terms.
+    pub terms: PermitTerms,
     /// The number of changes of the lease by its holder.
     pub lease_version: u32,
-    /// The time for which its grant counts, in milliseconds.
-    pub at_least_ms: u64,
     /// Its score in `leases`.
     pub deadline: i64,
     /// The state of the request: waiting, holding or cooling.
@@ -139,9 +133,9 @@ impl Entry {
     /// The time until which the units of its grant stay taken, in milliseconds, even if the holder leaves.
     pub fn counts_until_ms(&self) -> u64 {
         match self.place {
-            EntryState::Holding(grant) if self.at_least_ms > 0 => {
+            EntryState::Holding(grant) if self.terms.at_least_ms > 0 => {
                 // A token is the time of its grant.
-                grant.token.div_ceil(1000) + self.at_least_ms
+                grant.token.div_ceil(1000) + self.terms.at_least_ms
             }
             _ => 0,
         }
@@ -245,7 +239,7 @@ impl State {
                 ReleaseOutcome::Waiting
             }
             EntryState::Holding(grant) | EntryState::Cooling(grant) => {
-                self.held -= u64::from(entry.weight);
+                self.held -= u64::from(entry.terms.weight);
                 self.free.insert(grant.slot.into(), grant.slot.into());
                 ReleaseOutcome::Held
             }
@@ -266,7 +260,7 @@ impl State {
     pub(super) fn hold(&mut self, holder: &Holder, grant: Grant) {
         if let Some(entry) = self.entries.get_mut(holder) {
             entry.place = EntryState::Holding(grant);
-            self.held += u64::from(entry.weight);
+            self.held += u64::from(entry.terms.weight);
         }
     }
 

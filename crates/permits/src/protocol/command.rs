@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::change::ChangeOrigin;
-use super::names::{Holder, Label, Name, RequestId, SessionId};
+use super::names::{Holder, Name, RequestId, SessionId};
 use super::reply::{Answers, Grant, RequestStatus};
+use super::terms::PermitTerms;
 
 /// The most requests that one command may carry. Longer batches are sent in parts.
 pub const MAX_BATCH: usize = 500;
@@ -106,12 +107,10 @@ impl Command {
     pub fn longest_lease_ms(&self) -> u64 {
         let requested = match &self.operation {
             Operation::Acquire { requests, .. } => {
-                requests.iter().map(|request| request.lease_ms.max(request.at_least_ms)).max()
+                requests.iter().map(|request| request.terms.counts_for_ms()).max()
             }
-            Operation::Renew(requests) => {
-                requests.iter().map(|renew| renew.lease_ms.max(renew.at_least_ms)).max()
-            }
-            Operation::Adopt(adopt) => Some(adopt.lease_ms.max(adopt.at_least_ms)),
+            Operation::Renew(requests) => requests.iter().map(|renew| renew.terms.counts_for_ms()).max(),
+            Operation::Adopt(adopt) => Some(adopt.terms.counts_for_ms()),
             _ => None,
         };
         self.lease_ms.max(requested.unwrap_or(0))
@@ -129,7 +128,7 @@ pub enum Operation {
         requests: Vec<AcquireRequest>,
     },
     /// Forget these entries, whether they wait or hold.
-    Release(Vec<ReleaseRequest>),
+    Release(Vec<RequestKey>),
     /// Extend leases, and return the state of each entry. An empty list only lets time take effect.
     Renew(Vec<RenewRequest>),
     /// Give a permit to this session, under a new request id: requests under the old id have no effect any
@@ -297,35 +296,28 @@ pub struct AcquireRequest {
     pub holder: Holder,
     /// The id of this acquisition: sent again, it has one effect and one answer.
     pub request: RequestId,
-    /// Units.
-    pub weight: u32,
-    /// The time for which a grant, or a waiter's entry, stands without renewal, in milliseconds.
-    pub lease_ms: u64,
-    /// The time for which a grant counts, in milliseconds: released or lost earlier, its units stay taken
-    /// until then.
-    pub at_least_ms: u64,
+    /// Its terms.
+    pub terms: PermitTerms,
     /// True if it joins the queue when it cannot be granted at once.
     pub wait: bool,
-    /// A note for people.
-    pub label: Label,
 }
 
-/// A request to forget an entry.
+/// What names an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReleaseRequest {
+pub struct RequestKey {
     /// The holder's name.
     pub holder: Holder,
     /// The acquisition.
     pub request: RequestId,
 }
 
-impl From<&AcquireRequest> for ReleaseRequest {
+impl From<&AcquireRequest> for RequestKey {
     fn from(AcquireRequest { holder, request, .. }: &AcquireRequest) -> Self {
         Self { holder: holder.clone(), request: request.clone() }
     }
 }
 
-impl From<&RenewRequest> for ReleaseRequest {
+impl From<&RenewRequest> for RequestKey {
     fn from(RenewRequest { holder, request, .. }: &RenewRequest) -> Self {
         Self { holder: holder.clone(), request: request.clone() }
     }
@@ -338,19 +330,14 @@ pub struct RenewRequest {
     pub holder: Holder,
     /// The acquisition.
     pub request: RequestId,
-    /// Its weight. A holder whose weight is lower than the store's releases the rest.
-    pub weight: u32,
-    /// Its lease, in milliseconds.
-    pub lease_ms: u64,
+    /// Its terms. A holder whose weight is lower than the store's releases the rest. The other terms are to be
+    /// put back with it.
+    pub terms: PermitTerms,
     /// The number of changes of its lease since the grant or the adoption. A call that was sent before a
     /// change may arrive after it; the store then keeps the later lease.
     pub lease_version: u32,
-    /// The time for which its grant counts, in milliseconds.
-    pub at_least_ms: u64,
     /// The session's grant, if it holds: with it, a permit that the store forgot can be put back.
     pub grant: Option<Grant>,
-    /// Its label, to be put back with it.
-    pub label: Label,
 }
 
 /// A request to take over a permit that another session hands over.
@@ -360,12 +347,8 @@ pub struct AdoptRequest {
     pub holder: Holder,
     /// The acquisition's present request id.
     pub request: RequestId,
-    /// The weight that the permit must have, or more: the rest is released.
-    pub weight: u32,
-    /// The lease that the permit must have, in milliseconds.
-    pub lease_ms: u64,
-    /// The time for which its grant must count, in milliseconds.
-    pub at_least_ms: u64,
+    /// The terms that the permit must have, but for its label. Its weight may be higher.
+    pub terms: PermitTerms,
     /// The token and slot that the permit must have.
     pub grant: Grant,
     /// The acquisition's new request id.
@@ -391,11 +374,8 @@ mod tests {
         let request = |number| AcquireRequest {
             holder: Holder::new("h").expect("it is valid"),
             request: session.request(number),
-            weight: 1,
-            lease_ms: 1_000,
-            at_least_ms: 0,
+            terms: PermitTerms::new(1, 1_000),
             wait: true,
-            label: Label::default(),
         };
         let operation = Operation::Acquire { queue_max: 1, requests: (0..3).map(request).collect() };
         let answers = Answers::Acquire(vec![

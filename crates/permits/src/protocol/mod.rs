@@ -13,11 +13,12 @@ mod event;
 mod layout;
 mod names;
 mod reply;
+mod terms;
 
 pub use self::change::{CHANGE_RETRIED_MS, Change, ChangeEffect, ChangeOrigin};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
-    Recovery, ReleaseRequest, RenewRequest, Window,
+    Recovery, RenewRequest, RequestKey, Window,
 };
 pub use self::event::{Event, EventKind};
 pub(crate) use self::layout::layout;
@@ -31,3 +32,4 @@ pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, InspectedHolder, InspectedWaiter, Inspection,
     LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
 };
+pub use self::terms::PermitTerms;

@@ -139,7 +139,7 @@ pub enum Refusal {
     LimitMismatch,
 }
 
-/// The answer to one [`ReleaseRequest`](super::ReleaseRequest): the state of the entry before it.
+/// The answer to one [`RequestKey`](super::RequestKey): the state of the entry before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReleaseOutcome {

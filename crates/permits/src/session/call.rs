@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::callers::PendingRelease;
 use super::single_call::SingleCall;
 use crate::clock::Moment;
-use crate::protocol::{Command, Name, OperationKind, ReleaseRequest};
+use crate::protocol::{Command, Name, OperationKind, RequestKey};
 
 /// The calls that a step of the engine makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +40,12 @@ pub(super) struct SentCall {
 
 /// The subject of a call.
 pub(super) enum CallKind {
-    Acquire(Vec<ReleaseRequest>),
+    Acquire(Vec<RequestKey>),
     Release(Vec<(Moment, PendingRelease)>),
     /// Each with the version of its lease.
-    Renew(Vec<(ReleaseRequest, u32)>),
+    Renew(Vec<(RequestKey, u32)>),
     /// Renew what was granted, and ask the replicas for it.
-    Confirm(Vec<ReleaseRequest>),
+    Confirm(Vec<RequestKey>),
     /// A call that is not batched.
     Single(Box<SingleCall>),
 }

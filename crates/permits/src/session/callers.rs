@@ -17,7 +17,7 @@ use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost
 use crate::observe::meters::SemaphoreMeters;
 use crate::process::Process;
 use crate::protocol::{
-    AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId,
+    AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, Reply, RequestId, RequestKey,
 };
 use crate::store::StoreError;
 
@@ -116,7 +116,7 @@ pub(crate) enum TermsChange {
 
 /// A release that the store has not confirmed.
 pub(crate) struct PendingRelease {
-    pub(crate) request: ReleaseRequest,
+    pub(crate) request: RequestKey,
     /// The store drops the entry on its own once this lease has passed.
     pub(crate) lease: Duration,
     /// An earlier release of this request was sent and not answered. If the store does not know the request,
@@ -266,10 +266,11 @@ impl Session {
         ChangeOrigin { request: self.new_request(), by: self.shared.config.label.clone() }
     }
 
-    /// The holder of a request whose caller names none: unique.
-    pub(crate) fn default_holder(&self, request: &RequestId) -> Holder {
-        let label = self.shared.config.label.as_str();
-        Holder::new(&format!("{label}/{request}")).expect("labels are checked")
+    /// The names of another request, for this holder; without one, for a holder that is unique.
+    pub(crate) fn new_names(&self, holder: Option<Holder>) -> (Holder, RequestId) {
+        let (request, label) = (self.new_request(), self.shared.config.label.as_str());
+        let unique = || Holder::new(&format!("{label}/{request}")).expect("labels are checked");
+        (holder.unwrap_or_else(unique), request)
     }
 
     /// Sends a message, and returns the value that waits for its reply.
@@ -375,7 +376,7 @@ impl PermitGuard {
         state.end();
         state.observe_end(now);
         let release = PendingRelease {
-            request: ReleaseRequest { holder: state.holder.clone(), request: state.request.clone() },
+            request: RequestKey { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease(),
             sent_before: false,
             answer,

@@ -342,12 +342,14 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
+    use crate::clock::millis;
     use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
     use crate::protocol::{
-        AcquireOutcome, Answers, Declaration, Grant, Holder, Label, Operation, Recovery, Reply, SessionId,
+        AcquireOutcome, Answers, Declaration, Grant, Label, Operation, PermitTerms, Recovery, Reply,
+        SessionId,
     };
     use crate::session::pending_acquire::PendingAcquire;
-    use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
+    use crate::session::spec::{AcquireSpec, LimitDeclaration};
     use crate::store::{Address, Executed, StoreOptions};
 
     /// A store that keeps the requests, and reports no outcome.
@@ -458,22 +460,9 @@ mod tests {
     }
 
     fn spec(session: &Session) -> AcquireSpec {
-        let request = session.new_request();
-        AcquireSpec {
-            semaphore: Name::new("s").expect("valid"),
-            holder: Holder::new(&format!("h/{request}")).expect("valid"),
-            request,
-            label: Default::default(),
-            weight: 1,
-            lease: session.lease(),
-            at_least: Duration::ZERO,
-            wait: Wait::Forever,
-            auto_renew: true,
-            limit: Arc::new(LimitDeclaration::new(Declaration::Declare(1))),
-            position: Arc::default(),
-            span: None,
-            meters: Default::default(),
-        }
+        let limit = Arc::new(LimitDeclaration::new(Declaration::Declare(1)));
+        let terms = PermitTerms::new(1, millis(session.lease()));
+        AcquireSpec::new(Name::new("s").expect("valid"), session.new_names(None), terms, limit)
     }
 
     #[tokio::test]

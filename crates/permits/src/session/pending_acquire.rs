@@ -194,7 +194,7 @@ impl PendingAcquire {
     }
 
     fn open_span(&mut self, spec: &mut AcquireSpec) {
-        let span = AcquireSpan::open(spec.semaphore.as_str(), spec.weight, spec.wait);
+        let span = AcquireSpan::open(spec.semaphore.as_str(), spec.terms.weight, spec.wait);
         spec.span = span.id();
         self.span = Some(span);
     }

@@ -5,18 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::observe::meters::{Counted, SemaphoreMeters};
-use crate::protocol::{Declaration, Holder, Label, Name, RequestId};
+use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
 
 /// A request for a permit, checked.
 pub(crate) struct AcquireSpec {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
-    pub(crate) label: Label,
-    pub(crate) weight: u32,
-    pub(crate) lease: Duration,
-    /// The time for which the grant counts, in whole milliseconds.
-    pub(crate) at_least: Duration,
+    pub(crate) terms: PermitTerms,
     pub(crate) wait: Wait,
     /// Renew it in the background once it is held. A waiter is always renewed.
     pub(crate) auto_renew: bool,
@@ -25,6 +21,34 @@ pub(crate) struct AcquireSpec {
     /// The span of the acquisition, once it was begun, if a subscriber has enabled it.
     pub(crate) span: Option<tracing::Id>,
     pub(crate) meters: SemaphoreMeters,
+}
+
+impl AcquireSpec {
+    /// One that waits for as long as it takes, and is renewed.
+    pub(crate) fn new(
+        semaphore: Name,
+        (holder, request): (Holder, RequestId),
+        terms: PermitTerms,
+        limit: Arc<LimitDeclaration>,
+    ) -> Self {
+        Self {
+            semaphore,
+            holder,
+            request,
+            terms,
+            wait: Wait::Forever,
+            auto_renew: true,
+            limit,
+            position: Arc::default(),
+            span: None,
+            meters: SemaphoreMeters::default(),
+        }
+    }
+
+    /// What names it in the store.
+    pub(super) fn key(&self) -> RequestKey {
+        RequestKey { holder: self.holder.clone(), request: self.request.clone() }
+    }
 }
 
 /// The limit of the wait in the queue. Shorter ones are less.

@@ -251,7 +251,7 @@ impl Client {
     fn drop_late_releases(&mut self, known: Circumstances) {
         let is_late = |release: &mut Release| known.now >= release.until && !release.sent;
         for Release { request, .. } in self.releases.extract_if(.., is_late).collect::<Vec<_>>() {
-            self.step(request, Input::ReleaseReturned { ended: true }, known);
+            self.step(request, Input::ReleaseReturned { ended: false }, known);
         }
     }
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label,
-    LimitChange, Name, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId,
-    SessionId,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder,
+    LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
+    RequestKey, SessionId,
 };
 use permits_testkit::history::step::Step;
 
@@ -270,42 +270,20 @@ impl World {
         call: &Call,
     ) -> (Outcome, u64) {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
-        let (weight, lease_ms) = (scope.weights[client], u64::from(scope.lease) * TICK_MS);
+        let lease_ms = u64::from(scope.lease) * TICK_MS;
         let at_least_ms = u64::from(scope.at_least) * TICK_MS;
+        let terms = PermitTerms { at_least_ms, ..PermitTerms::new(scope.weights[client], lease_ms) };
         let fallback = Declaration::Fallback(scope.limit);
         let (declaration, operation) = match kind {
             Kind::Acquire => {
-                let label = Label::default();
-                let requests = vec![AcquireRequest {
-                    holder,
-                    request,
-                    weight,
-                    lease_ms,
-                    at_least_ms,
-                    wait: true,
-                    label,
-                }];
+                let requests = vec![AcquireRequest { holder, request, terms, wait: true }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {
-                let (grant, label) = (call.grant, Label::default());
-                (
-                    fallback,
-                    Operation::Renew(vec![RenewRequest {
-                        holder,
-                        request,
-                        weight,
-                        lease_ms,
-                        lease_version: 0,
-                        at_least_ms,
-                        grant,
-                        label,
-                    }]),
-                )
+                let renewal = RenewRequest { holder, request, terms, lease_version: 0, grant: call.grant };
+                (fallback, Operation::Renew(vec![renewal]))
             }
-            Kind::Release => {
-                (Declaration::Stored, Operation::Release(vec![ReleaseRequest { holder, request }]))
-            }
+            Kind::Release => (Declaration::Stored, Operation::Release(vec![RequestKey { holder, request }])),
         };
         let (answers, now_us) = self.send(scope, client, declaration, operation);
         let outcome = match answers {

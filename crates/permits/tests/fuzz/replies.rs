@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use permits::protocol::{
-    AcquireRequest, AdoptRequest, Grant, Holder, Label, LimitChange, Name, Operation, OperationKind,
-    ReleaseRequest, RenewRequest, RequestId, SessionId,
+    AcquireRequest, AdoptRequest, Grant, Holder, LimitChange, Name, Operation, OperationKind, PermitTerms,
+    RenewRequest, RequestId, RequestKey, SessionId,
 };
 use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use proptest::collection::vec;
@@ -181,32 +181,20 @@ fn id() -> RequestId {
 fn operations(count: usize) -> Vec<Operation> {
     let holder = Holder::new("web-3").expect("it is valid");
     let (request, grant) = (id(), Grant { token: 7, slot: 0 });
-    let acquire = AcquireRequest {
-        holder: holder.clone(),
-        request: id(),
-        weight: 1,
-        lease_ms: 100,
-        at_least_ms: 0,
-        wait: true,
-        label: Label::default(),
-    };
-    let release = ReleaseRequest { holder: holder.clone(), request: id() };
+    let acquire =
+        AcquireRequest { holder: holder.clone(), request: id(), terms: PermitTerms::new(1, 100), wait: true };
+    let release = RequestKey { holder: holder.clone(), request: id() };
     let renew = RenewRequest {
         holder: holder.clone(),
         request: id(),
-        weight: 1,
-        lease_ms: 100,
+        terms: PermitTerms::new(1, 100),
         lease_version: 0,
-        at_least_ms: 0,
         grant: None,
-        label: Label::default(),
     };
     let adopt = AdoptRequest {
         holder: holder.clone(),
         request: id(),
-        weight: 1,
-        lease_ms: 100,
-        at_least_ms: 0,
+        terms: PermitTerms::new(1, 100),
         grant,
         new_request: request,
     };

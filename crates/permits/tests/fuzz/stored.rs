@@ -6,8 +6,8 @@ use std::path::Path;
 
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    AcquireRequest, Command, Declaration, Holder, Label, LimitChange, Name, Operation, Recovery,
-    ReleaseRequest, RenewRequest, RequestId, SessionId,
+    AcquireRequest, Command, Declaration, Holder, Label, LimitChange, Name, Operation, PermitTerms, Recovery,
+    RenewRequest, RequestId, RequestKey, SessionId,
 };
 use permits::{Client, ConnectError, Limit};
 use proptest::collection::vec;
@@ -45,11 +45,11 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
     let asked = |number| AcquireRequest {
         holder: holder(number),
         request: id("s.1"),
-        weight: 1,
-        lease_ms: 15_000,
-        at_least_ms: 0,
+        terms: PermitTerms {
+            label: Label::new("night").expect("it is valid"),
+            ..PermitTerms::new(1, 15_000)
+        },
         wait: true,
-        label: Label::new("night").expect("it is valid"),
     };
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }
 }
@@ -66,11 +66,7 @@ fn sound() -> String {
     send(&mut state, NOW_US, acquire(0..3));
     send(&mut state, NOW_US, set_limit(2));
     send(&mut state, NOW_US, acquire(3..5));
-    send(
-        &mut state,
-        NOW_US,
-        Operation::Release(vec![ReleaseRequest { holder: holder(0), request: id("s.1") }]),
-    );
+    send(&mut state, NOW_US, Operation::Release(vec![RequestKey { holder: holder(0), request: id("s.1") }]));
     serde_json::to_string(&state.expect("it is used")).expect("it can be written")
 }
 
@@ -79,14 +75,11 @@ fn use_all(state: &State) {
     let renew = |number| RenewRequest {
         holder: holder(number),
         request: id("s.1"),
-        weight: 1,
-        lease_ms: 15_000,
+        terms: PermitTerms::new(1, 15_000),
         lease_version: 0,
-        at_least_ms: 0,
         grant: None,
-        label: Label::default(),
     };
-    let release = |number| ReleaseRequest { holder: holder(number), request: id("s.1") };
+    let release = |number| RequestKey { holder: holder(number), request: id("s.1") };
     let operations = [
         Operation::Renew(Vec::new()),
         acquire(1..7),

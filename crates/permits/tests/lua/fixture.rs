@@ -3,7 +3,7 @@
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
     AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label, LimitChange, Name,
-    Operation, OperationKind, Recovery, ReleaseRequest, RenewRequest, Reply, RequestId, SessionId,
+    Operation, OperationKind, PermitTerms, Recovery, RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 use permits::store::StoreError;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
@@ -177,16 +177,13 @@ pub(crate) fn request(name: &str) -> AcquireRequest {
     AcquireRequest {
         holder: holder(name),
         request: id(name),
-        weight: 1,
-        lease_ms: 3_000,
-        at_least_ms: 0,
+        terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
         wait: true,
-        label: label(),
     }
 }
 
 pub(crate) fn release(name: &str) -> Operation {
-    Operation::Release(vec![ReleaseRequest { holder: holder(name), request: id(name) }])
+    Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }])
 }
 
 pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
@@ -197,12 +194,9 @@ pub(crate) fn renewal(name: &str, grant: Option<Grant>) -> RenewRequest {
     RenewRequest {
         holder: holder(name),
         request: id(name),
-        weight: 1,
-        lease_ms: 3_000,
+        terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
         lease_version: 0,
-        at_least_ms: 0,
         grant,
-        label: label(),
     }
 }
 
@@ -227,9 +221,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
         Operation::Adopt(AdoptRequest {
             holder: holder("b"),
             request: id("b"),
-            weight: 1,
-            lease_ms: 3_000,
-            at_least_ms: 0,
+            terms: PermitTerms::new(1, 3_000),
             grant: Grant { token: 1, slot: 0 },
             new_request: id("c"),
         }),

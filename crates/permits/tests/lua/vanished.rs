@@ -2,8 +2,8 @@
 
 use permits::model::Part;
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, LimitChange, Operation, ReleaseOutcome, RenewOutcome,
-    RenewRequest,
+    AcquireOutcome, AcquireRequest, Answers, LimitChange, Operation, PermitTerms, ReleaseOutcome,
+    RenewOutcome, RenewRequest,
 };
 
 use crate::fixture::{
@@ -85,6 +85,11 @@ fn any_subset_of_the_keys_of_a_crowd_may_vanish() {
     }
 }
 
+/// Terms by which a grant counts for a minute.
+fn counting() -> PermitTerms {
+    PermitTerms { at_least_ms: 60_000, ..request("a").terms }
+}
+
 /// A late renewal finds that the permit was put back, and has ended: it is lost, and no renewal brings it
 /// back.
 #[test]
@@ -92,14 +97,14 @@ fn a_grant_that_was_put_back_and_cools_is_not_put_back_again() {
     let mut both = Both::start();
     let acquire = Operation::Acquire {
         queue_max: 1,
-        requests: vec![AcquireRequest { at_least_ms: 60_000, ..request("a") }],
+        requests: vec![AcquireRequest { terms: counting(), ..request("a") }],
     };
     let Answers::Acquire(granted) = both.same(&acquire) else { unreachable!() };
     let AcquireOutcome::Granted(grant) = granted[0] else { panic!("it is free") };
     both.call(&["FLUSHALL"]);
     both.state = None;
     both.set_time(both.now_us + 1_000);
-    let renew = Operation::Renew(vec![RenewRequest { at_least_ms: 60_000, ..renewal("a", Some(grant)) }]);
+    let renew = Operation::Renew(vec![RenewRequest { terms: counting(), ..renewal("a", Some(grant)) }]);
     both.same(&renew_nothing());
     assert_eq!(both.same(&renew), Answers::Renew(vec![RenewOutcome::Held]));
     assert_eq!(both.same(&release("a")), Answers::Release(vec![ReleaseOutcome::Held]));

@@ -26,8 +26,8 @@ use std::cell::RefCell;
 
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Counts, Declaration, Event, EventKind, Holder, Label,
-    Operation, Recovery, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
+    AcquireOutcome, AcquireRequest, Answers, Command, Counts, Declaration, Event, EventKind, Holder,
+    Operation, PermitTerms, Recovery, ReleaseOutcome, RenewOutcome, RenewRequest, RequestKey,
 };
 use permits_testkit::history::checks::check;
 use permits_testkit::history::step::Step;
@@ -123,18 +123,15 @@ impl Run<'_> {
         let asked = AcquireRequest {
             holder: holder.clone(),
             request: request.clone(),
-            weight: 1,
-            lease_ms: 100,
-            at_least_ms: 0,
+            terms: PermitTerms::new(1, 100),
             wait: true,
-            label: Label::default(),
         };
         let came = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] })?;
         let was = match came.reply.answers {
             Answers::Acquire(answers) => answers[0].clone(),
             other => return Err(format!("{other:?}")),
         };
-        let went = self.send(Operation::Release(vec![ReleaseRequest { holder, request }]))?;
+        let went = self.send(Operation::Release(vec![RequestKey { holder, request }]))?;
         let AcquireOutcome::Waiting { .. } = was else { return Ok(()) };
         self.coverage.count("waiter withdrawn");
         if went.reply.answers != Answers::Release(vec![ReleaseOutcome::Waiting]) {

@@ -2,8 +2,8 @@
 
 use permits::model::{self, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, Label,
-    LimitChange, Operation, Recovery, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder,
+    LimitChange, Operation, PermitTerms, Recovery, RenewOutcome, RenewRequest, Reply, RequestKey,
 };
 use permits_testkit::history::{checks::check, step::Step};
 
@@ -47,7 +47,7 @@ impl Story {
     }
 
     pub(crate) fn release(&mut self, name: &str) -> Step {
-        self.send(Operation::Release(vec![ReleaseRequest {
+        self.send(Operation::Release(vec![RequestKey {
             holder: holder(name),
             request: Simulation::session_id(1).request(0),
         }]))
@@ -70,11 +70,8 @@ pub(crate) fn request(name: &str, lease_ms: u64) -> AcquireRequest {
     AcquireRequest {
         holder: holder(name),
         request: Simulation::session_id(1).request(0),
-        weight: 1,
-        lease_ms,
-        at_least_ms: 0,
+        terms: PermitTerms::new(1, lease_ms),
         wait: true,
-        label: Label::default(),
     }
 }
 
@@ -114,12 +111,9 @@ fn a_renewal_returns_a_grant_whose_event_was_lost() {
     let renew = RenewRequest {
         holder: holder("c"),
         request: Simulation::session_id(1).request(0),
-        weight: 1,
-        lease_ms: 3_000,
+        terms: PermitTerms::new(1, 3_000),
         lease_version: 0,
-        at_least_ms: 0,
         grant: None,
-        label: Label::default(),
     };
     for _ in 0..2 {
         let Reply { answers, .. } = story.send(Operation::Renew(vec![renew.clone()])).reply;
@@ -146,12 +140,9 @@ fn a_slot_handed_on_while_recovering_is_not_that_of_a_forgotten_holder() {
         let renewal = RenewRequest {
             holder,
             request,
-            weight: 1,
-            lease_ms: 3_000,
+            terms: PermitTerms::new(1, 3_000),
             lease_version: 0,
-            at_least_ms: 0,
             grant: Some(grant),
-            label: Label::default(),
         };
         story.send(Operation::Renew(vec![renewal])).reply.answers
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use permits::model::{Entry, EntryState, State};
 use permits::protocol::{
-    Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, RequestId, SessionId,
+    Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, PermitTerms, RequestId, SessionId,
 };
 use permits_testkit::{Connection, Resp};
 
@@ -156,11 +156,13 @@ fn decode_entries(
         let entry = Entry {
             request: id(request)?,
             session: SessionId::new(session).map_err(|error| format!("{session:?}: {error}"))?,
-            label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
-            weight: number(weight)?,
-            lease_ms: number(times[0])?,
+            terms: PermitTerms {
+                weight: number(weight)?,
+                lease_ms: number(times[0])?,
+                at_least_ms: number(times[2])?,
+                label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
+            },
             lease_version: number(times[1])?,
-            at_least_ms: number(times[2])?,
             deadline: number(deadline)?,
             place,
         };

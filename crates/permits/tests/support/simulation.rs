@@ -8,8 +8,8 @@
 use permits::model::{ServerClock, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Event, EventKind, Grant,
-    Holder, Label, MAX_BATCH, Name, Operation, ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId,
-    SessionId,
+    Holder, Label, MAX_BATCH, Name, Operation, PermitTerms, RenewOutcome, RenewRequest, Reply, RequestId,
+    RequestKey, SessionId,
 };
 
 use super::steps::{
@@ -26,13 +26,14 @@ const REMEMBERED: usize = 3_000;
 #[derive(Debug, Clone)]
 struct Known {
     session: usize,
-    holder: Holder,
-    request: RequestId,
-    weight: u32,
-    lease_ms: u64,
-    lease_version: u32,
-    at_least_ms: u64,
-    grant: Option<Grant>,
+    /// Its next renewal.
+    renewal: RenewRequest,
+}
+
+impl Known {
+    fn is(&self, holder: &Holder, request: &RequestId) -> bool {
+        self.renewal.holder == *holder && self.renewal.request == *request
+    }
 }
 
 /// Everything outside the store.
@@ -155,23 +156,17 @@ impl Simulation {
                 let requests = (0..*count).map(|number| {
                     let named = format!("crowd-{}", self.made);
                     let holder = (number % 2 == 0).then_some(named.as_str());
-                    self.acquire(step.session, holder, *weight, (step.lease_ms, 0), *wait)
+                    self.acquire(step.session, holder, PermitTerms::new(*weight, step.lease_ms), *wait)
                 });
                 Operation::Acquire { queue_max: 2_000, requests: requests.collect() }
             }
             Action::Release(namings) => {
-                let releases = namings.iter().map(|naming| {
-                    let Known { holder, request, .. } = self.named(naming);
-                    ReleaseRequest { holder, request }
-                });
+                let releases = namings.iter().map(|naming| RequestKey::from(&self.named(naming).renewal));
                 Operation::Release(releases.collect())
             }
             Action::ReleaseMany { every, max } => {
                 let known = self.known.iter().step_by(*every).take((*max).min(MAX_BATCH));
-                let releases = known.map(|known| ReleaseRequest {
-                    holder: known.holder.clone(),
-                    request: known.request.clone(),
-                });
+                let releases = known.map(|known| RequestKey::from(&known.renewal));
                 Operation::Release(releases.collect())
             }
             Action::Renew(renewals) => {
@@ -180,22 +175,13 @@ impl Simulation {
             }
             Action::RenewAll => {
                 let own = self.known.iter().filter(|known| known.session == step.session);
-                Operation::Renew(own.take(MAX_BATCH).map(renew).collect())
+                Operation::Renew(own.take(MAX_BATCH).map(|known| known.renewal.clone()).collect())
             }
             Action::Adopt(naming, claiming) => {
-                let RenewRequest { holder, request, weight, lease_ms, at_least_ms, grant, .. } =
-                    self.renewal(naming, claiming);
+                let RenewRequest { holder, request, terms, grant, .. } = self.renewal(naming, claiming);
                 let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
                 let new_request = self.fresh();
-                Operation::Adopt(AdoptRequest {
-                    holder,
-                    request,
-                    weight,
-                    lease_ms,
-                    at_least_ms,
-                    grant,
-                    new_request,
-                })
+                Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request })
             }
             Action::SetLimit { change, version, again } => {
                 let right = state.map_or(0, |state| state.limit_version);
@@ -212,7 +198,7 @@ impl Simulation {
             }
             Action::Revoke { naming, cooling, again } => {
                 let origin = self.change(1, *again);
-                let Known { holder, grant, .. } = self.named(naming);
+                let RenewRequest { holder, grant, .. } = self.named(naming).renewal;
                 let cooling = grant.filter(|_| *cooling).map(|grant| grant.token);
                 Operation::Revoke { origin, holder, cooling, reason: "it is late, 100 %s".into() }
             }
@@ -229,12 +215,13 @@ impl Simulation {
             Ask::New { holder, weight, lease_ms, at_least_ms, wait } => {
                 let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
                 let holder = HOLDERS.get(holder).copied();
-                self.acquire(session, holder, weight, (lease_ms, at_least_ms), wait)
+                let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };
+                self.acquire(session, holder, terms, wait)
             }
             Ask::Again { pick, wait } => {
-                let Known { holder, request, weight, lease_ms, at_least_ms, .. } =
-                    self.named(&Naming::Known(pick));
-                AcquireRequest { holder, request, weight, lease_ms, at_least_ms, wait, label: label(0) }
+                let RenewRequest { holder, request, terms, .. } = self.named(&Naming::Known(pick)).renewal;
+                let terms = PermitTerms { label: label(0), ..terms };
+                AcquireRequest { holder, request, terms, wait }
             }
         }
     }
@@ -245,29 +232,18 @@ impl Simulation {
         &mut self,
         session: usize,
         holder: Option<&str>,
-        weight: u32,
-        (lease_ms, at_least_ms): (u64, u64),
+        terms: PermitTerms,
         wait: bool,
     ) -> AcquireRequest {
         let request = self.fresh();
         let by_default = format!("\u{fc}:1/{request}");
         let holder = Holder::new(holder.unwrap_or(&by_default)).expect("holders are valid");
-        let label = label(self.made);
         if self.known.len() < REMEMBERED {
-            let (holder, request) = (holder.clone(), request.clone());
-            let (lease_version, grant) = (0, None);
-            self.known.push(Known {
-                session,
-                holder,
-                request,
-                weight,
-                lease_ms,
-                lease_version,
-                at_least_ms,
-                grant,
-            });
+            let renewal = renewal(holder.clone(), request.clone(), terms.clone(), None);
+            self.known.push(Known { session, renewal });
         }
-        AcquireRequest { holder, request, weight, lease_ms, at_least_ms, wait, label }
+        let terms = PermitTerms { label: label(self.made), ..terms };
+        AcquireRequest { holder, request, terms, wait }
     }
 
     fn fresh(&mut self) -> RequestId {
@@ -298,25 +274,22 @@ impl Simulation {
             Naming::Known(pick) => (from(&self.known, pick), pick),
             Naming::Ended(pick) => (from(&self.ended, pick), pick),
             Naming::OtherRequest(pick) => {
+                let mut known = from(&self.known, pick);
                 let request = self.fresh();
-                (from(&self.known, pick).map(|known| Known { request, ..known }), pick)
+                known.iter_mut().for_each(|known| known.renewal.request = request.clone());
+                (known, pick)
             }
             Naming::Unknown(pick) => (None, pick),
         };
-        found.unwrap_or_else(|| Known {
-            session: 0,
-            holder: Holder::new(HOLDERS[pick % HOLDERS.len()]).expect("holders are valid"),
-            request: self.fresh(),
-            weight: 1,
-            lease_ms: 3_000,
-            lease_version: 0,
-            at_least_ms: 0,
-            grant: None,
+        found.unwrap_or_else(|| {
+            let holder = Holder::new(HOLDERS[pick % HOLDERS.len()]).expect("holders are valid");
+            let renewal = renewal(holder, self.fresh(), PermitTerms::new(1, 3_000), None);
+            Known { session: 0, renewal }
         })
     }
 
     fn renewal(&mut self, naming: &Naming, claiming: &Claiming) -> RenewRequest {
-        let mut renewal = renew(&self.named(naming));
+        let mut renewal = self.named(naming).renewal;
         let invented = Grant { token: self.now_us, slot: 0 };
         let grant = renewal.grant.unwrap_or(invented);
         match *claiming {
@@ -324,10 +297,10 @@ impl Simulation {
             Claiming::Nothing => renewal.grant = None,
             Claiming::OtherToken => renewal.grant = Some(Grant { token: grant.token - 1, ..grant }),
             Claiming::OtherSlot => renewal.grant = Some(Grant { slot: grant.slot + 1, ..grant }),
-            Claiming::OtherWeight => renewal.weight += 1,
-            Claiming::Lighter => renewal.weight = (renewal.weight - 1).max(1),
+            Claiming::OtherWeight => renewal.terms.weight += 1,
+            Claiming::Lighter => renewal.terms.weight = (renewal.terms.weight - 1).max(1),
             Claiming::Lease { lease_ms, later } => {
-                renewal.lease_ms = lease_ms;
+                renewal.terms.lease_ms = lease_ms;
                 let version = renewal.lease_version;
                 renewal.lease_version = if later { version + 1 } else { version.saturating_sub(1) };
             }
@@ -380,57 +353,43 @@ impl Simulation {
                 }
             }
             (Operation::Adopt(adopt), Answers::Adopt(true)) => {
-                let AdoptRequest { holder, request, weight, lease_ms, at_least_ms, grant, new_request } =
-                    adopt.clone();
+                let AdoptRequest { holder, request, terms, grant, new_request } = adopt.clone();
                 self.end(&holder, &request);
-                let grant = Some(grant);
-                let request = new_request;
-                let lease_version = 0;
-                self.known.push(Known {
-                    session,
-                    holder,
-                    request,
-                    weight,
-                    lease_ms,
-                    lease_version,
-                    at_least_ms,
-                    grant,
-                });
+                let renewal = renewal(holder, new_request, terms, Some(grant));
+                self.known.push(Known { session, renewal });
             }
             _ => {}
         }
     }
 
     fn learn_renewed(&mut self, session: usize, renewal: &RenewRequest, answer: &RenewOutcome) {
-        let RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, .. } =
-            renewal.clone();
         match answer {
             RenewOutcome::Lost | RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_) => {
-                self.end(&holder, &request)
+                self.end(&renewal.holder, &renewal.request)
             }
             RenewOutcome::RetryLater => {}
             RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. } => {
-                let grant = if let RenewOutcome::Granted(grant) = answer { Some(*grant) } else { grant };
-                let renewed =
-                    Known { session, holder, request, weight, lease_ms, lease_version, at_least_ms, grant };
-                match self.known.iter_mut().find(|known| known.request == renewed.request) {
-                    Some(known) => *known = renewed,
-                    None => self.known.push(renewed),
+                let mut renewal = renewal.clone();
+                if let RenewOutcome::Granted(grant) = answer {
+                    renewal.grant = Some(*grant);
+                }
+                match self.known.iter_mut().find(|known| known.renewal.request == renewal.request) {
+                    Some(known) => *known = Known { session, renewal },
+                    None => self.known.push(Known { session, renewal }),
                 }
             }
         }
     }
 
     fn holds(&mut self, holder: &Holder, request: &RequestId, grant: Grant) {
-        let known = self.known.iter_mut().find(|known| known.holder == *holder && known.request == *request);
-        if let Some(known) = known {
-            known.grant = Some(grant);
+        let mut known = self.known.iter_mut();
+        if let Some(known) = known.find(|known| known.is(holder, request)) {
+            known.renewal.grant = Some(grant);
         }
     }
 
     fn end(&mut self, holder: &Holder, request: &RequestId) {
-        let at = self.known.iter().position(|known| known.holder == *holder && known.request == *request);
-        if let Some(at) = at {
+        if let Some(at) = self.known.iter().position(|known| known.is(holder, request)) {
             let known = self.known.remove(at);
             self.ended.push(known);
             if self.ended.len() > 16 {
@@ -440,9 +399,9 @@ impl Simulation {
     }
 }
 
-fn renew(known: &Known) -> RenewRequest {
-    let Known { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, .. } = known.clone();
-    RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, label: label(1) }
+fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option<Grant>) -> RenewRequest {
+    let terms = PermitTerms { label: label(1), ..terms };
+    RenewRequest { holder, request, terms, lease_version: 0, grant }
 }
 
 /// A label, or none.

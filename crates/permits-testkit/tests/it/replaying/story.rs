@@ -4,8 +4,8 @@
 use permits::model::{ServerClock, State, apply};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
-    EventKind, Grant, Holder, Label, LimitChange, Name, Operation, Recovery, ReleaseRequest, RenewOutcome,
-    RenewRequest, Reply, RequestId, SessionId,
+    EventKind, Grant, Holder, Label, LimitChange, Name, Operation, PermitTerms, Recovery, RenewOutcome,
+    RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 use permits_testkit::history::Record;
 use permits_testkit::mutants::model::Store;
@@ -83,7 +83,7 @@ impl Story {
     }
 
     pub(crate) fn release(&mut self, name: &str) {
-        self.send(Operation::Release(vec![ReleaseRequest { holder: holder(name), request: id(name) }]));
+        self.send(Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }]));
     }
 
     pub(crate) fn renew(&mut self, name: &str, grant: Option<Grant>) -> RenewOutcome {
@@ -98,10 +98,7 @@ impl Story {
         let known = |state: &State| {
             let entries = state.entries.iter();
             entries
-                .map(|(holder, entry)| ReleaseRequest {
-                    holder: holder.clone(),
-                    request: entry.request.clone(),
-                })
+                .map(|(holder, entry)| RequestKey { holder: holder.clone(), request: entry.request.clone() })
                 .collect()
         };
         let left = self.state.as_ref().map(known).unwrap_or_default();
@@ -124,11 +121,12 @@ pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Ope
         requests: vec![AcquireRequest {
             holder,
             request,
-            weight,
-            lease_ms,
-            at_least_ms: at_least_ms(name),
+            terms: PermitTerms {
+                at_least_ms: at_least_ms(name),
+                label: label(name),
+                ..PermitTerms::new(weight, lease_ms)
+            },
             wait,
-            label: label(name),
         }],
     }
 }
@@ -154,12 +152,13 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
     Operation::Renew(vec![RenewRequest {
         holder,
         request,
-        weight: 1,
-        lease_ms: LEASE_MS,
+        terms: PermitTerms {
+            at_least_ms: at_least_ms(name),
+            label: label(name),
+            ..PermitTerms::new(1, LEASE_MS)
+        },
         lease_version: 0,
-        at_least_ms: at_least_ms(name),
         grant,
-        label: label(name),
     }])
 }
 
@@ -197,14 +196,12 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
         let operation = match random.u32(0..24) {
             0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
             7 => acquire(&name, "another", 1, true),
-            8..11 => Operation::Release(vec![ReleaseRequest { holder: holder(&name), request: id(&name) }]),
+            8..11 => Operation::Release(vec![RequestKey { holder: holder(&name), request: id(&name) }]),
             11..15 => renew(&name, &name, grant.filter(|_| random.bool())),
             15 => Operation::Adopt(AdoptRequest {
                 holder: holder(&name),
                 request: id(&name),
-                weight: 1,
-                lease_ms: LEASE_MS,
-                at_least_ms: at_least_ms(&name),
+                terms: PermitTerms { at_least_ms: at_least_ms(&name), ..PermitTerms::new(1, LEASE_MS) },
                 grant: grant.unwrap_or(Grant { token: 1, slot: 0 }),
                 new_request: id(&name),
             }),

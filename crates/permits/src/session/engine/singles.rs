@@ -1,13 +1,11 @@
 //! The outcomes of calls about a single request: renewals that callers ask for, adoptions, and an operator's.
 
-use std::time::Duration;
-
 use super::Engine;
 use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
 use crate::error::{AdoptError, RenewError};
 use crate::observe::events;
-use crate::protocol::{AdoptRequest, Answers, Name, Operation, ReleaseRequest, RenewOutcome, Reply};
+use crate::protocol::{AdoptRequest, Answers, Name, Operation, RenewOutcome, Reply, RequestKey};
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
 use crate::session::single_call::{ReplyTo, SingleCall};
@@ -81,8 +79,8 @@ impl Engine {
     fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest, now: Moment) {
         let (semaphore, context) = self.semaphore(name);
         let release = PendingRelease {
-            request: ReleaseRequest { holder: adopt.holder, request: adopt.new_request },
-            lease: Duration::from_millis(adopt.lease_ms),
+            request: RequestKey { holder: adopt.holder, request: adopt.new_request },
+            lease: adopt.terms.lease(),
             sent_before: true,
             answer: None,
         };

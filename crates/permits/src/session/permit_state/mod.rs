@@ -27,7 +27,7 @@ use crate::observe::events;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::observe::span::AcquireSpan;
 use crate::process::Process;
-use crate::protocol::{Grant, Holder, Name, RequestId};
+use crate::protocol::{Grant, Holder, Name, PermitTerms, RequestId};
 
 /// The deadline of a permit that is no longer held.
 const ENDED: u64 = 0;
@@ -41,7 +41,8 @@ pub(crate) struct PermitState {
     weight: AtomicU32,
     /// In whole milliseconds.
     lease_ms: AtomicU64,
-    pub(crate) at_least: Duration,
+    /// The terms of the grant. The weight and the lease may have changed since.
+    granted: PermitTerms,
     pub(crate) grant: Grant,
     granted_at: Moment,
     /// The time from the request to the grant.
@@ -97,9 +98,9 @@ impl PermitState {
             semaphore: spec.semaphore.clone(),
             holder: spec.holder.clone(),
             request: spec.request.clone(),
-            weight: AtomicU32::new(spec.weight),
-            lease_ms: AtomicU64::new(u64::try_from(spec.lease.as_millis()).unwrap_or(u64::MAX)),
-            at_least: spec.at_least,
+            weight: AtomicU32::new(spec.terms.weight),
+            lease_ms: AtomicU64::new(spec.terms.lease_ms),
+            granted: spec.terms.clone(),
             grant,
             granted_at,
             waited,
@@ -120,6 +121,12 @@ impl PermitState {
         self.weight.load(Ordering::Relaxed)
     }
 
+    /// Its terms.
+    pub(crate) fn terms(&self) -> PermitTerms {
+        let lease_ms = self.lease_ms.load(Ordering::Relaxed);
+        PermitTerms { weight: self.weight(), lease_ms, ..self.granted.clone() }
+    }
+
     /// Takes `units` from its weight. Returns the rest; `None` if no unit would be left.
     pub(crate) fn give_back(&self, units: u32) -> Option<u32> {
         let rest = |weight: u32| weight.checked_sub(units).filter(|rest| *rest > 0);
@@ -135,7 +142,7 @@ impl PermitState {
     /// Sets another lease. From now on the store may count with it: so it is not held beyond `until`, if it
     /// has not ended.
     pub(super) fn set_lease(self: &Arc<Self>, lease: Duration, until: Moment) {
-        self.lease_ms.store(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.lease_ms.store(millis(lease), Ordering::Relaxed);
         let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
         if self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner).is_ok() {
             let permit: Arc<dyn Watched> = self.clone();
@@ -245,8 +252,8 @@ mod tests {
     use std::thread::ThreadId;
 
     use super::*;
-    use crate::protocol::{Declaration, Label};
-    use crate::session::spec::{LimitDeclaration, Wait};
+    use crate::protocol::Declaration;
+    use crate::session::spec::LimitDeclaration;
 
     fn held(deadline_ms: u64) -> HeldPermit {
         held_until(at(deadline_ms)).0
@@ -254,21 +261,10 @@ mod tests {
 
     /// A permit, as its holder sees it and as the engine does.
     fn held_until(deadline: Moment) -> (HeldPermit, Arc<PermitState>) {
-        let spec = AcquireSpec {
-            semaphore: Name::new("n").expect("valid"),
-            holder: Holder::new("h").expect("valid"),
-            request: RequestId::new("s.1").expect("valid"),
-            label: Label::default(),
-            weight: 1,
-            lease: Duration::from_millis(100),
-            at_least: Duration::ZERO,
-            wait: Wait::No,
-            auto_renew: false,
-            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
-            position: Arc::default(),
-            span: None,
-            meters: Default::default(),
-        };
+        let names = (Holder::new("h").expect("valid"), RequestId::new("s.1").expect("valid"));
+        let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
+        let name = Name::new("n").expect("valid");
+        let spec = AcquireSpec::new(name, names, PermitTerms::new(1, 100), limit);
         let granted = (at(0), Duration::ZERO);
         let grant = Grant { token: 7, slot: 0 };
         let state = Arc::new(PermitState::new(&spec, grant, deadline, granted, Process::current()));

@@ -16,7 +16,7 @@ use crate::acquisition::{Input, Stage, Terms};
 use crate::clock::{Moment, millis};
 use crate::observe::events;
 use crate::protocol::{
-    AcquireRequest, Command, Declaration, MAX_BATCH, Operation, ReleaseRequest, RenewRequest, RequestId,
+    AcquireRequest, Command, Declaration, MAX_BATCH, Operation, RenewRequest, RequestId, RequestKey,
 };
 use crate::session::call::{Call, CallKind, SentCall};
 use crate::session::callers::PendingRelease;
@@ -56,7 +56,7 @@ impl SemaphoreSession {
                 let items = self.next_confirmations();
                 if !items.is_empty() {
                     self.in_flight.confirming += 1;
-                    let requests = items.iter().map(ReleaseRequest::from).collect();
+                    let requests = items.iter().map(RequestKey::from).collect();
                     calls.push((self.fallback(), Operation::Renew(items), CallKind::Confirm(requests)));
                 }
             }
@@ -65,7 +65,7 @@ impl SemaphoreSession {
             {
                 self.in_flight.acquiring += 1;
                 self.in_flight.acquisitions += batch.len();
-                let requests = batch.iter().map(ReleaseRequest::from).collect();
+                let requests = batch.iter().map(RequestKey::from).collect();
                 let queue_max = context.config.queue_max;
                 let operation = Operation::Acquire { queue_max, requests: batch };
                 calls.push((declaration, operation, CallKind::Acquire(requests)));
@@ -199,16 +199,13 @@ impl SemaphoreSession {
             }
             first.remove();
             let spec = &entry.spec;
-            let terms = Terms { lease: spec.lease, replicated: false };
+            let terms = Terms { lease: spec.terms.lease(), replicated: false };
             entry.acquisition.step(Input::Sent, &terms, now);
             requests.push(AcquireRequest {
                 holder: spec.holder.clone(),
                 request: spec.request.clone(),
-                weight: spec.weight,
-                lease_ms: millis(spec.lease),
-                at_least_ms: millis(spec.at_least),
+                terms: spec.terms.clone(),
                 wait: spec.wait != Wait::No,
-                label: spec.label.clone(),
             });
         }
         batch
@@ -242,7 +239,7 @@ impl SemaphoreSession {
     /// The interval between two renewals: that of the shortest lease among the acquisitions that need
     /// renewal.
     fn renewal_interval(&self) -> Option<Duration> {
-        self.renewed().map(|entry| renew_every(entry.spec.lease)).min()
+        self.renewed().map(|entry| renew_every(entry.spec.terms.lease())).min()
     }
 
     /// One waiter to renew, so that the store lets time take effect and reports when to renew it again.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::acquisition::Acquisition;
-use crate::clock::{Moment, millis};
+use crate::clock::Moment;
 use crate::error::AcquireError;
-use crate::protocol::{ReleaseRequest, RenewRequest};
+use crate::protocol::RenewRequest;
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::outbox::Outbox;
 use crate::session::permit_state::PermitState;
@@ -47,19 +47,16 @@ impl Entry {
         RenewRequest {
             holder: self.spec.holder.clone(),
             request: self.spec.request.clone(),
-            weight: self.spec.weight,
-            lease_ms: millis(self.spec.lease),
+            terms: self.spec.terms.clone(),
             lease_version: self.lease_version,
-            at_least_ms: millis(self.spec.at_least),
             grant: self.acquisition.grant(),
-            label: self.spec.label.clone(),
         }
     }
 
     pub(super) fn to_release(&self) -> PendingRelease {
         PendingRelease {
-            request: ReleaseRequest { holder: self.spec.holder.clone(), request: self.spec.request.clone() },
-            lease: self.spec.lease,
+            request: self.spec.key(),
+            lease: self.spec.terms.lease(),
             sent_before: self.acquisition.may_be_stored,
             answer: None,
         }

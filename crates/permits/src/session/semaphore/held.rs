@@ -6,16 +6,15 @@
 //! nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Context, SemaphoreSession, terms};
 use crate::acquisition::{Acquisition, Effect, Input, Stage};
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
 use crate::error::AdoptError;
-use crate::protocol::{AdoptRequest, Declaration, Label, RenewRequest, RequestId};
+use crate::protocol::{AdoptRequest, Declaration, RenewRequest, RequestId};
 use crate::session::callers::{PermitGuard, TermsChange};
 use crate::session::permit_state::Check;
-use crate::session::spec::{AcquireSpec, LimitDeclaration, Position, Wait};
+use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::session::timers::Timer;
 use crate::timing::held_until;
 
@@ -29,21 +28,11 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) -> Result<PermitGuard, AdoptError> {
-        let AdoptRequest { holder, weight, lease_ms, at_least_ms, grant, new_request: request, .. } = adopt;
+        let AdoptRequest { holder, grant, new_request: request, .. } = adopt;
+        let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
         let spec = AcquireSpec {
-            semaphore: self.name.clone(),
-            holder,
-            request: request.clone(),
-            label: Label::default(),
-            weight,
-            lease: Duration::from_millis(lease_ms),
-            at_least: Duration::from_millis(at_least_ms),
-            wait: Wait::No,
-            auto_renew: true,
-            limit: Arc::new(LimitDeclaration::new(Declaration::Stored)),
-            position: Arc::new(Position::default()),
-            span: None,
             meters: context.config.meters.known_semaphore(self.name.as_str()),
+            ..AcquireSpec::new(self.name.clone(), (holder, request.clone()), adopt.terms, limit)
         };
         let acquisition = Acquisition { stage: Stage::InFlight, ..Acquisition::new(sent_at) };
         self.insert(spec, acquisition, None, now, context);
@@ -86,13 +75,13 @@ impl SemaphoreSession {
         let Some(permit) = entry.permit.clone() else { return };
         match change {
             // Of two parts released at once, the later message may come first.
-            TermsChange::Weight(weight) => entry.spec.weight = entry.spec.weight.min(weight),
+            TermsChange::Weight(weight) => entry.spec.terms.weight = entry.spec.terms.weight.min(weight),
             TermsChange::AutoRenew(renew) => {
                 entry.spec.auto_renew = renew;
                 self.plan_renewal(request);
             }
             TermsChange::Lease(lease) => {
-                entry.spec.lease = lease;
+                entry.spec.terms.lease_ms = millis(lease);
                 entry.lease_version += 1;
                 permit.set_lease(lease, held_until(now, lease));
                 match permit.check(now) {

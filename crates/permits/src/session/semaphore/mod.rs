@@ -30,7 +30,7 @@ use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
 use crate::observe::events;
-use crate::protocol::{Declaration, Event, EventKind, Grant, Name, ReleaseRequest, RequestId};
+use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
 use crate::store::StoreError;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
 
@@ -152,7 +152,7 @@ impl SemaphoreSession {
     ) -> u64 {
         context.arrivals += 1;
         let arrival = context.arrivals;
-        let lease = spec.lease;
+        let lease = spec.terms.lease();
         self.shortest_lease = Some(self.shortest_lease.map_or(lease, |shortest| shortest.min(lease)));
         let entry = Entry {
             spec,
@@ -207,7 +207,7 @@ impl SemaphoreSession {
             Effect::MarkUnsure => entry.permit.iter().for_each(|permit| permit.mark_unsure()),
             Effect::RenewSoon => {
                 entry.permit.iter().for_each(|permit| permit.mark_unsure());
-                let soon = now + retry_reclaim_after(entry.spec.lease);
+                let soon = now + retry_reclaim_after(entry.spec.terms.lease());
                 self.schedule.renew_by(soon);
             }
             Effect::Lose { revoked } => {
@@ -235,7 +235,7 @@ impl SemaphoreSession {
     /// Steps an acquisition. If it has ended, what the store may have of it is released.
     fn step_or_release(
         &mut self,
-        request: ReleaseRequest,
+        request: RequestKey,
         input: Input,
         error: Option<AcquireError>,
         now: Moment,
@@ -249,7 +249,7 @@ impl SemaphoreSession {
     }
 
     /// Steps an acquisition that has ended: what the store grants it, or queues for it, is released.
-    fn step_unknown(&mut self, request: ReleaseRequest, input: Input, now: Moment, context: &mut Context) {
+    fn step_unknown(&mut self, request: RequestKey, input: Input, now: Moment, context: &mut Context) {
         let lease = context.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
@@ -358,7 +358,7 @@ impl SemaphoreSession {
             return self.schedule.recheck_in_turn(now + Duration::from_micros(delay_us), 0);
         }
         let Some(entry) = self.acquisitions.get_mut(&request) else {
-            return self.step_unknown(ReleaseRequest { holder, request }, Input::Pushed(kind), now, context);
+            return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), now, context);
         };
         if entry.spec.holder != holder {
             // Another holder's: to release what it grants would take it from that holder.
@@ -444,8 +444,8 @@ impl SemaphoreSession {
         self.releases = in_time.into();
         for (_, release) in late {
             self.queued_releases.remove(&release.request.request);
-            let ended = Input::ReleaseReturned { ended: true };
-            self.step(&release.request.request, ended, None, now, context);
+            let given_up = Input::ReleaseReturned { ended: false };
+            self.step(&release.request.request, given_up, None, now, context);
             if let Some(answer) = release.answer {
                 context.outbox.reply(answer, Err(ReleaseError::Store(error.clone())));
             }
@@ -485,7 +485,7 @@ impl SemaphoreSession {
         if entry.needs_renewal() {
             let extended_at = entry.acquisition.extended_at;
             self.schedule.renewed_at.get_or_insert(extended_at);
-            self.schedule.renew_by(extended_at + spread(renew_every(entry.spec.lease)));
+            self.schedule.renew_by(extended_at + spread(renew_every(entry.spec.terms.lease())));
         }
     }
 
@@ -496,7 +496,7 @@ impl SemaphoreSession {
 }
 
 fn terms(entry: &Entry, context: &Context) -> Terms {
-    Terms { lease: entry.spec.lease, replicated: context.config.replicas > 0 }
+    Terms { lease: entry.spec.terms.lease(), replicated: context.config.replicas > 0 }
 }
 
 /// The error for a reply that does not match its request.

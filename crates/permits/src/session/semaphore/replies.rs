@@ -8,8 +8,8 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
 use crate::observe::events;
 use crate::protocol::{
-    AcquireOutcome, Answers, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Reply,
-    RequestId,
+    AcquireOutcome, Answers, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, Reply, RequestId,
+    RequestKey,
 };
 use crate::session::call::CallKind;
 use crate::session::callers::PendingRelease;
@@ -125,7 +125,7 @@ impl SemaphoreSession {
 
     fn on_acquired(
         &mut self,
-        ReleaseRequest { holder, request }: ReleaseRequest,
+        RequestKey { holder, request }: RequestKey,
         outcome: AcquireOutcome,
         circumstances: Circumstances,
         times: ReplyTimes,
@@ -141,7 +141,7 @@ impl SemaphoreSession {
         }
         let input = Input::Acquired(outcome, times);
         let Some(entry) = self.acquisitions.get(&request) else {
-            return self.step_unknown(ReleaseRequest { holder, request }, input, now, context);
+            return self.step_unknown(RequestKey { holder, request }, input, now, context);
         };
         if refusal.is_none() {
             // A refused request changes nothing, so its declaration does not count.
@@ -166,7 +166,7 @@ impl SemaphoreSession {
             Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
             Refusal::LineClosed(reason) => AcquireError::LineClosed { reason },
             Refusal::ExceedsLimit => {
-                let weight = spec.weight;
+                let weight = spec.terms.weight;
                 // The limit may be the declared one, which a refusal does not store.
                 let declared = spec.limit.limit().filter(|declared| !pinned && weight > *declared);
                 AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(limit) }
@@ -191,7 +191,7 @@ impl SemaphoreSession {
 
     fn on_renewed(
         &mut self,
-        renewed: ReleaseRequest,
+        renewed: RequestKey,
         lease_version: u32,
         outcome: RenewOutcome,
         times: ReplyTimes,
@@ -206,7 +206,7 @@ impl SemaphoreSession {
         let limit = self.view.limit.unwrap_or_default();
         let error = entry.map(|entry| match &outcome {
             RenewOutcome::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
-            _ => AcquireError::ExceedsLimit { weight: entry.spec.weight, limit },
+            _ => AcquireError::ExceedsLimit { weight: entry.spec.terms.weight, limit },
         });
         self.step_or_release(renewed, Input::Renewed(outcome, times), error, now, context);
     }
@@ -274,12 +274,12 @@ impl SemaphoreSession {
                 self.releases.push_front((until, release));
                 continue;
             }
-            let ended = Input::ReleaseReturned { ended: true };
-            self.step(&release.request.request, ended, None, now, context);
+            let given_up = Input::ReleaseReturned { ended: false };
+            self.step(&release.request.request, given_up, None, now, context);
             match release.answer {
                 Some(answer) => context.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
                 None => {
-                    let ReleaseRequest { holder, .. } = &release.request;
+                    let RequestKey { holder, .. } = &release.request;
                     events::not_released(&self.name, holder, error);
                 }
             }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
 use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
-use crate::protocol::{Command, Declaration, Label, Name, Operation, Recovery, Reply, SessionId};
+use crate::protocol::{
+    Command, Declaration, Label, Name, Operation, PermitTerms, Recovery, Reply, SessionId,
+};
 use crate::session::call::{Call, Sending};
 use crate::session::callers::{Message, PermitGuard, Session, TermsChange};
 use crate::session::config::Config;
@@ -55,22 +57,10 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn acquire(&mut self, weight: u32, at_least: Duration, wait: Wait) {
-        let request = self.session.new_request();
-        let spec = AcquireSpec {
-            semaphore: Name::new("simulated").expect("valid"),
-            holder: self.session.default_holder(&request),
-            request,
-            label: Label::default(),
-            weight,
-            lease: LEASE,
-            at_least,
-            wait,
-            auto_renew: true,
-            limit: Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT))),
-            position: Arc::default(),
-            span: None,
-            meters: Default::default(),
-        };
+        let name = Name::new("simulated").expect("valid");
+        let terms = PermitTerms { at_least_ms: millis(at_least), ..PermitTerms::new(weight, millis(LEASE)) };
+        let limit = Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT)));
+        let spec = AcquireSpec { wait, ..AcquireSpec::new(name, self.session.new_names(None), terms, limit) };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);

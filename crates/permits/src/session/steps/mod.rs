@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, AdoptError, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name,
-    Operation, Recovery, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    Operation, PermitTerms, Recovery, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
 };
 use crate::session::call::{Call, Sending};
 use crate::session::callers::{Message, PermitGuard, Session};
@@ -24,7 +24,7 @@ use crate::session::engine::Engine;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::queue;
 use crate::session::reply::channel;
-use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
+use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::{Executed, StoreError};
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -70,23 +70,10 @@ impl Bench {
     }
 
     fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> PendingAcquire {
-        let request = self.session.new_request();
         let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
-        let spec = AcquireSpec {
-            semaphore: Name::new(name).expect("valid"),
-            holder: self.session.default_holder(&request),
-            request,
-            label: Label::default(),
-            weight: 1,
-            lease,
-            at_least: Duration::ZERO,
-            wait: Wait::Forever,
-            auto_renew: true,
-            limit: Arc::new(LimitDeclaration::new(declaration)),
-            position: Arc::default(),
-            span: None,
-            meters: Default::default(),
-        };
+        let limit = Arc::new(LimitDeclaration::new(declaration));
+        let (name, terms) = (Name::new(name).expect("valid"), PermitTerms::new(1, millis(lease)));
+        let spec = AcquireSpec::new(name, self.session.new_names(None), terms, limit);
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         pending
@@ -431,11 +418,9 @@ fn an_adoption_answered_while_closing_is_given_back() {
     let handle: PermitHandle = "permits2:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
-    let PermitHandle { semaphore, holder, request: old, weight, lease_ms, grant, at_least_ms } =
-        handle.clone();
+    let PermitHandle { semaphore, holder, request: old, terms, grant } = handle.clone();
     let new_request = request.clone();
-    let adopt =
-        Box::new(AdoptRequest { holder, request: old, weight, lease_ms, at_least_ms, grant, new_request });
+    let adopt = Box::new(AdoptRequest { holder, request: old, terms, grant, new_request });
     bench.session.send(Message::Adopt { semaphore, adopt, answer });
     let call = bench.call();
 

@@ -38,7 +38,7 @@ fn a_reply_from_before_a_longer_lease_extends_nothing() {
     assert_eq!(bench.deadline(&held), before, "the store extended the former lease");
     bench.pass(Duration::from_secs(6));
     let newer = bench.call();
-    assert_eq!((renewal(&newer).lease_ms, renewal(&newer).lease_version), (60_000, 1));
+    assert_eq!((renewal(&newer).terms.lease_ms, renewal(&newer).lease_version), (60_000, 1));
     bench.answer(newer, renewed(RenewOutcome::Held));
     assert!(bench.deadline(&held) > LEASE);
 }
@@ -66,10 +66,10 @@ fn a_lower_weight_stays_if_its_call_fails() {
         held.change_terms(TermsChange::Weight(weight));
     }
     let lighter = bench.due_renewal();
-    assert_eq!(renewal(&lighter).weight, 1, "it was granted 1 unit, and no message adds any");
+    assert_eq!(renewal(&lighter).terms.weight, 1, "it was granted 1 unit, and no message adds any");
     bench.no_answer(lighter);
     bench.pass(Duration::from_secs(1));
-    assert_eq!(renewal(&bench.call()).weight, 1);
+    assert_eq!(renewal(&bench.call()).terms.weight, 1);
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl FileThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Declaration, Grant, Holder, Label, Recovery, ReleaseRequest, RenewRequest};
+    use crate::protocol::{Declaration, Grant, Holder, PermitTerms, Recovery, RenewRequest, RequestKey};
 
     fn execute(id: u64, operation: Operation) -> Message {
         let command = Command {
@@ -282,19 +282,16 @@ mod tests {
         let renew = RenewRequest {
             holder: Holder::new("h").expect("valid"),
             request: RequestId::new("s.1").expect("valid"),
-            weight: 1,
-            lease_ms: 1000,
+            terms: PermitTerms::new(1, 1000),
             lease_version: 0,
-            at_least_ms: 0,
             grant,
-            label: Label::default(),
         };
         execute(id, Operation::Renew(vec![renew]))
     }
 
     fn release(id: u64) -> Message {
         let (holder, request) = (Holder::new("other").expect("valid"), RequestId::new("s.2").expect("valid"));
-        execute(id, Operation::Release(vec![ReleaseRequest { holder, request }]))
+        execute(id, Operation::Release(vec![RequestKey { holder, request }]))
     }
 
     const GRANT: Option<Grant> = Some(Grant { token: 7, slot: 0 });

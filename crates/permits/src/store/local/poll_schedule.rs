@@ -136,7 +136,7 @@ impl PollSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Declaration, Grant, Operation, Recovery, ReleaseRequest, RenewOutcome, SessionId};
+    use crate::protocol::{Declaration, Grant, Operation, Recovery, RenewOutcome, RequestKey, SessionId};
 
     const NONE: Duration = Duration::ZERO;
 
@@ -155,12 +155,9 @@ mod tests {
         let renew = crate::protocol::RenewRequest {
             holder: crate::protocol::Holder::new(request).expect("valid"),
             request: RequestId::new(request).expect("valid"),
-            weight: 1,
-            lease_ms: 1000,
+            terms: crate::protocol::PermitTerms::new(1, 1000),
             lease_version: 0,
-            at_least_ms: 0,
             grant: None,
-            label: crate::protocol::Label::default(),
         };
         schedule.on_reply(&command(Operation::Renew(vec![renew])), &Answers::Renew(vec![answer]));
     }
@@ -172,7 +169,7 @@ mod tests {
         renewed(&mut schedule, "a", RenewOutcome::Granted(Grant { token: 1, slot: 0 }));
         assert_eq!(schedule.interval(NONE), Some(HOLDER_INTERVAL));
         let holder = crate::protocol::Holder::new("a").expect("valid");
-        let release = ReleaseRequest { holder, request: RequestId::new("a").expect("valid") };
+        let release = RequestKey { holder, request: RequestId::new("a").expect("valid") };
         schedule.on_reply(&command(Operation::Release(vec![release])), &Answers::Release(Vec::new()));
         assert_eq!(schedule.interval(NONE), None);
     }

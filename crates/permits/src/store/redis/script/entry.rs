@@ -7,9 +7,9 @@
 
 #[cfg(feature = "testing")]
 use super::values::{Decoded, Malformed};
+use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};
 #[cfg(feature = "testing")]
-use crate::protocol::RenewRequest;
-use crate::protocol::{Grant, Holder, Label, RequestId, SessionId, layout};
+use crate::protocol::{Label, RenewRequest};
 
 /// Added to the first byte of an entry whose grant is to count for some time, or whose lease was changed.
 const TIMES: u8 = 2;
@@ -21,11 +21,8 @@ const LAYOUTS: u8 = 4;
 pub(super) struct Entry<'a> {
     pub(super) request: &'a RequestId,
     pub(super) session: &'a SessionId,
-    pub(super) weight: u32,
-    pub(super) lease_ms: u64,
+    pub(super) terms: &'a PermitTerms,
     pub(super) lease_version: u32,
-    pub(super) at_least_ms: u64,
-    pub(super) label: &'a Label,
     pub(super) grant: Option<Grant>,
 }
 
@@ -34,12 +31,13 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let (request, session) = (entry.request.as_str(), entry.session.as_str());
     let request_is_known = holder.as_str().ends_with(request);
     let session_is_known = request.starts_with(session);
-    let [lease_ms, at_least_ms] = [entry.lease_ms, entry.at_least_ms]
+    let PermitTerms { weight, lease_ms, at_least_ms, label } = entry.terms;
+    let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
-    let mut packed = Vec::with_capacity(32 + entry.label.as_str().len());
+    let mut packed = Vec::with_capacity(32 + label.as_str().len());
     let has_times = at_least_ms > 0 || entry.lease_version > 0;
     packed.push(u8::from(entry.grant.is_some()) + if has_times { TIMES } else { 0 } + LAYOUTS * layout());
-    packed.extend(entry.weight.to_le_bytes());
+    packed.extend(weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
         packed.push(if is_known { u8::try_from(id.len()).expect("ids have at most 64 bytes") } else { 0 });
@@ -54,7 +52,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
             packed.push(0);
         }
     }
-    packed.extend(entry.label.as_str().as_bytes());
+    packed.extend(label.as_str().as_bytes());
     if let Some(Grant { token, slot }) = entry.grant {
         packed.extend((token as f64).to_le_bytes());
         packed.extend(slot.to_le_bytes());
@@ -99,12 +97,14 @@ fn read(holder: &Holder, packed: &[u8]) -> Option<(RenewRequest, SessionId)> {
     let renew = RenewRequest {
         holder: holder.clone(),
         request: RequestId::new(request).ok()?,
-        weight: u32::from_le_bytes(*weight),
-        lease_ms: u32::from_le_bytes(*lease_ms).into(),
+        terms: PermitTerms {
+            weight: u32::from_le_bytes(*weight),
+            lease_ms: u32::from_le_bytes(*lease_ms).into(),
+            at_least_ms,
+            label: Label::new(std::str::from_utf8(label).ok()?).ok()?,
+        },
         lease_version,
-        at_least_ms,
         grant,
-        label: Label::new(std::str::from_utf8(label).ok()?).ok()?,
     };
     Some((renew, SessionId::new(session).ok()?))
 }
@@ -142,28 +142,17 @@ mod tests {
             let all = times.iter().flat_map(|times| grants.map(|(label, grant)| (label, grant, *times)));
             for (label, grant, (at_least_ms, lease_version)) in all {
                 let label = Label::new(label).expect("it is valid");
-                let entry = Entry {
-                    request: &request,
-                    session: &session,
-                    weight: 3,
-                    lease_ms: 15_000,
-                    lease_version,
-                    at_least_ms,
-                    label: &label,
-                    grant,
-                };
+                let terms = PermitTerms { at_least_ms, label, ..PermitTerms::new(3, 15_000) };
+                let entry =
+                    Entry { request: &request, session: &session, terms: &terms, lease_version, grant };
                 let packed = pack(&holder, &entry);
-                let more = label.as_str().len()
+                let more = terms.label.as_str().len()
                     + if grant.is_some() { 12 } else { 0 }
                     + if at_least_ms > 0 || lease_version > 0 { 8 } else { 0 };
                 assert_eq!(packed.len(), bytes + more, "{holder}");
                 let (read, from) = unpack(&holder, &packed).expect("it was packed");
-                assert_eq!(
-                    (&read.request, &from, &read.label, read.grant),
-                    (&request, &session, &label, grant)
-                );
-                assert_eq!((read.weight, read.lease_ms), (3, 15_000));
-                assert_eq!((read.at_least_ms, read.lease_version), (at_least_ms, lease_version));
+                assert_eq!((&read.request, &from, &read.terms), (&request, &session, &terms));
+                assert_eq!((read.grant, read.lease_version), (grant, lease_version));
             }
         }
     }

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::protocol::{
         AcquireRequest, AdoptRequest, ChangeOrigin, Grant, Holder, Label, LimitChange, MAX_LEASE_MS,
-        Operation, ReleaseRequest, RenewRequest, RequestId,
+        Operation, PermitTerms, RenewRequest, RequestId, RequestKey,
     };
     use crate::store::redis::keys::PARTS;
     use crate::store::redis::script::codec::encode;
@@ -228,36 +228,30 @@ mod tests {
     }
 
     fn operations() -> impl Strategy<Value = Operation> {
-        let times = || (0..=MAX_LEASE_MS, prop_oneof![Just(0), 0..=MAX_LEASE_MS]);
-        let acquire = (holders(), ids(), any::<u32>(), times(), any::<bool>(), labels()).prop_map(
-            |(holder, request, weight, (lease_ms, at_least_ms), wait, label)| AcquireRequest {
+        let terms =
+            || {
+                let times = (0..=MAX_LEASE_MS, prop_oneof![Just(0), 0..=MAX_LEASE_MS]);
+                (any::<u32>(), times, labels()).prop_map(|(weight, (lease_ms, at_least_ms), label)| {
+                    PermitTerms { weight, lease_ms, at_least_ms, label }
+                })
+            };
+        let acquire = (holders(), ids(), terms(), any::<bool>())
+            .prop_map(|(holder, request, terms, wait)| AcquireRequest { holder, request, terms, wait });
+        let release = (holders(), ids()).prop_map(|(holder, request)| RequestKey { holder, request });
+        let version = prop_oneof![Just(0), any::<u32>()];
+        let renew = (holders(), ids(), terms(), version, prop::option::of(grants())).prop_map(
+            |(holder, request, terms, lease_version, grant)| RenewRequest {
                 holder,
                 request,
-                weight,
-                lease_ms,
-                at_least_ms,
-                wait,
-                label,
+                terms,
+                lease_version,
+                grant,
             },
         );
-        let release = (holders(), ids()).prop_map(|(holder, request)| ReleaseRequest { holder, request });
-        let terms = (any::<u32>(), times(), prop_oneof![Just(0), any::<u32>()]);
-        let renew = (holders(), ids(), terms, prop::option::of(grants()), labels()).prop_map(
-            |(holder, request, (weight, (lease_ms, at_least_ms), lease_version), grant, label)| {
-                RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, label }
-            },
-        );
-        let adopt = (holders(), ids(), any::<u32>(), times(), grants(), ids()).prop_map(
-            |(holder, request, weight, (lease_ms, at_least_ms), grant, new_request)| {
-                Operation::Adopt(AdoptRequest {
-                    holder,
-                    request,
-                    weight,
-                    lease_ms,
-                    at_least_ms,
-                    grant,
-                    new_request,
-                })
+        let adopt = (holders(), ids(), terms(), grants(), ids()).prop_map(
+            |(holder, request, terms, grant, new_request)| {
+                let terms = PermitTerms { label: Label::default(), ..terms };
+                Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request })
             },
         );
         let changes = prop_oneof![

@@ -19,17 +19,8 @@ pub(super) const LUA: &[&str] = &[include_str!("../lua/declare.lua"), include_st
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {
     let waits: String = requests.iter().map(|request| if request.wait { '1' } else { '0' }).collect();
     cmd.arg(queue_max).arg(waits);
-    for AcquireRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } in requests {
-        let entry = Entry {
-            request,
-            session,
-            weight: *weight,
-            lease_ms: *lease_ms,
-            lease_version: 0,
-            at_least_ms: *at_least_ms,
-            label,
-            grant: None,
-        };
+    for AcquireRequest { holder, request, terms, .. } in requests {
+        let entry = Entry { request, session, terms, lease_version: 0, grant: None };
         cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
 }
@@ -62,8 +53,8 @@ pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
     let queue_max = arguments.number()?;
     let waits = arguments.text()?;
     let requests = arguments.each(|arguments| {
-        let RenewRequest { holder, request, weight, lease_ms, at_least_ms, label, .. } = arguments.entry()?;
-        Ok(AcquireRequest { holder, request, weight, lease_ms, at_least_ms, wait: false, label })
+        let RenewRequest { holder, request, terms, .. } = arguments.entry()?;
+        Ok(AcquireRequest { holder, request, terms, wait: false })
     })?;
     if requests.len() != waits.len() {
         return Err(Malformed(format!("{} requests, and {waits:?}", requests.len())));

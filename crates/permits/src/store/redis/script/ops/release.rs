@@ -4,7 +4,7 @@ use redis::Cmd;
 
 #[cfg(feature = "testing")]
 use crate::protocol::Operation;
-use crate::protocol::{ReleaseOutcome, ReleaseRequest};
+use crate::protocol::{ReleaseOutcome, RequestKey};
 #[cfg(feature = "testing")]
 use crate::store::redis::script::arguments::Arguments;
 use crate::store::redis::script::values::{Decoded, Fields};
@@ -14,7 +14,7 @@ pub(super) const ORDINARY: &[&str] =
     &[super::ORDINARY, include_str!("../lua/release_ordinary.lua"), include_str!("../lua/hand_over.lua")];
 pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];
 
-pub(super) fn encode(cmd: &mut Cmd, requests: &[ReleaseRequest]) {
+pub(super) fn encode(cmd: &mut Cmd, requests: &[RequestKey]) {
     for request in requests {
         cmd.arg(request.holder.as_str()).arg(request.request.as_str());
     }
@@ -27,8 +27,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
 
 #[cfg(feature = "testing")]
 pub(super) fn read(arguments: &mut Arguments) -> Decoded<Operation> {
-    let requests = arguments.each(|arguments| {
-        Ok(ReleaseRequest { holder: arguments.holder()?, request: arguments.request()? })
-    })?;
+    let requests = arguments
+        .each(|arguments| Ok(RequestKey { holder: arguments.holder()?, request: arguments.request()? }))?;
     Ok(Operation::Release(requests))
 }

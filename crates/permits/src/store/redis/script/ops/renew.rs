@@ -15,19 +15,8 @@ pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, include_str!("../lua/ren
 pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_str!("../lua/renew.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, requests: &[RenewRequest]) {
-    for RenewRequest { holder, request, weight, lease_ms, lease_version, at_least_ms, grant, label } in
-        requests
-    {
-        let entry = Entry {
-            request,
-            session,
-            weight: *weight,
-            lease_ms: *lease_ms,
-            lease_version: *lease_version,
-            at_least_ms: *at_least_ms,
-            label,
-            grant: *grant,
-        };
+    for RenewRequest { holder, request, terms, lease_version, grant } in requests {
+        let entry = Entry { request, session, terms, lease_version: *lease_version, grant: *grant };
         cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
 }

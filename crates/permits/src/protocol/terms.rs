@@ -1,0 +1,37 @@
+//! The terms on which a permit is asked for and held.
+
+use std::time::Duration;
+
+use super::names::Label;
+
+/// What a request asks for, an entry stands for and a permit has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "local", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+pub struct PermitTerms {
+    /// Units.
+    pub weight: u32,
+    /// The lease: the time for which a grant, or a waiter's entry, stands without renewal, in milliseconds.
+    pub lease_ms: u64,
+    /// The time for which a grant counts, in milliseconds: released or lost earlier, its units stay taken
+    /// until then.
+    pub at_least_ms: u64,
+    /// A note for people.
+    pub label: Label,
+}
+
+impl PermitTerms {
+    /// Plain terms: the grant counts no longer than it is held, and has no label.
+    pub fn new(weight: u32, lease_ms: u64) -> Self {
+        Self { weight, lease_ms, at_least_ms: 0, label: Label::default() }
+    }
+
+    /// The longest time for which a grant on these terms may count, in milliseconds, if it is not renewed.
+    pub fn counts_for_ms(&self) -> u64 {
+        self.lease_ms.max(self.at_least_ms)
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+}
