@@ -22,8 +22,8 @@
 //!   last extended it, plus the lease, minus a margin. Never from a reply or a push.
 //! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on,
 //!   the store may have the acquisition at any time, and a later call does not date it.
-//!   Likewise, a renewal that returns, or fails, after the acquisition has ended may have been executed after
-//!   the release, and have put back what that removed. So the release is repeated.
+//!   A renewal that returns, or fails, after the acquisition has ended may have been executed after the
+//!   release, and have put back what that removed. So the release is repeated.
 //! - **Late pushes.** A push of a grant is older than a reply that said "waiting" or "unknown" if its token
 //!   is not above the server's time of that reply, and is ignored then.
 

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::history::now;
-use crate::{Connection, Resp, Server};
+use crate::{Connection, Resp, Server, wait};
 
 use super::Fault;
 use super::fixture::{Fixture, LEASE};
@@ -60,12 +60,15 @@ pub(super) fn reply_lost(fixture: &mut Fixture) -> Fault {
             let proxy = &fixture.proxies()[victim];
             proxy.swallow_replies(true);
             sleep(pause);
+            // A worker that waits or holds has no reply until it renews.
+            wait::until(LEASE, || swallowed(fixture) > before);
             proxy.cut();
             proxy.swallow_replies(false);
         }
     }
     // The next replies trigger the orders that are armed.
     sleep(fixture.millis(50..300));
+    wait::until(LEASE, || swallowed(fixture) > before);
     Fault::over_now(swallowed(fixture) - before)
 }
 

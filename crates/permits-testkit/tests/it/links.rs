@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The directories with documents.
-const DIRECTORIES: [&str; 3] = [".", "docs", "docs/comparison"];
+const DIRECTORIES: [&str; 4] = [".", "comparison", "docs", "docs/comparison"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -1,0 +1,88 @@
+//! `permits-bench regression`: compares figures with stored ones.
+//!
+//! It measures `permits` and the floors as `core` does, and takes the figures that are the same on any
+//! machine: counts of the server's commands, bytes, and ratios of two times of one run. Counts hardly vary,
+//! so they may rise by little. Ratios of processor times vary more, because batches depend on how fast
+//! requests come, and ratios of waiting times most, with the load of the machine: they may rise to twice and
+//! three times. Figures that are better than stored are accepted; `regression --store` stores them, and is
+//! for a quiet machine.
+
+use serde_json::{Map, Value, json};
+
+use permits_testkit::Server;
+
+use crate::Failure;
+use crate::core_bench::measure;
+use crate::modes::Mode;
+use crate::results::Results;
+use crate::system::OWN;
+use crate::workloads::{Bench, Scale};
+
+/// The file with the stored figures.
+const STORED: &str = "crates/permits-bench/regression.json";
+
+/// The factors by which a count, a ratio of processor times, and a ratio of waiting times may rise.
+const COUNT: f64 = 1.15;
+const WORK: f64 = 2.0;
+const WAIT: f64 = 3.0;
+
+pub(crate) fn run(store: bool) -> Result<(), Failure> {
+    let mut bench = Bench::new(Scale::CORE, Server::start())?;
+    measure(&mut bench, &OWN, &[Mode::Quiet])?;
+    let figures = figures(&bench.results)?;
+    if store {
+        let stored: Map<String, Value> =
+            figures.iter().map(|figure| (figure.name.to_owned(), json!(rounded(figure.value)))).collect();
+        return Ok(std::fs::write(STORED, serde_json::to_string_pretty(&stored)? + "\n")?);
+    }
+    let stored: Value = serde_json::from_str(&std::fs::read_to_string(STORED)?)?;
+    let mut worse = Vec::new();
+    println!("{:45} {:>10} {:>10} {:>10}", "what", "measured", "stored", "allowed");
+    for Figure { name, value, may_grow } in figures {
+        let before = stored[name].as_f64().ok_or_else(|| format!("nothing stored for {name:?}"))?;
+        let allowed = before * may_grow;
+        println!("{name:45} {value:10.2} {before:10.2} {allowed:10.2}");
+        if value > allowed {
+            worse.push(name);
+        }
+    }
+    if worse.is_empty() { Ok(()) } else { Err(format!("worse than it was: {}", worse.join("; ")).into()) }
+}
+
+/// A figure that should not grow.
+struct Figure {
+    name: &'static str,
+    value: f64,
+    may_grow: f64,
+}
+
+fn figures(results: &Results) -> Result<Vec<Figure>, Failure> {
+    let get = |system: &str, figure: &str| {
+        results
+            .median(Mode::Quiet, system, figure)
+            .ok_or_else(|| format!("{figure} of {system} was not measured"))
+    };
+    let ours = |figure: &str| get("permits", figure);
+    let over = |figure: &str, floor: &str| Ok::<_, Failure>(ours(figure)? / get(floor, figure)?);
+    let figure = |name, value, may_grow| Figure { name, value, may_grow };
+    Ok(vec![
+        figure("server calls a grant, 64 tasks contending", ours("C.calls")?, COUNT),
+        figure("server calls a grant, 10 waiters", ours("F10.calls")?, COUNT),
+        figure("server calls a grant, 1,000 waiters", ours("F1000.calls")?, COUNT),
+        figure("bytes a holder", ours("G.holder_bytes")?, COUNT),
+        figure("bytes a waiter", ours("G.waiter_bytes")?, COUNT),
+        figure("server work, 64 tasks / two INCR scripts", over("B64.server_us", "incr")?, WORK),
+        figure("client work, 64 tasks / two INCR scripts", over("B64.client_us", "incr")?, WORK),
+        figure(
+            "server work a grant, 1,000 / 10 waiters",
+            ours("F1000.server_us")? / ours("F10.server_us")?,
+            WORK,
+        ),
+        figure("cycle by one task / two no-op scripts", over("A.p50_us", "noop")?, WAIT),
+        figure("hand-off / published message", over("D.p50_us", "noop")?, WAIT),
+    ])
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

@@ -1,0 +1,13 @@
+//! `permits-recipes`: runs every experiment, and writes `docs/recipes.md`. Run by `scripts/bench recipes`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match permits_recipes::report::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("permits-recipes: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
