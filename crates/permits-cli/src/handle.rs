@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Acquire, Common, Handle, Release, Renew};
+use crate::clock::milliseconds;
 use crate::connect;
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run;
 use crate::run::posix::is_stdout_closed;
 use crate::run::signals::Signals;
-use crate::status::milliseconds;
 
 /// The default lease of a permit that no process renews.
 const HANDLE_LEASE: Duration = Duration::from_secs(5 * 60);

@@ -23,13 +23,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::args::{Also, Common, Request};
+use crate::clock::milliseconds;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
 use crate::report;
-use crate::status::milliseconds;
 pub(crate) use caller::Caller;
 pub(crate) use hint::forgotten_name;
-use reason::Reason;
+use reason::{Line, Reason};
 
 /// Time for the release: a little longer than the library retries.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -173,16 +173,6 @@ pub(crate) enum NoPermit<T> {
     /// The wait was stopped.
     Stopped(T),
     Failure(Failure),
-}
-
-/// The line in which a request waits.
-#[derive(Clone)]
-struct Line {
-    semaphore: Semaphore,
-    /// The units that it asks for.
-    weight: u32,
-    /// The number of waiters before it, if it is known.
-    position: Option<u64>,
 }
 
 /// An acquisition in progress. Dropped, it leaves the line.

@@ -3,7 +3,7 @@
 use permits::{Permit, PermitSet};
 use serde::Serialize;
 
-use crate::status::milliseconds;
+use crate::clock::milliseconds;
 
 /// A line of the protocol. Programs depend on it: events and fields may be added, never changed.
 #[derive(Serialize)]

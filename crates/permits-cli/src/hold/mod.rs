@@ -21,12 +21,12 @@ use tokio::time::{Interval, interval, timeout};
 
 use crate::acquire::{Caller, LEASE, NoPermit, Pending, RELEASE_TIMEOUT, Requested, UNANSWERED};
 use crate::args::{Common, Hold};
+use crate::clock::milliseconds;
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::report;
 use crate::run::LOST_TIMEOUT;
 use crate::run::signals::Signals;
-use crate::status::milliseconds;
 use events::Event;
 use input::{Command, Input};
 

@@ -23,14 +23,11 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::api::{App, Problem};
+use super::app::{App, MAX_FOLLOWERS, Problem};
 use super::listener::ended;
 use super::watch::{Change, StoreSnapshot};
+use crate::clock::milliseconds;
 use crate::list::ListJson;
-use crate::status::milliseconds;
-
-/// The most clients at once.
-pub(super) const MAX_FOLLOWERS: usize = 64;
 
 /// The longest time without any byte.
 const HEARTBEAT: Duration = Duration::from_secs(10);

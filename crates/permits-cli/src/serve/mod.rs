@@ -9,6 +9,7 @@
 
 mod access;
 mod api;
+mod app;
 mod events;
 mod history;
 mod listener;
@@ -32,7 +33,7 @@ use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
 use access::{Access, Token};
-use api::App;
+use app::App;
 use watch::Watch;
 
 /// Store timeout, also of the first connection.

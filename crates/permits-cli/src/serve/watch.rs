@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Bytes;
 use permits::{AdminError, Client, Inspection, Limit};
@@ -16,8 +16,10 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
 use super::history::{History, Point};
+use crate::clock::unix_ms;
+use crate::each::{self, Listed};
 use crate::exit::Failure;
-use crate::list::{self, ListJson, Listed};
+use crate::list::ListJson;
 use crate::report;
 use crate::status::{CountsJson, MAX_LISTED};
 
@@ -187,7 +189,7 @@ impl Watch {
             let held = earlier.rows.get(&name).map_or(0, |row| row.json.held);
             inspect(&self.client, name, held)
         };
-        let rows = list::inspect_each(names, inspect, |listed| WatchedRow::from(&listed)).await?;
+        let rows = each::inspect_listed(names, inspect, |listed| WatchedRow::from(&listed)).await?;
         for row in &rows {
             self.report_if_unreadable(&row.json);
         }
@@ -209,7 +211,7 @@ impl Watch {
         began: Instant,
         read: Result<(BTreeMap<String, WatchedRow>, usize), String>,
     ) {
-        let (at_ms, duration) = (now_ms(), began.elapsed());
+        let (at_ms, duration) = (unix_ms(SystemTime::now()), began.elapsed());
         let (rows, omitted, error) = match read {
             Ok((rows, omitted)) => (rows, omitted, None),
             Err(reason) => (earlier.rows.clone(), earlier.omitted, Some(reason)),
@@ -339,11 +341,6 @@ pub(super) async fn inspect(client: &Client, name: String, held: u64) -> Result<
         return Ok(inspection);
     }
     semaphore.inspect_up_to(most(inspection.held)).await
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The value, also if a task panicked while it had the lock.

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::api::{App, Problem};
+use super::app::{App, Problem};
 use super::listener::Ends;
 use crate::administer::revoke_one;
 use crate::exit::Failure;

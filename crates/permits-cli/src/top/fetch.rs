@@ -17,7 +17,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::action::Action;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::detail::{Counts, Detail};
-use crate::list;
+use crate::each;
 
 /// The time without a list after a list, as a multiple of the list's duration.
 const LIST_SHARE: u32 = 10;
@@ -208,7 +208,7 @@ async fn listing(client: &Client, counting: bool) -> Result<Listing, AdminError>
         return Ok(Listing { names, counts: None });
     }
     let counted = names.iter().take(MAX_COUNTED).cloned().collect();
-    let counts = list::inspect_each(
+    let counts = each::inspect_listed(
         counted,
         async |name| inspect(client, &name, LISTED).await,
         |listed| listed.ok().map(|inspection| (inspection.name.clone(), Counts::from(&inspection))),

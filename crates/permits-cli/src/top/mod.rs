@@ -10,7 +10,6 @@ mod cursor;
 mod fetch;
 mod keys;
 mod model;
-mod order;
 mod render;
 mod screen;
 mod snapshot;
@@ -35,7 +34,6 @@ use crate::run::signals::Signals;
 use fetch::{Answer, Fetcher};
 use keys::Effect;
 use model::Model;
-pub(crate) use order::Order;
 use screen::Screen;
 use snapshot::Snapshot;
 

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::event::{Cause, WatchEvent};
+use crate::clock::milliseconds;
 use crate::detail::{ChangeRow, Counts, Detail, HolderRow, Totals, WaiterRow};
-use crate::status::milliseconds;
 
 /// The events of the first inspection.
 pub(super) fn first(now: &Detail) -> Vec<WatchEvent> {

@@ -8,10 +8,10 @@ use permits::{AdminError, Client, Limit};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::watcher::{Lines, Watcher};
-use crate::args::Watched;
+use crate::args::{Chosen, Watched};
+use crate::each::CONCURRENCY;
 use crate::exit::{self, Failure};
-use crate::list::CONCURRENCY;
-use crate::names::{self, Chosen};
+use crate::names;
 use crate::output::Output;
 use crate::report;
 
