@@ -30,6 +30,7 @@ mod list;
 mod names;
 mod order;
 mod output;
+mod reader;
 mod report;
 mod revoke;
 mod run;

@@ -83,7 +83,7 @@ pub(crate) enum Verb {
     /// Watch semaphores on a live screen, and change them
     Top(Top),
     /// Print the changes of a semaphore, a line each, until a signal
-    Watch(Watched),
+    Watch(Watch),
     /// Serve metrics, JSON and a page of the semaphores over HTTP
     Serve(Serve),
     /// Set the limit, and pin it against what programs declare; or show it
@@ -215,7 +215,7 @@ pub(crate) struct Top {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::WATCH)]
-pub(crate) struct Watched {
+pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) names: Names,
 

@@ -123,7 +123,7 @@ async fn check_write(State(app): State<Arc<App>>, request: Request, next: Next) 
 }
 
 async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    let snapshot = app.watch.fresh().await;
+    let snapshot = app.feed.fresh().await;
     let format = Format::of(&headers);
     let parts = metrics::render(&snapshot, app.max_semaphores, format);
     let length = parts.iter().map(Bytes::len).sum::<usize>().to_string();
@@ -140,7 +140,7 @@ async fn healthz(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn list(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let snapshot = app.watch.fresh().await;
+    let snapshot = app.feed.fresh().await;
     match &snapshot.error {
         Some(reason) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason)),
         None => {
@@ -165,7 +165,7 @@ async fn history(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     permits::check::name(&name).map_err(Failure::from)?;
-    app.watch.fresh().await;
-    let (at_ms, points) = app.watch.points(&name);
+    app.feed.fresh().await;
+    let (at_ms, points) = app.feed.points(&name);
     Ok(json(&HistoryJson { name, window_ms: milliseconds(WINDOW), at_ms, points }))
 }

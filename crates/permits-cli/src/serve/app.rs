@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
 use super::access::{Access, Refusal};
-use super::watch::Watch;
+use super::feed::Feed;
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::status::StatusJson;
@@ -40,7 +40,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The state that requests share.
 pub(super) struct App {
-    pub(super) watch: Arc<Watch>,
+    pub(super) feed: Arc<Feed>,
     pub(super) access: Access,
     /// The most semaphores in the metrics.
     pub(super) max_semaphores: usize,
@@ -56,9 +56,9 @@ pub(super) struct App {
 pub(super) struct Problem(StatusCode, String);
 
 impl App {
-    pub(super) fn new(watch: Arc<Watch>, access: Access, max_semaphores: usize) -> Self {
+    pub(super) fn new(feed: Arc<Feed>, access: Access, max_semaphores: usize) -> Self {
         Self {
-            watch,
+            feed,
             access,
             max_semaphores,
             inspections: Semaphore::new(MAX_INSPECTIONS),
@@ -78,11 +78,11 @@ impl App {
     /// The state of a semaphore, with the first 1,000 holders and waiters.
     pub(super) async fn status(&self, name: &str) -> Result<Response, Problem> {
         let inspection = self.inspect(name).await.map_err(Failure::from)?;
-        Ok(json(&StatusJson::new(&inspection, self.watch.store.clone())))
+        Ok(json(&StatusJson::new(&inspection, self.feed.store.clone())))
     }
 
     async fn inspect(&self, name: &str) -> Result<Inspection, AdminError> {
-        let semaphore = self.watch.client.semaphore(name, Limit::Stored)?;
+        let semaphore = self.feed.reader.client.semaphore(name, Limit::Stored)?;
         let _place = self.inspections.acquire().await;
         semaphore.inspect().await
     }

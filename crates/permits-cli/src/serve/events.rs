@@ -24,8 +24,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 use super::app::{App, MAX_FOLLOWERS, Problem};
+use super::feed::{Change, StoreSnapshot};
 use super::listener::ended;
-use super::watch::{Change, StoreSnapshot};
 use crate::clock::milliseconds;
 use crate::list::ListJson;
 
@@ -72,7 +72,7 @@ pub(super) async fn events(State(app): State<Arc<App>>) -> Result<Response, Prob
         let reason = format!("{MAX_FOLLOWERS} clients follow events already");
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason));
     };
-    let (first, changes) = app.watch.follow().await;
+    let (first, changes) = app.feed.follow().await;
     let ending = app.ending.subscribe();
     let follower = Follower { app, sent: first.number, first: Some(first), changes, ending, _place: place };
     let events = stream::unfold(follower, async |mut follower| {
@@ -101,7 +101,7 @@ impl Follower {
                     return Some(change.text.get_or_init(|| text(&change).into()).clone());
                 }
                 Err(RecvError::Lagged(_)) => {
-                    let (latest, changes) = self.app.watch.follow().await;
+                    let (latest, changes) = self.app.feed.follow().await;
                     (self.sent, self.changes) = (latest.number, changes);
                     return Some(self.all(&latest));
                 }
@@ -111,11 +111,11 @@ impl Follower {
     }
 
     fn all(&self, snapshot: &StoreSnapshot) -> Bytes {
-        let App { watch, access, .. } = &*self.app;
+        let App { feed, access, .. } = &*self.app;
         let all = || AllJson {
-            store: &watch.store,
+            store: &feed.store,
             writable: access.allows_writes(),
-            interval_ms: milliseconds(watch.interval),
+            interval_ms: milliseconds(feed.reader.interval),
             heartbeat_ms: milliseconds(HEARTBEAT),
             at_ms: snapshot.at_ms,
             error: snapshot.error.as_deref(),

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-use super::watch::StoreSnapshot;
+use super::feed::StoreSnapshot;
 use crate::list::ListJson;
 
 /// A text format.

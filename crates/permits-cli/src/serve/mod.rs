@@ -1,6 +1,6 @@
 //! `permits serve`: metrics, JSON and a page over HTTP.
 //!
-//! [`watch`] reads the store, once for all clients and at a bounded pace; [`history`] keeps the last minutes.
+//! [`feed`] reads the store, once for all clients; [`history`] keeps the last minutes.
 //! [`api`], [`events`], [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes
 //! semaphores. [`access`] decides which requests are answered, [`listener`] bounds what connections may cost.
 //!
@@ -11,12 +11,12 @@ mod access;
 mod api;
 mod app;
 mod events;
+mod feed;
 mod history;
 mod listener;
 mod metrics;
 mod page;
 mod textfile;
-mod watch;
 mod write;
 
 use std::io::{self, IsTerminal as _};
@@ -34,7 +34,7 @@ use crate::report;
 use crate::run::signals::Signals;
 use access::{Access, Token};
 use app::App;
-use watch::Watch;
+use feed::Feed;
 
 /// Store timeout, also of the first connection.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -72,12 +72,12 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     let store = target.store.clone();
     let target = target.with_author(format!("serve by {}", user_and_host()));
     let client = target.connect(store_timeout).await?;
-    let watch = Arc::new(Watch::new(client, store, options.interval));
+    let feed = Arc::new(Feed::new(client, store, options.interval));
     let access = Access::new(address.ip(), options.hosts, token, options.allow_write);
-    let app = Arc::new(App::new(watch.clone(), access, options.max_semaphores));
+    let app = Arc::new(App::new(feed.clone(), access, options.max_semaphores));
     exit::print(format!("listening on http://{address}/\n"));
     tokio::select! {
-        failure = watch.run() => Err(failure),
+        failure = feed.run() => Err(failure),
         never = listener::serve(listener, api::router(app.clone()), app.ending.subscribe()) => match never {},
         _ = signals.next() => {
             app.end().await;

@@ -84,7 +84,7 @@ const COMMAND: Layered = Layered {
                 "watch",
             ],
         ),
-        ("ways to a store", &["acquire", "connect", "each", "names"]),
+        ("ways to a store", &["acquire", "connect", "each", "names", "reader"]),
         ("arguments", &["args", "help"]),
         ("output", &["exit", "output", "report"]),
         ("values", &["clock", "cooling", "detail", "holder", "order", "similar", "table", "text"]),

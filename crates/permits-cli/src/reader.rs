@@ -1,0 +1,95 @@
+//! [`StoreReader`]: reads all semaphores of a store, for `serve`, `top` and `watch`.
+//!
+//! A list of the names walks over all keys of a server, so reads take at most a tenth of the time: after a
+//! read of one second the next is due ten seconds later. A read that fails delays none, because its duration
+//! is the timeout of a store that does not answer.
+
+use std::time::{Duration, Instant};
+
+use permits::{AdminError, Client, Inspection};
+
+use crate::each::{self, Listed};
+use crate::names;
+
+/// The pause after a read, as a multiple of its duration.
+const PAUSE: u32 = 10;
+
+/// The most semaphores that a read inspects, the first by name.
+pub(crate) const MAX_SEMAPHORES: usize = 10_000;
+
+/// Reads a store.
+#[derive(Clone)]
+pub(crate) struct StoreReader {
+    pub(crate) client: Client,
+    /// The shortest pause after a read.
+    pub(crate) interval: Duration,
+}
+
+/// The result of a read.
+#[derive(Debug)]
+pub(crate) struct Reading<T> {
+    pub(crate) found: T,
+    pub(crate) duration: Duration,
+    /// The time at which the next read is due.
+    pub(crate) next: Instant,
+}
+
+impl<T> Reading<T> {
+    pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Reading<U> {
+        let Self { found, duration, next } = self;
+        Reading { found: make(found), duration, next }
+    }
+}
+
+impl StoreReader {
+    /// Reads the names that begin with `prefix`, in order.
+    pub(crate) async fn names(&self, prefix: &str) -> Result<Reading<Vec<String>>, AdminError> {
+        self.timed(names::under(&self.client, prefix)).await
+    }
+
+    /// Reads all names, in order, and makes a `T` of each of the first [`MAX_SEMAPHORES`] that is in use or
+    /// cannot be read.
+    pub(crate) async fn semaphores<T, F: Future<Output = Result<Inspection, AdminError>>>(
+        &self,
+        inspect: impl Fn(String) -> F,
+        make: impl Fn(Listed) -> T,
+    ) -> Result<Reading<(Vec<String>, Vec<T>)>, AdminError> {
+        let read = async {
+            let names = self.client.list().await?;
+            let first = names.iter().take(MAX_SEMAPHORES).cloned().collect();
+            let made = each::inspect_listed(first, inspect, make).await?;
+            Ok((names, made))
+        };
+        self.timed(read).await
+    }
+
+    async fn timed<T>(
+        &self,
+        read: impl Future<Output = Result<T, AdminError>>,
+    ) -> Result<Reading<T>, AdminError> {
+        let began = Instant::now();
+        let found = read.await?;
+        let duration = began.elapsed();
+        let next = Instant::now() + self.interval.max(duration * PAUSE);
+        Ok(Reading { found, duration, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn reads_take_at_most_a_tenth_of_the_time() {
+        let client = Client::builder("memory:").connect().await.expect("it has no server");
+        let reader = StoreReader { client, interval: Duration::from_millis(30) };
+        for (duration, pause) in
+            [(0, 30), (10, 100)].map(|(a, b)| (Duration::from_millis(a), Duration::from_millis(b)))
+        {
+            let began = Instant::now();
+            let read = async { Ok(tokio::time::sleep(duration).await) };
+            let reading = reader.timed(read).await.expect("it is slow, and succeeds");
+            assert!(reading.duration >= duration && reading.next >= began + duration + pause, "{reading:?}");
+        }
+    }
+}
