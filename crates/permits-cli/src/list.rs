@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::args::{Common, List};
 use crate::clock::milliseconds;
 use crate::cooling::Cooling;
+use crate::detail::Totals;
 use crate::each::{Listed, Unreadable};
 use crate::exit::{self, Failure};
-use crate::status::CountsJson;
 use crate::table::{Row, Table};
 use crate::{connect, each, names, report, status};
 
@@ -62,7 +62,7 @@ pub(crate) struct ListJson {
     /// defaults.
     pub(crate) unreadable: Option<String>,
     #[serde(flatten)]
-    pub(crate) counts: CountsJson,
+    pub(crate) totals: Totals,
 }
 
 impl From<&Listed> for ListJson {
@@ -94,7 +94,7 @@ impl From<&Inspection> for ListJson {
             closed: inspection.closed.clone(),
             cooling: Cooling::of(inspection).units,
             unreadable: None,
-            counts: inspection.into(),
+            totals: inspection.into(),
         }
     }
 }

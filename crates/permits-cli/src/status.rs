@@ -10,6 +10,7 @@ use crate::args::{Chosen, Common, Status};
 use crate::clock::{milliseconds, unix_ms};
 use crate::connect::{self, Target};
 use crate::cooling::{self, Cooling};
+use crate::detail::Totals;
 use crate::each;
 use crate::exit::{self, Failure};
 use crate::names;
@@ -66,24 +67,8 @@ pub(crate) struct StatusJson<'a> {
     oldest_waiter_age_ms: Option<u64>,
     cooling: u64,
     #[serde(flatten)]
-    counts: CountsJson,
+    totals: Totals,
     changes: Vec<ChangeJson<'a>>,
-}
-
-/// The numbers of events since the store has the semaphore.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct CountsJson {
-    pub(crate) grants: u64,
-    pub(crate) refused: u64,
-    pub(crate) expired: u64,
-    pub(crate) revoked: u64,
-}
-
-impl From<&Inspection> for CountsJson {
-    fn from(inspection: &Inspection) -> Self {
-        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
-        Self { grants, refused, expired, revoked }
-    }
 }
 
 #[derive(Serialize)]
@@ -174,7 +159,7 @@ impl<'a> StatusJson<'a> {
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
             cooling: Cooling::of(inspection).units,
-            counts: inspection.into(),
+            totals: inspection.into(),
             changes: inspection.changes.iter().map(ChangeJson::from).collect(),
         }
     }

@@ -16,9 +16,10 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use permits::{
-    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, PermitSet,
-    Semaphore,
+    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Permit,
+    PermitSet, Semaphore,
 };
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -173,6 +174,28 @@ pub(crate) enum NoPermit<T> {
     /// The wait was stopped.
     Stopped(T),
     Failure(Failure),
+}
+
+/// A permit in JSON. Programs depend on it: fields may be added, never changed.
+#[derive(Serialize)]
+pub(crate) struct PermitJson {
+    name: String,
+    holder: String,
+    weight: u32,
+    token: u64,
+    slot: u32,
+}
+
+impl PermitJson {
+    pub(crate) fn new(permit: &Permit) -> Self {
+        Self {
+            name: permit.semaphore().to_owned(),
+            holder: permit.holder().to_owned(),
+            weight: permit.weight(),
+            token: permit.token(),
+            slot: permit.slot(),
+        }
+    }
 }
 
 /// An acquisition in progress. Dropped, it leaves the line.

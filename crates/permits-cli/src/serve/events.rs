@@ -23,7 +23,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::app::{App, MAX_FOLLOWERS, Problem};
+use super::app::{App, MAX_FOLLOWERS, Problem, line};
 use super::feed::{Change, StoreSnapshot};
 use super::listener::ended;
 use crate::clock::milliseconds;
@@ -135,6 +135,5 @@ fn text(change: &Change) -> String {
 
 /// An event. JSON has no line breaks outside of texts, and escapes those in texts.
 fn event(name: &str, data: &impl Serialize) -> String {
-    let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
-    format!("event: {name}\ndata: {data}\n\n")
+    format!("event: {name}\ndata: {}\n", line(data))
 }

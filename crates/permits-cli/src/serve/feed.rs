@@ -21,7 +21,7 @@ use crate::exit::Failure;
 use crate::list::ListJson;
 use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader};
 use crate::report;
-use crate::status::{CountsJson, MAX_LISTED};
+use crate::status::MAX_LISTED;
 
 /// The interval of reads that no client asked for.
 const IDLE: Duration = Duration::from_secs(10);
@@ -264,12 +264,12 @@ impl StoreSnapshot {
         let is_complete = self.error.is_none() && self.omitted == 0;
         let before = match self.rows.get(&later.name) {
             Some(row) if row.json.unreadable.is_some() => return 0,
-            Some(row) => row.json.counts.grants,
+            Some(row) => row.json.totals.grants,
             // The semaphore is new, so its counter began at 0.
             None if is_complete => 0,
             None => return 0,
         };
-        later.counts.grants.saturating_sub(before)
+        later.totals.grants.saturating_sub(before)
     }
 }
 
@@ -279,9 +279,7 @@ impl From<&Listed> for FeedRow {
         let mut hasher = DefaultHasher::new();
         let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, .. } = json;
         (limit, held, waiting, paused, pinned, limit_version, recovering_ms > 0).hash(&mut hasher);
-        (&json.closed, &json.unreadable).hash(&mut hasher);
-        let CountsJson { grants, refused, expired, revoked } = json.counts;
-        (grants, refused, expired, revoked).hash(&mut hasher);
+        (&json.closed, &json.unreadable, json.totals).hash(&mut hasher);
         if let Ok(inspection) = listed {
             // The store orders holders by the end of their leases, which changes with every renewal.
             let mut holders: Vec<_> =
@@ -356,7 +354,7 @@ mod tests {
 
     fn with_grants(grants: u64) -> ListJson {
         let mut row = row("a", 1);
-        row.counts.grants = grants;
+        row.totals.grants = grants;
         row
     }
 

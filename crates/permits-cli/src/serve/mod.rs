@@ -24,7 +24,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::net::TcpListener;
 
 use crate::args::{Common, Serve};
@@ -38,9 +37,6 @@ use feed::Feed;
 
 /// Store timeout, also of the first connection.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Signals that end the server.
-const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
 /// Serves until a signal arrives, or writes the metrics once.
 pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure> {
@@ -62,7 +58,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         let message = format!("{} can be reached from other machines: {remedy}", options.listen);
         return Err(Failure::new(exit::USAGE, message));
     }
-    let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
+    let mut signals = Signals::ending().map_err(Failure::system)?;
     // Before the store, because a port in use is a mistake of this call.
     let listener = bind(options.listen)?;
     let address = listener.local_addr().map_err(Failure::system)?;
