@@ -1,4 +1,4 @@
-//! [`App`]: the state that requests share; and the replies that endpoints have in common.
+//! [`App`], the state that endpoints share, and the forms of their replies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -44,7 +44,8 @@ pub(super) struct StoreSnapshot {
     pub(super) at_ms: u64,
     /// The duration of the read.
     pub(super) duration: Duration,
-    /// The reason for which the last read failed. Then the rows and the duration are those of the read before.
+    /// The reason for which the last read failed. Then the rows and the duration are those of the read
+    /// before.
     pub(super) error: Option<String>,
     pub(super) rows: Rows,
     /// The number of semaphores that were not read, because there are too many.

@@ -1,8 +1,8 @@
 //! `permits serve`: metrics, JSON and a page over HTTP.
 //!
-//! [`feed`] reads the store, once for all clients; [`history`] keeps the last minutes.
-//! [`api`], [`events`], [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes
-//! semaphores. [`access`] decides which requests are answered, [`listener`] bounds what connections may cost.
+//! [`feed`] reads the store, once for all clients; [`history`] keeps the last minutes. [`api`], [`events`],
+//! [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes semaphores; [`app`] is
+//! their state. [`access`] decides which requests are answered, [`listener`] bounds the cost of connections.
 //!
 //! Nothing here trusts a request before [`access`] has seen it, and no reply contains the URL's password,
 //! because the store's name is the redacted one of [`connect`](crate::connect).
