@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use permits::{AdminError, Client, Inspection};
 
 use crate::each::{self, Listed};
-use crate::names;
 
 /// The pause after a read, as a multiple of its duration.
 const PAUSE: u32 = 10;
@@ -34,36 +33,9 @@ pub(crate) struct Reading<T> {
     pub(crate) next: Instant,
 }
 
-impl<T> Reading<T> {
-    pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Reading<U> {
-        let Self { found, duration, next } = self;
-        Reading { found: make(found), duration, next }
-    }
-}
-
 impl StoreReader {
-    /// Reads the names that begin with `prefix`, in order.
-    pub(crate) async fn names(&self, prefix: &str) -> Result<Reading<Vec<String>>, AdminError> {
-        self.timed(names::under(&self.client, prefix)).await
-    }
-
-    /// Reads all names, in order, and makes a `T` of each of the first [`MAX_SEMAPHORES`] that is in use or
-    /// cannot be read.
-    pub(crate) async fn semaphores<T, F: Future<Output = Result<Inspection, AdminError>>>(
-        &self,
-        inspect: impl Fn(String) -> F,
-        make: impl Fn(Listed) -> T,
-    ) -> Result<Reading<(Vec<String>, Vec<T>)>, AdminError> {
-        let read = async {
-            let names = self.client.list().await?;
-            let first = names.iter().take(MAX_SEMAPHORES).cloned().collect();
-            let made = each::inspect_listed(first, inspect, make).await?;
-            Ok((names, made))
-        };
-        self.timed(read).await
-    }
-
-    async fn timed<T>(
+    /// Awaits `read`, which asks the store for all names, and computes when the next read is due.
+    pub(crate) async fn read<T>(
         &self,
         read: impl Future<Output = Result<T, AdminError>>,
     ) -> Result<Reading<T>, AdminError> {
@@ -72,6 +44,19 @@ impl StoreReader {
         let duration = began.elapsed();
         let next = Instant::now() + self.interval.max(duration * PAUSE);
         Ok(Reading { found, duration, next })
+    }
+
+    /// All names, in order, and a `T` of each of the first [`MAX_SEMAPHORES`] that is in use or cannot be
+    /// read.
+    pub(crate) async fn semaphores<T, F: Future<Output = Result<Inspection, AdminError>>>(
+        &self,
+        inspect: impl Fn(String) -> F,
+        make: impl Fn(Listed) -> T,
+    ) -> Result<(Vec<String>, Vec<T>), AdminError> {
+        let names = self.client.list().await?;
+        let first = names.iter().take(MAX_SEMAPHORES).cloned().collect();
+        let made = each::inspect_listed(first, inspect, make).await?;
+        Ok((names, made))
     }
 }
 
@@ -91,7 +76,7 @@ mod tests {
         for duration in [0, 10].map(Duration::from_millis) {
             let began = Instant::now();
             let read = async { Ok(timeout(duration, pending::<()>()).await) };
-            let Reading { duration, next, .. } = reader.timed(read).await.expect("it has an end");
+            let Reading { duration, next, .. } = reader.read(read).await.expect("it has an end");
             assert!(next >= began + duration + interval.max(duration * 10), "{duration:?}");
         }
     }

@@ -175,12 +175,13 @@ impl Feed {
             let held = earlier.rows.get(&name).map_or(0, |row| row.json.held);
             inspect(&self.reader.client, name, held)
         };
-        let reading = self.reader.semaphores(inspect, |listed| FeedRow::from(&listed)).await?;
-        Ok(reading.map(|(names, rows)| {
+        let read = async {
+            let (names, rows) = self.reader.semaphores(inspect, |listed| FeedRow::from(&listed)).await?;
             rows.iter().for_each(|row| self.report_if_unreadable(&row.json));
             let rows = rows.into_iter().map(|row| (row.json.name.clone(), row)).collect();
-            (rows, names.len().saturating_sub(MAX_SEMAPHORES))
-        }))
+            Ok((rows, names.len().saturating_sub(MAX_SEMAPHORES)))
+        };
+        self.reader.read(read).await
     }
 
     /// Reports a semaphore that cannot be read, once for each reason.

@@ -172,7 +172,7 @@ impl Fetcher {
         }
         self.list_due = None;
         let (reader, counting) = (self.reader.clone(), self.counting);
-        self.tasks.spawn(async move { Answer::Listed(listing(&reader, counting).await) });
+        self.tasks.spawn(async move { Answer::Listed(reader.read(listing(&reader, counting)).await) });
     }
 
     fn fetch(&mut self, query: Query) {
@@ -196,17 +196,16 @@ impl Fetcher {
 }
 
 /// The names, and their counts if they are wanted.
-async fn listing(reader: &StoreReader, counting: bool) -> Result<Reading<Listing>, AdminError> {
+async fn listing(reader: &StoreReader, counting: bool) -> Result<Listing, AdminError> {
     if !counting {
-        let names = reader.names("").await?;
-        return Ok(names.map(|names| Listing { names, counts: None }));
+        return Ok(Listing { names: reader.client.list().await?, counts: None });
     }
-    let read = reader.semaphores(
+    let semaphores = reader.semaphores(
         async |name| inspect(&reader.client, &name, LISTED).await,
         |listed| listed.ok().map(|inspection| (inspection.name.clone(), Counts::from(&inspection))),
     );
-    let read = read.await?;
-    Ok(read.map(|(names, counts)| Listing { names, counts: Some(counts.into_iter().flatten().collect()) }))
+    let (names, counts) = semaphores.await?;
+    Ok(Listing { names, counts: Some(counts.into_iter().flatten().collect()) })
 }
 
 /// A semaphore with at most `max` of its holders and waiters.

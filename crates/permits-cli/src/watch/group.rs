@@ -11,6 +11,7 @@ use super::watcher::{Lines, Watcher};
 use crate::args::{Chosen, Watch};
 use crate::each::CONCURRENCY;
 use crate::exit::{self, Failure};
+use crate::names;
 use crate::output::Output;
 use crate::reader::{Reading, StoreReader};
 use crate::report;
@@ -73,7 +74,8 @@ impl<'a> Group<'a> {
 
     /// Watches the semaphores under `prefix`, and those that have ended no longer.
     async fn list(&mut self, prefix: &str) -> Result<(), AdminError> {
-        let Reading { found: names, next, .. } = self.reader.names(prefix).await?;
+        let Reading { found: names, next, .. } =
+            self.reader.read(names::under(&self.reader.client, prefix)).await?;
         self.list_due = next;
         self.watchers.retain(|name, watcher| watcher.is_known || names.binary_search(name).is_ok());
         for name in names {
