@@ -5,11 +5,10 @@
 
 use permits::{AdminError, Client, Inspection, Semaphore};
 
-use crate::args::{Changed, Close, Common, Delete, Limit, LimitChange};
+use crate::args::{Changed, Chosen, Close, Common, Delete, Limit, LimitChange};
 use crate::exit::{self, Failure};
-use crate::names::{self, Chosen};
 use crate::status::usage;
-use crate::{connect, each, list, report};
+use crate::{connect, each, names, report};
 
 /// Sets and pins the limit, declares it, unpins it, or shows it.
 pub(crate) async fn limit(common: &Common, options: Limit) -> Result<u8, Failure> {
@@ -61,7 +60,7 @@ async fn show_limit(common: &Common, changed: &Changed) -> Result<u8, Failure> {
     let lines: String = inspections.iter().map(|inspection| line(inspection, limit_of)).collect();
     let code = exit::print(lines);
     match chosen {
-        Chosen::One(name) if code == exit::SUCCESS && !list::is_used(&inspections[0]) => {
+        Chosen::One(name) if code == exit::SUCCESS && !names::is_used(&inspections[0]) => {
             Err(names::unknown_failure(&client, name).await)
         }
         _ => Ok(code),

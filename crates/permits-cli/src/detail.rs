@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use permits::{ChangeInfo, Inspection, OperatorChange};
+use serde::Serialize;
 
 use crate::cooling::Cooling;
 
@@ -23,17 +24,32 @@ pub(crate) struct Counts {
     pub(crate) recovering: Duration,
     /// The time for which the head of the line has waited, if the inspection listed it.
     pub(crate) oldest_waiter: Option<Duration>,
-    /// Permits granted, requests refused, leases ended and revocations, since the store has the semaphore.
     pub(crate) totals: Totals,
 }
 
-/// The numbers of events of a semaphore.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The numbers of events since the store has the semaphore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct Totals {
     pub(crate) grants: u64,
     pub(crate) refused: u64,
     pub(crate) expired: u64,
     pub(crate) revoked: u64,
+}
+
+impl Totals {
+    /// Those that are not 0, as texts such as `3 granted`.
+    pub(crate) fn texts(self) -> Vec<String> {
+        let Self { grants, refused, expired, revoked } = self;
+        let totals = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
+        totals.iter().filter(|(total, _)| *total > 0).map(|(total, what)| format!("{total} {what}")).collect()
+    }
+}
+
+impl From<&Inspection> for Totals {
+    fn from(inspection: &Inspection) -> Self {
+        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
+        Self { grants, refused, expired, revoked }
+    }
 }
 
 /// A holder.
@@ -134,8 +150,6 @@ impl Counts {
 impl From<&Inspection> for Counts {
     fn from(inspection: &Inspection) -> Self {
         let Inspection { limit, limit_version, held, waiting, paused, pinned, recovering, .. } = *inspection;
-        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
-        let totals = Totals { grants, refused, expired, revoked };
         let closed = inspection.closed.clone();
         let oldest_waiter = inspection.waiters.first().map(|info| info.age);
         Self {
@@ -149,7 +163,7 @@ impl From<&Inspection> for Counts {
             pinned,
             recovering,
             oldest_waiter,
-            totals,
+            totals: inspection.into(),
         }
     }
 }

@@ -4,11 +4,23 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Client, Inspection, Limit};
 use serde_json::json;
 
-use crate::args::{Common, Targets};
+use crate::args::{Chosen, Common, Targets};
 use crate::exit::{self, Failure};
-use crate::list::CONCURRENCY;
-use crate::names::{self, Chosen};
-use crate::{connect, report};
+use crate::{connect, names, report};
+
+/// The most inspections in flight at once: enough to hide the round trips, and few enough that a server
+/// serves other clients in between.
+pub(crate) const CONCURRENCY: usize = 64;
+
+/// A semaphore that is in use, or one whose keys cannot be read, with the reason.
+pub(crate) type Listed = Result<Inspection, Unreadable>;
+
+/// A semaphore whose keys belong to another program, are damaged or have another layout.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
 
 /// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found
 /// nothing to change.
@@ -96,4 +108,27 @@ pub(crate) async fn inspect(
         (inspected, _) => Some(inspected),
     });
     Ok(ours.try_collect().await?)
+}
+
+/// Inspects each semaphore of `names`, and makes a `T` of each that is in use or cannot be read. Fails with
+/// an error that concerns the store as a whole.
+pub(crate) async fn inspect_listed<T, F: Future<Output = Result<Inspection, AdminError>>>(
+    names: Vec<String>,
+    inspect: impl Fn(String) -> F,
+    make: impl Fn(Listed) -> T,
+) -> Result<Vec<T>, AdminError> {
+    let inspections = stream::iter(names).map(|name| {
+        let inspected = inspect(name.clone());
+        async move {
+            match inspected.await {
+                Ok(inspection) => Ok(names::is_used(&inspection).then_some(Ok(inspection))),
+                Err(AdminError::Store(error)) if error.concerns_one_semaphore() => {
+                    Ok(Some(Err(Unreadable { name, reason: report::with_causes(&error) })))
+                }
+                Err(error) => Err(error),
+            }
+        }
+    });
+    let listed = inspections.buffered(CONCURRENCY).try_filter_map(async |listed| Ok(listed));
+    listed.map_ok(make).try_collect().await
 }

@@ -6,12 +6,10 @@
 
 use std::io::{self, Write as _};
 
-use clap::{CommandFactory as _, error::ErrorKind};
 use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{self, Args};
 use crate::report;
 
 /// Success.
@@ -127,23 +125,6 @@ impl From<AcquireError> for Failure {
         };
         Self::new(code, report::with_causes(&error))
     }
-}
-
-/// Prints a result of the parser: help and version as an answer, everything else as wrong usage.
-pub(crate) fn from_clap(error: clap::Error) -> u8 {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
-        report::print_raw(&Args::command().after_help(more).render_help().to_string());
-        return USAGE;
-    }
-    let error = args::with_tip(error);
-    let text = error.render().to_string();
-    if error.use_stderr() {
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        text.lines().filter(|line| !line.trim().is_empty()).for_each(report::say);
-        return USAGE;
-    }
-    print(&text)
 }
 
 /// Prints a line of JSON on standard output.

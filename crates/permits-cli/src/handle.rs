@@ -11,15 +11,15 @@ use permits::{AdminError, Client, Permit, PermitHandle, RenewError};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, RELEASE_TIMEOUT, Requested};
+use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, PermitJson, RELEASE_TIMEOUT, Requested};
 use crate::args::{Acquire, Common, Handle, Release, Renew};
+use crate::clock::milliseconds;
 use crate::connect;
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run;
 use crate::run::posix::is_stdout_closed;
 use crate::run::signals::Signals;
-use crate::status::milliseconds;
 
 /// The default lease of a permit that no process renews.
 const HANDLE_LEASE: Duration = Duration::from_secs(5 * 60);
@@ -31,28 +31,12 @@ const MAX_HANDLE: u64 = 2048;
 #[derive(Serialize)]
 struct Acquired {
     handle: String,
-    name: String,
-    holder: String,
-    weight: u32,
-    token: u64,
-    slot: u32,
+    #[serde(flatten)]
+    permit: PermitJson,
     remaining_ms: u64,
 }
 
 impl Acquired {
-    /// Without the handle and the time, which the hand-over makes.
-    fn new(permit: &Permit) -> Self {
-        Self {
-            handle: String::new(),
-            name: permit.semaphore().to_owned(),
-            holder: permit.holder().to_owned(),
-            weight: permit.weight(),
-            token: permit.token(),
-            slot: permit.slot(),
-            remaining_ms: 0,
-        }
-    }
-
     /// Prints the handle, or the whole object. Fails if no reader can have it.
     fn print(&self, as_json: bool) -> Result<u8, Failure> {
         let json = || serde_json::to_string(self).expect("it has neither maps nor failing fields");
@@ -86,7 +70,7 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
     let Ok([permit]) = <[Permit; 1]>::try_from(permits.into_permits()) else {
         unreachable!("one semaphore was requested");
     };
-    let mut acquired = Acquired::new(&permit);
+    let permit_json = PermitJson::new(&permit);
     let handed_over = tokio::select! {
         biased;
         // The permit is dropped, which releases it.
@@ -95,8 +79,8 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
     };
     let result = match handed_over {
         Ok((handle, until)) => {
-            acquired.handle = handle.to_string();
-            acquired.remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
+            let remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
+            let acquired = Acquired { handle: handle.to_string(), permit: permit_json, remaining_ms };
             let printed = acquired.print(options.json);
             if printed.is_err() {
                 // No other process has the handle.

@@ -1,29 +1,16 @@
 //! `permits list`: all semaphores, as a table or as JSON.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Client, Inspection, Limit};
 use serde::Serialize;
 
 use crate::args::{Common, List};
+use crate::clock::milliseconds;
 use crate::cooling::Cooling;
+use crate::detail::Totals;
+use crate::each::{Listed, Unreadable};
 use crate::exit::{self, Failure};
-use crate::status::{CountsJson, milliseconds};
 use crate::table::{Row, Table};
-use crate::{connect, names, report, status};
-
-/// The most inspections in flight at once: enough to hide the round trips, and few enough that a server
-/// serves other clients in between.
-pub(crate) const CONCURRENCY: usize = 64;
-
-/// A semaphore that is in use, or one whose keys cannot be read, with the reason.
-pub(crate) type Listed = Result<Inspection, Unreadable>;
-
-/// A semaphore whose keys belong to another program, are damaged or have another layout.
-#[derive(Debug)]
-pub(crate) struct Unreadable {
-    pub(crate) name: String,
-    pub(crate) reason: String,
-}
+use crate::{connect, each, names, report, status};
 
 /// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
@@ -52,36 +39,7 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
 /// Inspects each semaphore whose name begins with `prefix`. The list of holders shows which of them cool.
 async fn inspect_all(client: &Client, prefix: &str) -> Result<Vec<Listed>, AdminError> {
     let inspect = |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect().await };
-    inspect_each(names::under(client, prefix).await?, inspect, |listed| listed).await
-}
-
-/// Inspects each semaphore of `names`, and makes a `T` of each that is in use or cannot be read. Fails with
-/// an error that concerns the store as a whole.
-pub(crate) async fn inspect_each<T, F: Future<Output = Result<Inspection, AdminError>>>(
-    names: Vec<String>,
-    inspect: impl Fn(String) -> F,
-    make: impl Fn(Listed) -> T,
-) -> Result<Vec<T>, AdminError> {
-    let inspections = stream::iter(names).map(|name| {
-        let inspected = inspect(name.clone());
-        async move {
-            match inspected.await {
-                Ok(inspection) => Ok(is_used(&inspection).then_some(Ok(inspection))),
-                Err(AdminError::Store(error)) if error.concerns_one_semaphore() => {
-                    Ok(Some(Err(Unreadable { name, reason: report::with_causes(&error) })))
-                }
-                Err(error) => Err(error),
-            }
-        }
-    });
-    let listed = inspections.buffered(CONCURRENCY).try_filter_map(async |listed| Ok(listed));
-    listed.map_ok(make).try_collect().await
-}
-
-/// False for a semaphore that the store does not know, or that has ended since it was listed.
-pub(crate) fn is_used(inspection: &Inspection) -> bool {
-    let Inspection { limit, held, waiting, paused, pinned, ref closed, .. } = *inspection;
-    limit.is_some() || held > 0 || waiting > 0 || paused || pinned || closed.is_some()
+    each::inspect_listed(names::under(client, prefix).await?, inspect, |listed| listed).await
 }
 
 /// An element of the array that `--json` prints. Scripts depend on it: fields may be added, never changed.
@@ -104,7 +62,7 @@ pub(crate) struct ListJson {
     /// defaults.
     pub(crate) unreadable: Option<String>,
     #[serde(flatten)]
-    pub(crate) counts: CountsJson,
+    pub(crate) totals: Totals,
 }
 
 impl From<&Listed> for ListJson {
@@ -136,7 +94,7 @@ impl From<&Inspection> for ListJson {
             closed: inspection.closed.clone(),
             cooling: Cooling::of(inspection).units,
             unreadable: None,
-            counts: inspection.into(),
+            totals: inspection.into(),
         }
     }
 }

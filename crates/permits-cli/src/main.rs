@@ -14,6 +14,7 @@ compile_error!("the permits command needs Unix: process groups, signals, and a t
 mod acquire;
 mod administer;
 mod args;
+mod clock;
 mod connect;
 mod cooling;
 mod detail;
@@ -27,7 +28,9 @@ mod hold;
 mod holder;
 mod list;
 mod names;
+mod order;
 mod output;
+mod reader;
 mod report;
 mod revoke;
 mod run;
@@ -41,7 +44,8 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 use tracing::level_filters::LevelFilter;
 
 use args::{Args, Verb};
@@ -66,7 +70,7 @@ fn main() -> ExitCode {
 fn code() -> u8 {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return exit::from_clap(error),
+        Err(error) => return print_from_parser(error),
     };
     report::set_format(args.common.log_format);
     let installed = filter(&args).map(report::install);
@@ -74,6 +78,23 @@ fn code() -> u8 {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints a result of the parser: help and version as an answer, everything else as wrong usage.
+fn print_from_parser(error: clap::Error) -> u8 {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let more = "Examples, stores and exit codes: permits --help, permits help VERB, permits man VERB";
+        report::print_raw(&Args::command().after_help(more).render_help().to_string());
+        return exit::USAGE;
+    }
+    let error = args::with_tip(error);
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        text.lines().filter(|line| !line.trim().is_empty()).for_each(report::say);
+        return exit::USAGE;
+    }
+    exit::print(&text)
 }
 
 /// The events of the library that are shown. `RUST_LOG` is not read: it is for the command that `permits run`

@@ -7,13 +7,12 @@
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
-use permits::{AdminError, Client, Limit};
+use permits::{AdminError, Client, Inspection, Limit};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::args::Targets;
+use crate::args::{Chosen, Targets};
 use crate::exit::{self, Failure};
-use crate::list::is_used;
 use crate::report;
 use crate::similar::similar;
 
@@ -22,13 +21,6 @@ const SHOWN: usize = 3;
 
 /// Time to look for similar names, since a list walks over all keys of a server.
 const SIMILAR_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The choice of the arguments.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Chosen<'a> {
-    One(&'a str),
-    Under(&'a str),
-}
 
 impl Chosen<'_> {
     /// The names in order. None below a prefix is a failure.
@@ -49,6 +41,12 @@ pub(crate) async fn under(client: &Client, prefix: &str) -> Result<Vec<String>, 
     let mut names = client.list().await?;
     names.retain(|name| name.starts_with(prefix));
     Ok(names)
+}
+
+/// False for a semaphore that the store does not know, or that has ended since it was listed.
+pub(crate) fn is_used(inspection: &Inspection) -> bool {
+    let Inspection { limit, held, waiting, paused, pinned, ref closed, .. } = *inspection;
+    limit.is_some() || held > 0 || waiting > 0 || paused || pinned || closed.is_some()
 }
 
 /// True if the store knows the semaphore.

@@ -4,12 +4,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Client, HolderInfo, Inspection, Limit, Semaphore};
 
 use crate::administer::{after, revoke_one};
-use crate::args::{Common, Revoke};
+use crate::args::{Chosen, Common, Revoke};
 use crate::connect;
-use crate::each;
+use crate::each::{self, CONCURRENCY};
 use crate::exit::{self, Failure};
-use crate::list::CONCURRENCY;
-use crate::names::{self, Chosen};
+use crate::names;
 use crate::status::{MAX_LISTED, usage};
 
 /// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt

@@ -1,18 +1,19 @@
 //! `permits status`: the holders and waiters of a semaphore, as tables or as JSON.
 
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use permits::{ChangeInfo, HolderInfo, Inspection, WaiterInfo};
 use serde::Serialize;
 
-use crate::args::{Common, Status};
+use crate::args::{Chosen, Common, Status};
+use crate::clock::{milliseconds, unix_ms};
 use crate::connect::{self, Target};
 use crate::cooling::{self, Cooling};
+use crate::detail::Totals;
 use crate::each;
 use crate::exit::{self, Failure};
-use crate::list;
-use crate::names::{self, Chosen};
+use crate::names;
 use crate::table::{Row, Table};
 use crate::text::duration;
 
@@ -37,7 +38,7 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
         code = exit::print(texts.join("\n"));
     }
     match chosen {
-        Chosen::One(name) if code == exit::SUCCESS && !list::is_used(&inspections[0]) => {
+        Chosen::One(name) if code == exit::SUCCESS && !names::is_used(&inspections[0]) => {
             Err(match options.json {
                 true => names::unknown_failure_in_json(name),
                 false => names::unknown_failure(&client, name).await,
@@ -66,24 +67,8 @@ pub(crate) struct StatusJson<'a> {
     oldest_waiter_age_ms: Option<u64>,
     cooling: u64,
     #[serde(flatten)]
-    counts: CountsJson,
+    totals: Totals,
     changes: Vec<ChangeJson<'a>>,
-}
-
-/// The numbers of events since the store has the semaphore.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(crate) struct CountsJson {
-    pub(crate) grants: u64,
-    pub(crate) refused: u64,
-    pub(crate) expired: u64,
-    pub(crate) revoked: u64,
-}
-
-impl From<&Inspection> for CountsJson {
-    fn from(inspection: &Inspection) -> Self {
-        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
-        Self { grants, refused, expired, revoked }
-    }
 }
 
 #[derive(Serialize)]
@@ -127,7 +112,7 @@ impl<'a> From<&'a ChangeInfo> for ChangeJson<'a> {
             change: change.keyword(),
             by,
             text: change.to_string(),
-            at_ms: milliseconds(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
+            at_ms: unix_ms(*at),
             age_ms: milliseconds(*age),
             limit: change.limit(),
             holder: change.holder(),
@@ -174,7 +159,7 @@ impl<'a> StatusJson<'a> {
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
             cooling: Cooling::of(inspection).units,
-            counts: inspection.into(),
+            totals: inspection.into(),
             changes: inspection.changes.iter().map(ChangeJson::from).collect(),
         }
     }
@@ -188,10 +173,6 @@ pub(crate) fn oldest_holder_age_ms(inspection: &Inspection) -> Option<u64> {
 /// The age of the oldest of the listed waiters.
 pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
     inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
-}
-
-pub(crate) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// True while free units are not granted. A semaphore without a limit grants nothing in any case.

@@ -16,20 +16,21 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use permits::{
-    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, PermitSet,
-    Semaphore,
+    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Permit,
+    PermitSet, Semaphore,
 };
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::args::{Also, Common, Request};
+use crate::clock::milliseconds;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
 use crate::report;
-use crate::status::milliseconds;
 pub(crate) use caller::Caller;
 pub(crate) use hint::forgotten_name;
-use reason::Reason;
+use reason::{Line, Reason};
 
 /// Time for the release: a little longer than the library retries.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -175,14 +176,26 @@ pub(crate) enum NoPermit<T> {
     Failure(Failure),
 }
 
-/// The line in which a request waits.
-#[derive(Clone)]
-struct Line {
-    semaphore: Semaphore,
-    /// The units that it asks for.
+/// A permit in JSON. Programs depend on it: fields may be added, never changed.
+#[derive(Serialize)]
+pub(crate) struct PermitJson {
+    name: String,
+    holder: String,
     weight: u32,
-    /// The number of waiters before it, if it is known.
-    position: Option<u64>,
+    token: u64,
+    slot: u32,
+}
+
+impl PermitJson {
+    pub(crate) fn new(permit: &Permit) -> Self {
+        Self {
+            name: permit.semaphore().to_owned(),
+            holder: permit.holder().to_owned(),
+            weight: permit.weight(),
+            token: permit.token(),
+            slot: permit.slot(),
+        }
+    }
 }
 
 /// An acquisition in progress. Dropped, it leaves the line.

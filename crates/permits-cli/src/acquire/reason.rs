@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use permits::{AdminError, HolderInfo, Inspection};
+use permits::{AdminError, HolderInfo, Inspection, Semaphore};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::Line;
 use super::outer;
+use crate::clock::milliseconds;
 use crate::holder::told;
-use crate::status::milliseconds;
 use crate::{report, text};
 
 /// Time the store has to answer an inspection.
@@ -18,6 +17,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most holders that are named.
 const NAMED: usize = 3;
+
+/// The line in which a request waits.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) semaphore: Semaphore,
+    /// The units that it asks for.
+    pub(super) weight: u32,
+    /// The number of waiters before it, if it is known.
+    pub(super) position: Option<u64>,
+}
 
 /// A reason as text, and its values.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::reason::Reason;
-use super::{Line, outer};
-use crate::status::milliseconds;
+use super::outer;
+use super::reason::{Line, Reason};
+use crate::clock::milliseconds;
 use crate::{report, text};
 
 /// Delay before the first line. A shorter wait shows none.

@@ -16,9 +16,9 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::exit::{self, Failure};
 use crate::help;
+use crate::order::Order;
 use crate::report::LogFormat;
-use crate::top::Order;
-pub(crate) use names::{Changed, Names, Targets};
+pub(crate) use names::{Author, Changed, Chosen, Names, Targets};
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use tip::with_tip;
@@ -83,7 +83,7 @@ pub(crate) enum Verb {
     /// Watch semaphores on a live screen, and change them
     Top(Top),
     /// Print the changes of a semaphore, a line each, until a signal
-    Watch(Watched),
+    Watch(Watch),
     /// Serve metrics, JSON and a page of the semaphores over HTTP
     Serve(Serve),
     /// Set the limit, and pin it against what programs declare; or show it
@@ -215,7 +215,7 @@ pub(crate) struct Top {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::WATCH)]
-pub(crate) struct Watched {
+pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) names: Names,
 
@@ -267,14 +267,6 @@ impl Limit {
             _ => Ok(self),
         }
     }
-}
-
-/// The author of a change.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Author {
-    /// The name to show as the author of this change, at most 120 bytes [default: the user and the host]
-    #[arg(long, value_name = "TEXT", value_parser = value::label)]
-    pub(crate) by: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,7 @@
 //! The semaphores of a verb, as arguments.
 
-use super::{Author, value};
+use super::value;
 use crate::exit::{self, Failure};
-use crate::names::Chosen;
 
 /// One semaphore, or all whose names begin with a text.
 #[derive(Debug, clap::Args)]
@@ -31,6 +30,21 @@ impl Names {
             (None, None) => unreachable!("the parser demands one of them"),
         }
     }
+}
+
+/// One semaphore by its name, or all whose names begin with a prefix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chosen<'a> {
+    One(&'a str),
+    Under(&'a str),
+}
+
+/// The author of a change.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Author {
+    /// The name to show as the author of this change, at most 120 bytes [default: the user and the host]
+    #[arg(long, value_name = "TEXT", value_parser = value::label)]
+    pub(crate) by: Option<String>,
 }
 
 /// The semaphores that a verb changes, and the author of the change.

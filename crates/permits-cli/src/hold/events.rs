@@ -1,9 +1,10 @@
 //! The events on standard output.
 
-use permits::{Permit, PermitSet};
+use permits::PermitSet;
 use serde::Serialize;
 
-use crate::status::milliseconds;
+use crate::acquire::PermitJson;
+use crate::clock::milliseconds;
 
 /// A line of the protocol. Programs depend on it: events and fields may be added, never changed.
 #[derive(Serialize)]
@@ -15,9 +16,9 @@ pub(super) enum Event<'a> {
     },
     Granted {
         #[serde(flatten)]
-        permit: PermitJson<'a>,
+        permit: PermitJson,
         remaining_ms: u64,
-        also: Vec<PermitJson<'a>>,
+        also: Vec<PermitJson>,
     },
     Held {
         remaining_ms: u64,
@@ -38,31 +39,9 @@ pub(super) enum Event<'a> {
     },
 }
 
-/// A permit of [`Event::Granted`].
-#[derive(Serialize)]
-pub(super) struct PermitJson<'a> {
-    name: &'a str,
-    holder: &'a str,
-    weight: u32,
-    token: u64,
-    slot: u32,
-}
-
-impl<'a> PermitJson<'a> {
-    fn new(permit: &'a Permit) -> Self {
-        Self {
-            name: permit.semaphore(),
-            holder: permit.holder(),
-            weight: permit.weight(),
-            token: permit.token(),
-            slot: permit.slot(),
-        }
-    }
-}
-
-impl<'a> Event<'a> {
+impl Event<'_> {
     /// The grant of all permits, that of `name` first.
-    pub(super) fn granted(permits: &'a PermitSet, name: &str) -> Self {
+    pub(super) fn granted(permits: &PermitSet, name: &str) -> Self {
         let (named, others): (Vec<_>, Vec<_>) =
             permits.permits().iter().partition(|permit| permit.semaphore() == name);
         Self::Granted {

@@ -21,12 +21,12 @@ use tokio::time::{Interval, interval, timeout};
 
 use crate::acquire::{Caller, LEASE, NoPermit, Pending, RELEASE_TIMEOUT, Requested, UNANSWERED};
 use crate::args::{Common, Hold};
+use crate::clock::milliseconds;
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::report;
 use crate::run::LOST_TIMEOUT;
 use crate::run::signals::Signals;
-use crate::status::milliseconds;
 use events::Event;
 use input::{Command, Input};
 
@@ -35,9 +35,6 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// The least number of checks of a permit in one lease.
 const CHECKS_PER_LEASE: u32 = 16;
-
-/// The signals that a terminal sends to a whole process group, and SIGTERM.
-const SIGNALS: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::HUP, Signal::TERM];
 
 /// Holds a permit until the program that started this process lets go of it.
 pub(crate) async fn hold(common: &Common, options: &Hold) -> Result<u8, Failure> {
@@ -229,7 +226,7 @@ struct Ending {
 impl Ending {
     fn listen() -> io::Result<Self> {
         Ok(Self {
-            signals: Signals::of(&SIGNALS)?,
+            signals: Signals::ending()?,
             input: Input::start()?,
             parent: getppid(),
             check: interval(CHECK_EVERY),
@@ -243,7 +240,7 @@ impl Ending {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => {
-                    // The others reach the program as well, which may still use the resource.
+                    // A terminal sends the others to the program as well, which may still use the resource.
                     if self.is_interactive || signal == Signal::TERM {
                         return Asked::End(End::Signal(signal));
                     }

@@ -22,10 +22,11 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::clock::unix_ms;
 use crate::text;
 pub(crate) use filter::Filter;
 pub(crate) use log::install;
@@ -254,8 +255,7 @@ fn line_at(level: &str, message: &str, mut fields: Value) -> String {
 }
 
 fn with_time(mut object: Value) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    object["time_ms"] = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).into();
+    object["time_ms"] = unix_ms(SystemTime::now()).into();
     format!("{object}\n")
 }
 

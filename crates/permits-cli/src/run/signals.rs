@@ -1,4 +1,4 @@
-//! The signals of `permits run`, in order of arrival.
+//! Signals, in order of arrival: those that end any verb, and those that `permits run` forwards.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::posix;
 
-/// Signals that end the wait, and that are forwarded to the command.
+/// Signals that end a verb: those of a terminal, and SIGTERM. While a command runs, they are forwarded to it.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
 /// Other signals that are forwarded. Their default ends a process, so they are listened to from the start and
@@ -34,9 +34,14 @@ impl Signals {
         Ok(listening)
     }
 
+    /// Listens to the signals that end a verb.
+    pub(crate) fn ending() -> io::Result<Self> {
+        Self::of(&ENDING)
+    }
+
     /// Listens to the signals that other processes send.
     pub(crate) fn listen() -> io::Result<Self> {
-        let mut signals = Self::of(&ENDING)?;
+        let mut signals = Self::ending()?;
         signals.add(&OTHER)?;
         Ok(signals)
     }

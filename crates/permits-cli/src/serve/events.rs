@@ -23,14 +23,11 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::api::{App, Problem};
+use super::app::{App, MAX_FOLLOWERS, Problem, line};
+use super::feed::{Change, StoreSnapshot};
 use super::listener::ended;
-use super::watch::{Change, StoreSnapshot};
+use crate::clock::milliseconds;
 use crate::list::ListJson;
-use crate::status::milliseconds;
-
-/// The most clients at once.
-pub(super) const MAX_FOLLOWERS: usize = 64;
 
 /// The longest time without any byte.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -75,7 +72,7 @@ pub(super) async fn events(State(app): State<Arc<App>>) -> Result<Response, Prob
         let reason = format!("{MAX_FOLLOWERS} clients follow events already");
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason));
     };
-    let (first, changes) = app.watch.follow().await;
+    let (first, changes) = app.feed.follow().await;
     let ending = app.ending.subscribe();
     let follower = Follower { app, sent: first.number, first: Some(first), changes, ending, _place: place };
     let events = stream::unfold(follower, async |mut follower| {
@@ -104,7 +101,7 @@ impl Follower {
                     return Some(change.text.get_or_init(|| text(&change).into()).clone());
                 }
                 Err(RecvError::Lagged(_)) => {
-                    let (latest, changes) = self.app.watch.follow().await;
+                    let (latest, changes) = self.app.feed.follow().await;
                     (self.sent, self.changes) = (latest.number, changes);
                     return Some(self.all(&latest));
                 }
@@ -114,11 +111,11 @@ impl Follower {
     }
 
     fn all(&self, snapshot: &StoreSnapshot) -> Bytes {
-        let App { watch, access, .. } = &*self.app;
+        let App { feed, access, .. } = &*self.app;
         let all = || AllJson {
-            store: &watch.store,
+            store: &feed.store,
             writable: access.allows_writes(),
-            interval_ms: milliseconds(watch.interval),
+            interval_ms: milliseconds(feed.reader.interval),
             heartbeat_ms: milliseconds(HEARTBEAT),
             at_ms: snapshot.at_ms,
             error: snapshot.error.as_deref(),
@@ -138,6 +135,5 @@ fn text(change: &Change) -> String {
 
 /// An event. JSON has no line breaks outside of texts, and escapes those in texts.
 fn event(name: &str, data: &impl Serialize) -> String {
-    let data = serde_json::to_string(data).unwrap_or_else(|_| "null".to_owned());
-    format!("event: {name}\ndata: {data}\n\n")
+    format!("event: {name}\ndata: {}\n", line(data))
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::clock::milliseconds;
 use crate::list::ListJson;
 
 /// The time that is kept.
@@ -53,8 +54,7 @@ impl History {
     /// that is no longer listed gets a point with zeros, and is forgotten when that point has left the
     /// window. One that cannot be read keeps its last numbers.
     pub(super) fn record<'a>(&mut self, at_ms: u64, rows: impl Iterator<Item = (&'a ListJson, u64)> + Clone) {
-        let window_ms = u64::try_from(WINDOW.as_millis()).unwrap_or(u64::MAX);
-        let began_ms = at_ms.saturating_sub(window_ms);
+        let began_ms = at_ms.saturating_sub(milliseconds(WINDOW));
         let read_before_ms = mem::replace(&mut self.read_ms, at_ms);
         let listed: BTreeSet<&str> = rows.clone().map(|(row, _)| row.name.as_str()).collect();
         self.series.retain(|name, points| {

@@ -1,21 +1,22 @@
 //! `permits serve`: metrics, JSON and a page over HTTP.
 //!
-//! [`watch`] reads the store, once for all clients and at a bounded pace; [`history`] keeps the last minutes.
-//! [`api`], [`events`], [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes
-//! semaphores. [`access`] decides which requests are answered, [`listener`] bounds what connections may cost.
+//! [`feed`] reads the store, once for all clients; [`history`] keeps the last minutes. [`api`], [`events`],
+//! [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes semaphores; [`app`] is
+//! their state. [`access`] decides which requests are answered, [`listener`] bounds the cost of connections.
 //!
 //! Nothing here trusts a request before [`access`] has seen it, and no reply contains the URL's password,
 //! because the store's name is the redacted one of [`connect`](crate::connect).
 
 mod access;
 mod api;
+mod app;
 mod events;
+mod feed;
 mod history;
 mod listener;
 mod metrics;
 mod page;
 mod textfile;
-mod watch;
 mod write;
 
 use std::io::{self, IsTerminal as _};
@@ -23,7 +24,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::net::TcpListener;
 
 use crate::args::{Common, Serve};
@@ -32,14 +32,11 @@ use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
 use access::{Access, Token};
-use api::App;
-use watch::Watch;
+use app::App;
+use feed::Feed;
 
 /// Store timeout, also of the first connection.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Signals that end the server.
-const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
 /// Serves until a signal arrives, or writes the metrics once.
 pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure> {
@@ -61,7 +58,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         let message = format!("{} can be reached from other machines: {remedy}", options.listen);
         return Err(Failure::new(exit::USAGE, message));
     }
-    let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
+    let mut signals = Signals::ending().map_err(Failure::system)?;
     // Before the store, because a port in use is a mistake of this call.
     let listener = bind(options.listen)?;
     let address = listener.local_addr().map_err(Failure::system)?;
@@ -71,12 +68,12 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     let store = target.store.clone();
     let target = target.with_author(format!("serve by {}", user_and_host()));
     let client = target.connect(store_timeout).await?;
-    let watch = Arc::new(Watch::new(client, store, options.interval));
+    let feed = Arc::new(Feed::new(client, store, options.interval));
     let access = Access::new(address.ip(), options.hosts, token, options.allow_write);
-    let app = Arc::new(App::new(watch.clone(), access, options.max_semaphores));
+    let app = Arc::new(App::new(feed.clone(), access, options.max_semaphores));
     exit::print(format!("listening on http://{address}/\n"));
     tokio::select! {
-        failure = watch.run() => Err(failure),
+        failure = feed.run() => Err(failure),
         never = listener::serve(listener, api::router(app.clone()), app.ending.subscribe()) => match never {},
         _ = signals.next() => {
             app.end().await;

@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse as _;
 use axum::routing::get;
 
-use super::api::App;
+use super::app::App;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";

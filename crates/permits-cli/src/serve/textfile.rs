@@ -7,8 +7,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+use super::feed::Feed;
 use super::metrics::{self, Format};
-use super::watch::Watch;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
 
@@ -23,7 +23,7 @@ pub(super) async fn write(
     let read = async {
         let store = target.store.clone();
         let client = target.connect(store_timeout).await?;
-        Watch::new(client, store, Duration::ZERO).read_once().await
+        Feed::new(client, store, Duration::ZERO).read_once().await
     };
     match read.await {
         Ok(snapshot) => {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::api::{App, Problem};
+use super::app::{App, Problem};
 use super::listener::Ends;
 use crate::administer::revoke_one;
 use crate::exit::Failure;
@@ -99,7 +99,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for ChangeRequest<T> {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let Path(name) = Path::<String>::from_request_parts(&mut parts, app).await?;
-        let semaphore = app.watch.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
+        let semaphore =
+            app.feed.reader.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
         let Some(ends) = parts.extensions.get::<Ends>().copied() else {
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no connection"));
         };
@@ -112,7 +113,7 @@ impl<T> ChangeRequest<T> {
     /// Reports the change and replies with the state after it.
     async fn done(self, verb: &str) -> Result<Response, Problem> {
         report::say(format_args!("{} changed {:?}: {verb}", self.ends.peer, self.name));
-        self.app.watch.hurry();
+        self.app.feed.hurry();
         self.app.status(&self.name).await
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! The screen never waits, because each fetch is a task, and [`Fetcher::next`] returns the answers. At most
 //! one fetch of a kind is in flight. The visible rows are fetched every second, and at once when the screen
-//! changes; then the earlier fetch is aborted. A list of names scans all keys of a Redis server, so it may
-//! take at most about a tenth of the time: after a list that took two seconds there is none for twenty. If
-//! rows are sorted by their counts, or hidden, a list inspects all semaphores, in the same share of the time.
+//! changes; then the earlier fetch is aborted. A list of names is fetched when it is due by the rule of
+//! [`reader`](crate::reader). If rows are sorted by their counts, or hidden, the list has the counts of all
+//! semaphores.
 //!
 //! The settings of the store are diagnosed once a minute, by a connection and a thread of the library's own,
 //! while the store answers.
@@ -17,13 +17,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::action::Action;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::detail::{Counts, Detail};
-use crate::list;
-
-/// The time without a list after a list, as a multiple of the list's duration.
-const LIST_SHARE: u32 = 10;
-
-/// The most semaphores that a list inspects, the first by name.
-const MAX_COUNTED: usize = 10_000;
+use crate::reader::{Reading, StoreReader};
 
 /// The most holders and waiters of a row that are listed. The head of the line shows the longest wait. Of
 /// more holders, only these are known to cool or not.
@@ -35,23 +29,22 @@ const DIAGNOSIS_INTERVAL: Duration = Duration::from_secs(60);
 /// An answer of the store.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Listed(Result<Listing, AdminError>),
+    Listed(Result<Reading<Listing>, AdminError>),
     Fetched(Snapshot),
     Diagnosed(Result<Diagnosis, ConnectError>),
     Acted(Action, Result<bool, AdminError>),
 }
 
 pub(super) struct Fetcher {
-    client: Client,
+    reader: StoreReader,
     /// Of diagnoses.
     builder: ClientBuilder,
     tasks: JoinSet<Answer>,
     /// The last query, and its task.
     query: Option<Query>,
     fetching: Option<AbortHandle>,
-    list_due: Instant,
-    /// The start of the list in flight.
-    listing_since: Option<Instant>,
+    /// `None` while a list is in flight.
+    list_due: Option<Instant>,
     /// Lists need the counts of all semaphores.
     counting: bool,
     /// `None` while a diagnosis is in flight.
@@ -63,13 +56,12 @@ pub(super) struct Fetcher {
 impl Fetcher {
     pub(super) fn new(client: Client, builder: ClientBuilder, now: Instant) -> Self {
         Self {
-            client,
+            reader: StoreReader { client, interval: Duration::ZERO },
             builder,
             tasks: JoinSet::new(),
             query: None,
             fetching: None,
-            list_due: now,
-            listing_since: None,
+            list_due: Some(now),
             counting: false,
             diagnosis_due: Some(now),
             is_answered: false,
@@ -78,8 +70,8 @@ impl Fetcher {
 
     /// Counts all semaphores with each list from now on, or no longer.
     pub(super) fn count(&mut self, counting: bool, now: Instant) {
-        if counting && !self.counting {
-            self.list_due = now;
+        if counting && !self.counting && self.list_due.is_some() {
+            self.list_due = Some(now);
         }
         if counting != self.counting {
             self.counting = counting;
@@ -113,7 +105,7 @@ impl Fetcher {
     }
 
     pub(super) fn act(&mut self, action: Action) {
-        let client = self.client.clone();
+        let client = self.reader.client.clone();
         self.tasks.spawn(async move {
             let result = action.perform(&client).await;
             Answer::Acted(action, result)
@@ -139,9 +131,11 @@ impl Fetcher {
     fn on_answer(&mut self, answer: &Answer, now: Instant) {
         match answer {
             Answer::Listed(listed) => {
-                let duration = self.listing_since.take().map_or(Duration::ZERO, |began| now - began);
-                let is_late = self.counting && listed.as_ref().is_ok_and(|listing| listing.counts.is_none());
-                self.list_due = if is_late { now } else { now + duration * LIST_SHARE };
+                self.list_due = Some(match listed {
+                    Ok(reading) if reading.found.counts.is_some() || !self.counting => reading.next,
+                    // It has failed, or was begun before counts were needed.
+                    _ => now,
+                });
             }
             Answer::Fetched(snapshot) => {
                 let was_answered = self.is_answered;
@@ -173,12 +167,12 @@ impl Fetcher {
     }
 
     fn list_if_due(&mut self, query: &Query, now: Instant) {
-        if !matches!(query, Query::Rows(_)) || self.listing_since.is_some() || now < self.list_due {
+        if !matches!(query, Query::Rows(_)) || self.list_due.is_none_or(|due| now < due) {
             return;
         }
-        self.listing_since = Some(now);
-        let (client, counting) = (self.client.clone(), self.counting);
-        self.tasks.spawn(async move { Answer::Listed(listing(&client, counting).await) });
+        self.list_due = None;
+        let (reader, counting) = (self.reader.clone(), self.counting);
+        self.tasks.spawn(async move { Answer::Listed(reader.read(listing(&reader, counting)).await) });
     }
 
     fn fetch(&mut self, query: Query) {
@@ -186,7 +180,7 @@ impl Fetcher {
             earlier.abort();
         }
         self.query = Some(query.clone());
-        let client = self.client.clone();
+        let client = self.reader.client.clone();
         let fetch = async move {
             let snapshot = match query {
                 Query::Rows(names) => rows(&client, names).await,
@@ -202,19 +196,16 @@ impl Fetcher {
 }
 
 /// The names, and their counts if they are wanted.
-async fn listing(client: &Client, counting: bool) -> Result<Listing, AdminError> {
-    let names = client.list().await?;
+async fn listing(reader: &StoreReader, counting: bool) -> Result<Listing, AdminError> {
     if !counting {
-        return Ok(Listing { names, counts: None });
+        return Ok(Listing { names: reader.client.list().await?, counts: None });
     }
-    let counted = names.iter().take(MAX_COUNTED).cloned().collect();
-    let counts = list::inspect_each(
-        counted,
-        async |name| inspect(client, &name, LISTED).await,
+    let semaphores = reader.semaphores(
+        async |name| inspect(&reader.client, &name, LISTED).await,
         |listed| listed.ok().map(|inspection| (inspection.name.clone(), Counts::from(&inspection))),
     );
-    let counts = Some(counts.await?.into_iter().flatten().collect());
-    Ok(Listing { names, counts })
+    let (names, counts) = semaphores.await?;
+    Ok(Listing { names, counts: Some(counts.into_iter().flatten().collect()) })
 }
 
 /// A semaphore with at most `max` of its holders and waiters.

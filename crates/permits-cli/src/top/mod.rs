@@ -10,7 +10,6 @@ mod cursor;
 mod fetch;
 mod keys;
 mod model;
-mod order;
 mod render;
 mod screen;
 mod snapshot;
@@ -35,7 +34,6 @@ use crate::run::signals::Signals;
 use fetch::{Answer, Fetcher};
 use keys::Effect;
 use model::Model;
-pub(crate) use order::Order;
 use screen::Screen;
 use snapshot::Snapshot;
 
@@ -153,7 +151,7 @@ fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result
         Answer::Listed(Err(AdminError::Closed))
         | Answer::Fetched(Snapshot::Failed(AdminError::Closed))
         | Answer::Acted(_, Err(AdminError::Closed)) => return Err(AdminError::Closed.into()),
-        Answer::Listed(listed) => model.on_listed(listed, Instant::now()),
+        Answer::Listed(listed) => model.on_listed(listed.map(|reading| reading.found), Instant::now()),
         // The settings were valid for the session.
         Answer::Diagnosed(diagnosed) => model.on_diagnosed(diagnosed.ok().as_ref()),
         Answer::Fetched(snapshot) => model.on_snapshot(snapshot, Instant::now()),

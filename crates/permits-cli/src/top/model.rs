@@ -13,10 +13,10 @@ use permits::{AdminError, Diagnosis, Severity};
 
 use super::action::Action;
 use super::cursor::Cursor;
-use super::order::Order;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::detail::{ChangeRow, Counts, Detail};
 use crate::holder::told;
+use crate::order::Order;
 use crate::report::with_causes;
 use crate::text;
 

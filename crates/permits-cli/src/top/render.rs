@@ -15,7 +15,7 @@ use ratatui::text::Line;
 use super::model::{Model, Note, Opened};
 use super::state::state;
 use crate::cooling;
-use crate::detail::{Counts, Detail, HolderRow, Totals, WaiterRow};
+use crate::detail::{Counts, Detail, HolderRow, WaiterRow};
 use crate::help::TOP_KEYS;
 use crate::report::with_causes;
 use crate::table::{Row, Table, Text};
@@ -94,7 +94,7 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
                 let short = state.fitted(width / 2);
                 return text::wrap(&format!("{short} {subject}"), width, lines);
             }
-            whole + &totals(detail.counts.totals)
+            [vec![whole], detail.counts.totals.texts()].concat().join(", ")
         }
     };
     text::wrap(&format!("{subject} ({})", model.store), width, lines)
@@ -123,11 +123,6 @@ fn usage(counts: &Counts) -> String {
         Some(limit) => format!("{in_use} of {limit} held, {waiting} waiting"),
         None => format!("{in_use} held, {waiting} waiting"),
     }
-}
-
-fn totals(Totals { grants, refused, expired, revoked }: Totals) -> String {
-    let totals = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
-    totals.iter().filter(|(total, _)| *total > 0).map(|(total, what)| format!(", {total} {what}")).collect()
 }
 
 /// The notes below the rows. If there are too many lines, the last ones are kept, which may be a question.

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::event::{Cause, WatchEvent};
+use crate::clock::milliseconds;
 use crate::detail::{ChangeRow, Counts, Detail, HolderRow, Totals, WaiterRow};
-use crate::status::milliseconds;
 
 /// The events of the first inspection.
 pub(super) fn first(now: &Detail) -> Vec<WatchEvent> {
@@ -271,11 +271,10 @@ impl Difference<'_> {
 
     /// The increases of the counters. While a list is not whole, each change of the counts yields one.
     fn counts(&self) -> Option<WatchEvent> {
-        let Totals { grants, refused, expired, revoked } = self.rise;
         let moved = |counts: &Counts| (counts.held, counts.waiting);
         let is_whole = self.has_holders && self.has_waiters;
         let has_moved = !is_whole && moved(&self.before.counts) != moved(&self.now.counts);
-        let counts = WatchEvent::Counts { grants, refused, expired, revoked, unseen: self.unseen() };
+        let counts = WatchEvent::Counts { rise: self.rise, unseen: self.unseen() };
         (self.rise != Totals::default() || has_moved).then_some(counts)
     }
 }

@@ -3,6 +3,7 @@
 use permits::Inspection;
 use serde::Serialize;
 
+use crate::detail::Totals;
 use crate::status::StatusJson;
 
 /// An event. Programs depend on it: events and fields may be added, never changed.
@@ -86,10 +87,8 @@ pub(super) enum WatchEvent {
     Recovered,
     /// Increases of the counters.
     Counts {
-        grants: u64,
-        refused: u64,
-        expired: u64,
-        revoked: u64,
+        #[serde(flatten)]
+        rise: Totals,
         /// Grants whose permit was in no inspection; unknown if not all holders are listed.
         unseen: Option<u64>,
     },

@@ -8,21 +8,21 @@ use permits::{AdminError, Client, Limit};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::watcher::{Lines, Watcher};
-use crate::args::Watched;
+use crate::args::{Chosen, Watch};
+use crate::each::CONCURRENCY;
 use crate::exit::{self, Failure};
-use crate::list::CONCURRENCY;
-use crate::names::{self, Chosen};
+use crate::names;
 use crate::output::Output;
+use crate::reader::{Reading, StoreReader};
 use crate::report;
 
-/// The time without a list of names after a list, as a multiple of the list's duration: it walks over all
-/// keys of a server.
-const LIST_SHARE: u32 = 10;
+/// The shortest time without a list of names after a list.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Group<'a> {
-    client: Client,
+    reader: StoreReader,
     chosen: Chosen<'a>,
-    options: &'a Watched,
+    options: &'a Watch,
     store: String,
     output: &'a Output,
     watchers: BTreeMap<String, Watcher>,
@@ -35,12 +35,13 @@ impl<'a> Group<'a> {
     pub(super) fn new(
         client: Client,
         chosen: Chosen<'a>,
-        options: &'a Watched,
+        options: &'a Watch,
         store: String,
         output: &'a Output,
     ) -> Self {
+        let reader = StoreReader { client, interval: LIST_INTERVAL };
         let (watchers, list_due) = (BTreeMap::new(), Instant::now());
-        Self { client, chosen, options, store, output, watchers, list_due, is_unreachable: false }
+        Self { reader, chosen, options, store, output, watchers, list_due, is_unreachable: false }
     }
 
     /// Runs until the reader has closed standard output, or the store cannot be watched.
@@ -73,10 +74,9 @@ impl<'a> Group<'a> {
 
     /// Watches the semaphores under `prefix`, and those that have ended no longer.
     async fn list(&mut self, prefix: &str) -> Result<(), AdminError> {
-        let began = Instant::now();
-        let names = names::under(&self.client, prefix).await?;
-        let duration = began.elapsed();
-        self.list_due = Instant::now() + (duration * LIST_SHARE).max(Duration::from_secs(1));
+        let Reading { found: names, next, .. } =
+            self.reader.read(names::under(&self.reader.client, prefix)).await?;
+        self.list_due = next;
         self.watchers.retain(|name, watcher| watcher.is_known || names.binary_search(name).is_ok());
         for name in names {
             if !self.watchers.contains_key(&name) {
@@ -87,7 +87,7 @@ impl<'a> Group<'a> {
     }
 
     fn add(&mut self, name: String) -> Result<(), AdminError> {
-        let semaphore = self.client.semaphore(&name, Limit::Stored)?;
+        let semaphore = self.reader.client.semaphore(&name, Limit::Stored)?;
         self.watchers.insert(name, Watcher::new(semaphore));
         Ok(())
     }

@@ -12,22 +12,17 @@ mod tests;
 mod text;
 mod watcher;
 
-use rustix::process::Signal;
-
-use crate::args::{Common, Watched};
+use crate::args::{Common, Watch};
 use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::run::signals::Signals;
 use group::Group;
 
-/// Signals that end the verb.
-const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-
 /// Prints the changes until a signal arrives or the reader closes standard output.
-pub(crate) async fn watch(common: &Common, options: &Watched) -> Result<u8, Failure> {
+pub(crate) async fn watch(common: &Common, options: &Watch) -> Result<u8, Failure> {
     let chosen = options.names.chosen()?;
-    let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
+    let mut signals = Signals::ending().map_err(Failure::system)?;
     let store = Target::of(common)?.store;
     let client = connect::viewer(common, options.json).await?;
     let output = Output::start().map_err(Failure::system)?;

@@ -68,9 +68,8 @@ fn granted(name: &str, token: u64) -> WatchEvent {
     WatchEvent::Granted { holder: name.into(), weight: 1, slot: 0, token, label: None }
 }
 
-fn counts(totals: Totals, unseen: Option<u64>) -> WatchEvent {
-    let Totals { grants, refused, expired, revoked } = totals;
-    WatchEvent::Counts { grants, refused, expired, revoked, unseen }
+fn counts(rise: Totals, unseen: Option<u64>) -> WatchEvent {
+    WatchEvent::Counts { rise, unseen }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The lines of `permits watch` for people.
 
-use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::event::{Cause, WatchEvent};
+use crate::detail::Totals;
 use crate::holder::told;
 use crate::status::closed;
 use crate::text::duration;
@@ -21,7 +21,7 @@ pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
         | WatchEvent::Resumed
         | WatchEvent::Closed { .. }
         | WatchEvent::Opened => !authored,
-        WatchEvent::Counts { refused, expired, revoked, unseen, .. } => {
+        WatchEvent::Counts { rise: Totals { refused, expired, revoked, .. }, unseen } => {
             (*refused, *expired, *revoked, *unseen) != (0, 0, 0, Some(0))
         }
         _ => true,
@@ -105,9 +105,7 @@ fn sentence(event: &WatchEvent) -> String {
         WatchEvent::Changed { by, text, .. } => format!("{by} {text}"),
         WatchEvent::Recovering { recovering_ms } => format!("recovering for {}", from_ms(*recovering_ms)),
         WatchEvent::Recovered => "recovered".to_owned(),
-        WatchEvent::Counts { grants, refused, expired, revoked, unseen } => {
-            counts([*grants, *refused, *expired, *revoked], *unseen)
-        }
+        WatchEvent::Counts { rise, unseen } => counts(*rise, *unseen),
         WatchEvent::Reset => "the store forgot the semaphore or lost its state".to_owned(),
         WatchEvent::Partial { holders, waiters } => match (holders, waiters) {
             (false, false) => "holders and waiters are followed one by one again".to_owned(),
@@ -129,20 +127,12 @@ fn who(label: &Option<String>, name: &str) -> String {
     told(label.as_deref().unwrap_or_default(), name)
 }
 
-fn counts([grants, refused, expired, revoked]: [u64; 4], unseen: Option<u64>) -> String {
-    let mut text = String::from("counted:");
-    for (count, what) in
-        [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")]
-    {
-        if count > 0 {
-            let _ = write!(text, " {count} {what},");
-        }
-    }
+fn counts(rise: Totals, unseen: Option<u64>) -> String {
+    let texts = rise.texts();
+    let counted =
+        if texts.is_empty() { "counted".to_owned() } else { format!("counted: {}", texts.join(", ")) };
     match unseen {
-        Some(unseen @ 1..) => {
-            let _ = write!(text, " of which {unseen} ended between two reads");
-        }
-        _ => drop(text.pop()),
+        Some(unseen @ 1..) => format!("{counted}, of which {unseen} ended between two reads"),
+        _ => counted,
     }
-    text
 }

@@ -1,18 +1,19 @@
 //! One semaphore that is watched.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use permits::{AdminError, Inspection, Semaphore};
 
 use super::difference::{differences, first};
 use super::event::{StateLine, WatchEvent, WatchLine};
 use super::text;
+use crate::clock::unix_ms;
 use crate::detail::Detail;
 use crate::exit::Failure;
-use crate::list;
+use crate::names;
 use crate::output::Output;
 use crate::report;
-use crate::status::{milliseconds, summary};
+use crate::status::summary;
 
 /// The lines of all watched semaphores.
 #[derive(Clone, Copy)]
@@ -67,7 +68,7 @@ impl Watcher {
         if self.unreachable.take().is_some() {
             self.print(&WatchEvent::Back, at, Some(&inspection), false, lines);
         }
-        self.is_known = list::is_used(&inspection);
+        self.is_known = names::is_used(&inspection);
         let detail = Detail::from(inspection.clone());
         let events = match &self.last {
             None => first(&detail),
@@ -105,7 +106,7 @@ impl Watcher {
             }
             return;
         }
-        let at_ms = milliseconds(at.duration_since(UNIX_EPOCH).unwrap_or_default());
+        let at_ms = unix_ms(at);
         match (event, inspection) {
             (WatchEvent::State, Some(inspection)) => {
                 output.write(&StateLine::new(inspection, lines.store, at_ms));

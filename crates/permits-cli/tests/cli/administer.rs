@@ -5,7 +5,8 @@ use permits_testkit::Server;
 use serde_json::json;
 
 use crate::support::{
-    Output, Running, Store, counts, gate, on_both_stores, output, permits, prepare, run, status, until_counts,
+    Holder, Output, Running, Store, counts, on_both_stores, output, permits, prepare, run, status,
+    until_counts, waiter,
 };
 
 on_both_stores! {
@@ -54,9 +55,7 @@ fn a_pinned_limit_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
 }
 
 fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_no_permit(store: &dyn Store, name: &str) {
-    let mut first = run(store, name, "--limit 1", "echo ready; read x; exit 3");
-    let gate = gate(&mut first);
-    let first = Running::until(&mut first, "ready");
+    let first = Holder::start(store, name, "--limit 1");
     let second = Running::start(&mut run(store, name, "", "echo ready; exec sleep 1000"));
     until_counts(store, name, (1, 1));
     assert_eq!(output(&mut permits(&store.url(), ["limit", name, "2"])).code, 0);
@@ -64,8 +63,7 @@ fn a_higher_limit_grants_at_once_and_a_lower_one_revokes_no_permit(store: &dyn S
     assert_eq!(output(&mut permits(&store.url(), ["limit", name, "1"])).code, 0);
     assert_eq!(counts(store, name), (2, 0));
     assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 75);
-    drop(gate);
-    assert_eq!(first.finish().code, 3, "it ran to its end");
+    first.release();
 }
 
 fn a_limit_can_be_set_before_the_first_use(store: &dyn Store, _: &str) {
@@ -75,9 +73,7 @@ fn a_limit_can_be_set_before_the_first_use(store: &dyn Store, _: &str) {
 }
 
 fn a_paused_semaphore_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 2", "echo ready; read x; exit 3");
-    let gate = gate(&mut holder);
-    let holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 2");
     operate(store, ["pause", name], "semaphore: paused, 1 of 2 held, 0 waiting");
     let refused = output(&mut run(store, name, "--no-wait", "echo ran"));
     assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
@@ -86,10 +82,8 @@ fn a_paused_semaphore_grants_nothing_until_it_is_resumed(store: &dyn Store, name
         "{}",
         refused.stderr
     );
-    let waiter = Running::start(&mut run(store, name, "", "echo ran"));
-    until_counts(store, name, (1, 1));
-    drop(gate);
-    assert_eq!(holder.finish().code, 3, "it ran to its end");
+    let waiter = waiter(store, name, "", (1, 1));
+    holder.release();
     assert_eq!(counts(store, name), (0, 1));
     let resumed = output(&mut permits(&store.url(), ["resume", name]));
     assert_eq!((resumed.code, resumed.stderr.as_str()), (0, ""));
@@ -100,18 +94,14 @@ fn a_paused_semaphore_grants_nothing_until_it_is_resumed(store: &dyn Store, name
 fn an_unused_semaphore_can_be_paused(store: &dyn Store, _: &str) {
     operate(store, ["pause", "new", "--new"], "new: paused, not in use, no limit is set");
     assert_eq!(output(&mut run(store, "new", "--limit 1 --no-wait", "true")).code, 75);
-    let waiter = Running::start(&mut run(store, "new", "--limit 1", "echo ran"));
-    until_counts(store, "new", (0, 1));
+    let waiter = waiter(store, "new", "--limit 1", (0, 1));
     assert_eq!(output(&mut permits(&store.url(), ["resume", "new"])).code, 0);
     assert_eq!(waiter.finish().stdout, "ran\n");
 }
 
 fn a_closed_line_sends_waiters_and_newcomers_away(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1", "echo ready; read x; exit 3");
-    let gate = gate(&mut holder);
-    let holder = Running::until(&mut holder, "ready");
-    let waiter = Running::start(&mut run(store, name, "", "echo ran"));
-    until_counts(store, name, (1, 1));
+    let holder = Holder::start(store, name, "--limit 1");
+    let waiter = waiter(store, name, "", (1, 1));
     let reason = r#"moved to "exports-2", ½ of it"#;
     operate(store, ["close", name, "--reason", reason], "semaphore: closed, 1 of 1 held, 0 waiting");
     assert_eq!(status(store, name)["closed"], json!(reason));
@@ -126,8 +116,7 @@ fn a_closed_line_sends_waiters_and_newcomers_away(store: &dyn Store, name: &str)
     }
     let silent = output(&mut run(store, name, "-q -E 0", "echo ran"));
     assert_eq!((silent.code, silent.stdout.as_str(), silent.stderr.as_str()), (0, "", ""));
-    drop(gate);
-    assert_eq!(holder.finish().code, 3, "it ran to its end");
+    holder.release();
     for _ in 0..2 {
         operate(store, ["open", name], "semaphore: open, 0 of 1 held, 0 waiting");
     }
@@ -157,16 +146,13 @@ fn a_declared_limit_is_not_pinned(store: &dyn Store, _: &str) {
 }
 
 fn an_idle_semaphore_is_deleted(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 2", "echo ready; read x; exit 3");
-    let gate = gate(&mut holder);
-    let holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 2");
     let delete = || output(&mut permits(&store.url(), ["delete", name]));
     let used = delete();
     assert_eq!((used.code, used.stdout.as_str()), (75, ""));
     let says = "permits: semaphore \"semaphore\" is in use: 1 units are held or cool, 0 requests wait\n";
     assert_eq!(used.stderr, says);
-    drop(gate);
-    assert_eq!(holder.finish().code, 3, "it ran to its end");
+    holder.release();
     operate(store, ["delete", name], "semaphore: deleted");
     assert_eq!(status(store, name)["limit"], json!(null));
     let unknown = delete();
@@ -190,10 +176,8 @@ fn a_semaphore_that_cannot_be_read_is_deleted_by_force() {
 }
 
 fn holders_and_waiters_can_be_revoked(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
-    let holder = Running::until(&mut holder, "ready");
-    let waiter = Running::start(&mut run(store, name, "--holder second", "true"));
-    until_counts(store, name, (1, 1));
+    let holder = Holder::start(store, name, "--limit 1 --holder first");
+    let waiter = waiter(store, name, "--holder second", (1, 1));
     let reason = r#"it "hangs" \o/ since ½ an hour"#;
     operate(
         store,
@@ -238,14 +222,8 @@ fn a_limit_is_shown_and_changed_by_a_difference(store: &dyn Store, _: &str) {
 }
 
 fn all_are_revoked_and_counted(store: &dyn Store, name: &str) {
-    let holders = ["--limit 3 --weight 2", ""].map(|options| {
-        Running::until(&mut run(store, name, options, "echo ready; exec sleep 1000"), "ready")
-    });
-    let waiters = [1, 2, 3].map(|place| {
-        let waiter = Running::start(&mut run(store, name, "", "echo ran"));
-        until_counts(store, name, (2, place));
-        waiter
-    });
+    let holders = ["--limit 3 --weight 2", ""].map(|options| Holder::start(store, name, options));
+    let waiters = [1, 2, 3].map(|place| waiter(store, name, "", (2, place)));
     let says = "semaphore: 2 holders and 3 waiters revoked, 0 of 3 held, 0 waiting";
     operate(store, ["revoke", name, "--all", "--reason", "the disk is full"], says);
     for waiter in waiters {
@@ -261,7 +239,7 @@ fn all_are_revoked_and_counted(store: &dyn Store, name: &str) {
 fn a_holder_is_revoked_by_the_beginning_of_its_name(store: &dyn Store, name: &str) {
     let holders = ["web-1", "web-10", "db"].map(|holder| {
         let options = format!("--limit 3 --holder {holder}");
-        Running::until(&mut run(store, name, &options, "echo ready; exec sleep 1000"), "ready")
+        Holder::start(store, name, &options)
     });
     let revoke = |holder: &str| output(&mut permits(&store.url(), ["revoke", name, holder, "--partial"]));
     let ambiguous = revoke("web-1");

@@ -7,8 +7,8 @@ use permits_testkit::{Proxy, Server};
 use serde_json::json;
 
 use crate::support::{
-    Running, Store, ageless, assert_own_lines, counts, fresh, gate, on_both_stores, output, permits, prepare,
-    revoke, run, status, until_counts,
+    Holder, Running, Store, ageless, assert_own_lines, counts, fresh, gate, on_both_stores, output, permits,
+    prepare, revoke, run, status, waiter,
 };
 
 on_both_stores! {
@@ -84,7 +84,7 @@ fn a_command_that_cannot_run_holds_nothing(store: &dyn Store, name: &str) {
 fn no_password_is_shown_when_the_server_goes_away() {
     let server = Server::builder().password("t0p-secret").start();
     let options = "--limit 1 --lease 2s -vvv";
-    let running = Running::until(&mut run(&server, "x", options, "echo ready; exec sleep 1000"), "ready");
+    let running = Holder::start(&server, "x", options);
     server.kill();
     let output = running.finish();
     assert_eq!(output.code, 76, "{}", output.stderr);
@@ -102,8 +102,7 @@ fn foreign_keys_are_69() {
 }
 
 fn no_permit_in_time_is_75(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
-    let holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 1 --holder first");
     for (options, reason) in [
         ("--no-wait", "no permit now: 1 of 1 held by first, 0 waiting\n"),
         ("--wait 0", "no permit now: 1 of 1 held by first, 0 waiting\n"),
@@ -122,10 +121,8 @@ fn no_permit_in_time_is_75(store: &dyn Store, name: &str) {
 }
 
 fn a_revoked_waiter_is_75(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut holder, "ready");
-    let waiter = Running::start(&mut run(store, name, "--holder second", "echo ran"));
-    until_counts(store, name, (1, 1));
+    let _holder = Holder::start(store, name, "--limit 1");
+    let waiter = waiter(store, name, "--holder second", (1, 1));
     revoke(store, name, "second", "come back later");
     let output = waiter.finish();
     assert_eq!((output.code, output.stdout.as_str()), (75, ""));
@@ -173,8 +170,7 @@ fn a_required_limit_is_not_replaced(store: &dyn Store, name: &str) {
 }
 
 fn a_script_can_choose_the_code_of_no_permit_and_silence(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(store, name, "--limit 1 --holder first");
     for options in ["--no-wait", "--wait 100ms", "--holder first"] {
         let silent = output(&mut run(store, name, &format!("{options} -q -E 0"), "echo ran"));
         assert_eq!((silent.code, silent.stdout.as_str(), silent.stderr.as_str()), (0, "", ""), "{options}");
@@ -204,8 +200,7 @@ fn options_of_the_command_are_its_own_without_dashes_too(store: &dyn Store, name
 }
 
 fn a_run_warns_of_a_pinned_limit(store: &dyn Store, name: &str) {
-    let client = permits::blocking::Client::connect(&store.url()).expect("the server is up");
-    client.semaphore(name, permits::Limit::Stored).expect("valid").set_limit(5).expect("it can be set");
+    assert_eq!(output(&mut permits(&store.url(), ["limit", name, "5"])).code, 0);
     let output = output(&mut run(store, name, "--limit 2", "true"));
     assert_eq!(output.code, 0);
     assert!(output.stderr.starts_with("permits: warning: another limit is in force"), "{}", output.stderr);

@@ -5,8 +5,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Local, Running, Store, TIMEOUT, ageless, gate, on_both_stores, output, permits, prepare, run, status,
-    until_counts,
+    Holder, Local, Running, Store, TIMEOUT, ageless, gate, on_both_stores, output, permits, prepare, run,
+    status, until_counts,
 };
 
 on_both_stores! {
@@ -98,9 +98,7 @@ fn a_wait_that_shows_nothing_asks_the_store_nothing() {
     let server = Server::start();
     prepare(&server, "x");
     let lasting = "--limit 1 --lease 1h";
-    let mut holder = run(&server, "x", lasting, "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(&server, "x", lasting);
     assert_eq!(status(&server, "x")["held"], 1);
     let inspections = || {
         let stats = server.command(&["INFO", "commandstats"]);

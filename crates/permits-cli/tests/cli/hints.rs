@@ -4,7 +4,7 @@ use permits_testkit::wait;
 use rustix::process::Signal;
 
 use crate::support::{
-    CLOSED_PORT, Local, Output, Running, Store, TIMEOUT, gate, on_both_stores, output, permits, run,
+    CLOSED_PORT, Holder, Local, Output, Running, Store, TIMEOUT, on_both_stores, output, permits, run,
 };
 
 on_both_stores! {
@@ -39,9 +39,7 @@ fn a_run_that_waits_for_its_own_parent_says_so(store: &dyn Store, name: &str) {
 fn a_run_beside_its_parent_is_not_said_to_wait_for_itself(store: &dyn Store, name: &str) {
     // The environment of a run whose permit has been released.
     let Output { stdout, .. } = output(&mut run(store, name, "--limit 1", "echo $PERMITS_TOKEN"));
-    let mut holder = run(store, name, "--limit 1 --holder other", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(store, name, "--limit 1 --holder other");
     let mut later = run(store, name, "--no-wait", "true");
     let refused = output(later.env("PERMITS_NAME", name).env("PERMITS_TOKEN", stdout.trim()));
     assert!(refused.stderr.contains("1 of 1 held by other for "), "{}", refused.stderr);
@@ -79,9 +77,7 @@ fn a_command_in_the_place_of_the_name_is_told() {
 #[test]
 fn the_options_of_flock_are_known() {
     let store = Local::new();
-    let mut holder = run(&store, "x", "--limit 1", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(&store, "x", "--limit 1");
     for (options, says) in [
         ("-n", "no permit now"),
         ("--nonblock", "no permit now"),

@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CLOSED_PORT, Output, Running, Store, TIMEOUT, ageless, assert_matches_schema, assert_own_lines, code,
-    counts, fresh, gate, on_both_stores, output, permits, prepare, revoke, run, status, until_counts,
+    CLOSED_PORT, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, code, counts, fresh, gate,
+    json_lines, on_both_stores, output, permits, prepare, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -77,16 +77,10 @@ fn hold(store: &dyn Store, name: &str, options: &str) -> Command {
     command
 }
 
-/// The events of an output, each of which matches the schema.
+/// The events of an output.
 #[track_caller]
 fn events(stdout: &str) -> Vec<Value> {
-    let whole = stdout.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let parsed = |line| {
-        let event = serde_json::from_str(line).expect("it is JSON");
-        assert_matches_schema("hold.schema.json", &event);
-        event
-    };
-    whole.map(parsed).collect()
+    json_lines("hold.schema.json", stdout)
 }
 
 /// The names of events.

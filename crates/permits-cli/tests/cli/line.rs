@@ -7,8 +7,8 @@ use permits_testkit::{Server, wait};
 use tempfile::TempDir;
 
 use crate::support::{
-    Local, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, gate, on_both_stores, output,
-    run, status, until_counts,
+    Holder, Local, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, on_both_stores,
+    output, run, status, until_counts, waiter,
 };
 
 on_both_stores! {
@@ -68,17 +68,14 @@ fn forty_processes_never_run_more_than_three_at_once(store: &dyn Store, name: &s
 
 fn forty_in_line_are_granted_in_their_order(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut first = run(store, name, "--limit 3 --weight 3", "echo ready; read x");
-    let gate = gate(&mut first);
-    let first = Running::until(&mut first, "ready");
+    let first = Holder::start(store, name, "--limit 3 --weight 3");
     let line = (0..40).map(|place| {
         let waiter = work(store, name, &directory, place);
         until_counts(store, name, (1, place + 1));
         waiter
     });
     let line: Vec<Running> = line.collect();
-    drop(gate);
-    assert_eq!(first.finish().code, 1);
+    first.release();
     assert!(finish_all(line, &directory).into_iter().eq(0..40));
     assert_eq!(counts(store, name), (0, 0));
 }
@@ -86,9 +83,7 @@ fn forty_in_line_are_granted_in_their_order(store: &dyn Store, name: &str) {
 fn first_come_first_served(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("log");
-    let mut first = run(store, name, "--limit 2 --weight 2", "echo ready; read x");
-    let gate = gate(&mut first);
-    let first = Running::until(&mut first, "ready");
+    let first = Holder::start(store, name, "--limit 2 --weight 2");
     // The heavy waiter in the middle is not overtaken by later, lighter ones.
     let weights = [2, 1, 2, 1, 1, 2];
     let waiters: Vec<Running> = weights
@@ -108,8 +103,7 @@ fn first_come_first_served(store: &dyn Store, name: &str) {
         .map(|waiter| waiter["position"].as_u64().expect("a number"))
         .collect();
     assert_eq!(line, [0, 1, 2, 3, 4, 5]);
-    drop(gate);
-    assert_eq!(first.finish().code, 1);
+    first.release();
     for waiter in waiters {
         assert_eq!(waiter.finish().code, 0);
     }
@@ -119,13 +113,11 @@ fn first_come_first_served(store: &dyn Store, name: &str) {
 }
 
 fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
-    let mut first = run(store, name, "--limit 1", "echo ready; read x");
-    let gate = gate(&mut first);
-    let _first = Running::until(&mut first, "ready");
+    let first = Holder::start(store, name, "--limit 1");
     let silent = Running::start(&mut run(store, name, "", "true"));
     let verbose = Running::start(&mut run(store, name, "-v", "true"));
     assert!(wait::until(TIMEOUT, || verbose.stderr().contains("1 of 1 held by")), "{}", verbose.stderr());
-    drop(gate);
+    first.release();
     assert_eq!(silent.finish().stderr, "");
     let Output { code, stderr, .. } = verbose.finish();
     assert_eq!(code, 0);
@@ -135,12 +127,9 @@ fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
 }
 
 fn a_wait_is_over_when_the_permit_comes(store: &dyn Store, name: &str) {
-    let mut first = run(store, name, "--limit 1", "echo ready; read x");
-    let gate = gate(&mut first);
-    let _first = Running::until(&mut first, "ready");
-    let waiter = Running::start(&mut run(store, name, "--wait 1h", "echo ran"));
-    until_counts(store, name, (1, 1));
-    drop(gate);
+    let first = Holder::start(store, name, "--limit 1");
+    let waiter = waiter(store, name, "--wait 1h", (1, 1));
+    first.release();
     assert_eq!(waiter.finish().stdout, "ran\n");
     assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 0, "nothing is left behind");
 }
@@ -148,12 +137,10 @@ fn a_wait_is_over_when_the_permit_comes(store: &dyn Store, name: &str) {
 #[test]
 fn a_long_wait_is_reported_without_a_terminal() {
     let store = Local::new();
-    let mut first = run(&store, "x", "--limit 1 --holder first", "echo ready; read x");
-    let gate = gate(&mut first);
-    let _first = Running::until(&mut first, "ready");
+    let first = Holder::start(&store, "x", "--limit 1 --holder first");
     let waiter = Running::start(&mut run(&store, "x", "", "true"));
     assert!(wait::until(TIMEOUT, || !waiter.stderr().is_empty()));
-    drop(gate);
+    first.release();
     let expected = "permits: waiting 10 s for \"x\": first in line, 1 of 1 held by first\n";
     assert_eq!(ageless(&waiter.finish().stderr), expected);
 }

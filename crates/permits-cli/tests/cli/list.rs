@@ -4,8 +4,7 @@ use permits_testkit::Server;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Local, Running, Store, assert_matches_schema, gate, json, on_both_stores, output, permits, run,
-    until_counts,
+    Holder, Local, Store, assert_matches_schema, json, on_both_stores, output, permits, run, waiter,
 };
 
 on_both_stores! {
@@ -57,14 +56,8 @@ fn an_empty_list_is_no_failure() {
 }
 
 fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
-    let _waiters = [1, 2].map(|place| {
-        let waiter = Running::start(&mut run(store, name, "--weight 2", "true"));
-        until_counts(store, name, (1, place));
-        waiter
-    });
+    let _holder = Holder::start(store, name, "--limit 3 --weight 2");
+    let _waiters = [1, 2].map(|place| waiter(store, name, "--weight 2", (1, place)));
     for arguments in [["limit", "another name", "12"], ["pause", "zzz", "-v"], ["pause", name, "-v"]] {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     }
@@ -89,7 +82,6 @@ zzz              0      -        0  PAUSED
 "
     );
     assert_eq!(text.stdout, expected);
-    drop(gate);
 }
 
 fn unused_semaphores_are_not_listed(store: &dyn Store, name: &str) {

@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    Local, Output, Running, Store as _, assert_own_lines, gate, output, permits, revoke, run,
-};
+use crate::support::{Holder, Local, Output, Store as _, assert_own_lines, output, permits, revoke, run};
 
 /// A run with this filter and these options, of a command that prints nothing.
 fn logged(filter: &str, options: &[&str]) -> Output {
@@ -53,9 +51,7 @@ fn each_line_can_be_a_json_object() {
 /// The last line of a run with these options, beside a holder of the only unit.
 fn last_line(options: &str) -> Value {
     let store = Local::new();
-    let mut holder = run(&store, "exports", "--limit 1 --holder web-1 --label nightly", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(&store, "exports", "--limit 1 --holder web-1 --label nightly");
     let ended = output(&mut run(&store, "exports", &format!("--log-format json {options}"), "true"));
     serde_json::from_str(ended.stderr.lines().last().expect("there is a line")).expect("it is JSON")
 }
@@ -88,7 +84,7 @@ fn a_json_line_has_the_values_of_its_sentence() {
 fn a_json_line_has_the_reason_of_a_loss() {
     let store = Local::new();
     let options = "--limit 1 --holder web-1 --log-format json";
-    let holder = Running::until(&mut run(&store, "exports", options, "echo ready; exec sleep 1000"), "ready");
+    let holder = Holder::start(&store, "exports", options);
     revoke(&store, "exports", "web-1", "maintenance");
     let ended = holder.finish();
     let line: Value = serde_json::from_str(&ended.stderr).expect("it is JSON");

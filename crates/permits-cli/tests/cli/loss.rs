@@ -10,8 +10,8 @@ use permits_testkit::{ChildGuard, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Running, Store, TIMEOUT, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores, output,
-    revoke, run, send,
+    Holder, Running, Store, TIMEOUT, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores,
+    output, revoke, run, send,
 };
 
 on_both_stores! {
@@ -52,14 +52,11 @@ fn a_lost_server_ends_the_command_before_the_lease_ends() {
 #[test]
 fn a_restart_within_the_lease_changes_nothing() {
     let (server, name) = fresh();
-    let mut command = run(&server, &name, "--limit 1", "echo ready; read x; exit 3");
-    let gate = gate(&mut command);
-    let running = Running::until(&mut command, "ready");
+    let running = Holder::start(&server, &name, "--limit 1");
     server.kill();
     server.restart();
     assert!(wait::until(TIMEOUT, || counts(&server, &name) == (1, 0)), "the holder is there again");
-    drop(gate);
-    assert_eq!(running.finish().code, 3);
+    running.release();
 }
 
 fn a_command_that_ignores_sigterm_is_killed_with_its_group(store: &dyn Store, name: &str) {

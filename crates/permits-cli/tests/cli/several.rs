@@ -3,7 +3,7 @@
 use permits_testkit::wait;
 
 use crate::support::{
-    Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, gate, on_both_stores, output,
+    Holder, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, gate, on_both_stores, output,
     prepare, revoke, run, status, until_counts,
 };
 
@@ -103,37 +103,26 @@ fn a_revoked_permit_of_any_ends_the_command(store: &dyn Store, name: &str) {
 fn a_full_line_is_named_and_nothing_is_kept(store: &dyn Store, name: &str) {
     let narrow = narrow(store, name);
     for full in [name, &narrow] {
-        let mut first = run(store, full, "--limit 1 --holder first", "echo ready; read x");
-        let gate = gate(&mut first);
-        let first = Running::until(&mut first, "ready");
+        let first = Holder::start(store, full, "--limit 1 --holder first");
         let Output { code, stdout, stderr } =
             output(&mut run_with(store, name, &narrow, "--limit 1 --no-wait", "echo ran"));
         assert_eq!((code, stdout.as_str()), (75, ""));
         let expected = format!("permits: {full:?}: no permit now: 1 of 1 held by first, 0 waiting\n");
         assert_eq!(ageless(&stderr), expected);
-        drop(gate);
-        assert_eq!(first.finish().code, 1);
+        first.release();
         nothing_is_left(store, [name, &narrow]);
     }
 }
 
 fn the_wait_names_the_line_and_is_limited_as_a_whole(store: &dyn Store, name: &str) {
     let narrow = narrow(store, name);
-    let mut holders = [name, &narrow].map(|name| {
-        let mut holder = run(store, name, "--limit 1 --holder first", "echo ready; read x");
-        let gate = gate(&mut holder);
-        Some((Running::until(&mut holder, "ready"), gate))
-    });
-    let mut release = |index: usize| {
-        let (holder, gate) = holders[index].take().expect("it holds");
-        drop(gate);
-        assert_eq!(holder.finish().code, 1);
-    };
+    let [wide_holder, narrow_holder] =
+        [name, &narrow].map(|name| Holder::start(store, name, "--limit 1 --holder first"));
     let waiter = Running::start(&mut run_with(store, name, &narrow, "-v --wait 1h", "echo ran"));
     let first = format!("for {narrow:?}: first in line, 1 of 1 held by first");
     assert!(wait::until(TIMEOUT, || waiter.stderr().contains(&first)), "{}", waiter.stderr());
     assert_eq!(counts(store, name), (1, 0), "it keeps no place of the wide one");
-    release(1);
+    narrow_holder.release();
     until_counts(store, name, (1, 1));
     assert_eq!(counts(store, &narrow), (1, 0));
     // A second one waits behind it in the narrow line, for as long as it may.
@@ -141,7 +130,7 @@ fn the_wait_names_the_line_and_is_limited_as_a_whole(store: &dyn Store, name: &s
     assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
     let expected = format!("permits: {narrow:?}: no permit within 300ms: 1 of 1 held by ");
     assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
-    release(0);
+    wide_holder.release();
     let Output { code, stdout, stderr } = waiter.finish();
     assert_eq!((code, stdout.as_str()), (0, "ran\n"));
     assert_own_lines(&stderr);
@@ -153,9 +142,7 @@ fn the_wait_names_the_line_and_is_limited_as_a_whole(store: &dyn Store, name: &s
 
 fn a_place_that_is_revoked_while_another_is_waited_for_is_76(store: &dyn Store, name: &str) {
     let narrow = narrow(store, name);
-    let mut first = run(store, name, "--limit 1", "echo ready; read x");
-    let gate = gate(&mut first);
-    let first = Running::until(&mut first, "ready");
+    let first = Holder::start(store, name, "--limit 1");
     let waiter = Running::start(&mut run_with(store, name, &narrow, "--holder h", "echo ran"));
     until_counts(store, name, (1, 1));
     revoke(store, &narrow, "h", "maintenance");
@@ -165,8 +152,7 @@ fn a_place_that_is_revoked_while_another_is_waited_for_is_76(store: &dyn Store, 
         format!("permits: {narrow:?}: the permit was revoked: maintenance, before all were held\n");
     assert_eq!(stderr, expected);
     assert_eq!(counts(store, name), (1, 0));
-    drop(gate);
-    assert_eq!(first.finish().code, 1);
+    first.release();
     nothing_is_left(store, [name, &narrow]);
 }
 

@@ -4,8 +4,8 @@ use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Running, Store, TIMEOUT, counts, fresh, is_alive, on_both_stores, output, permits, run, send,
-    until_counts,
+    Holder, Running, Store, TIMEOUT, counts, fresh, is_alive, on_both_stores, output, permits, run, send,
+    waiter,
 };
 
 on_both_stores! {
@@ -68,11 +68,9 @@ fn a_command_that_dies_of_a_signal_is_128_and_its_number(store: &dyn Store, name
 }
 
 fn signals_leave_the_line_at_once(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(store, name, "--limit 1");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        let waiter = Running::start(&mut run(store, name, "", "echo ran"));
-        until_counts(store, name, (1, 1));
+        let waiter = waiter(store, name, "", (1, 1));
         // A waiter ignores these.
         waiter.signal(Signal::USR1);
         waiter.signal(Signal::USR2);

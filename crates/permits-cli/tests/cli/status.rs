@@ -4,8 +4,7 @@ use permits_testkit::Server;
 use serde_json::json;
 
 use crate::support::{
-    Running, Store, assert_matches_schema, gate, json, on_both_stores, output, permits, run, status,
-    until_counts,
+    Holder, Store, assert_matches_schema, json, on_both_stores, output, permits, run, status, waiter,
 };
 
 on_both_stores! {
@@ -32,11 +31,8 @@ fn an_unused_semaphore_is_shown_with_66_and_leaves_no_keys() {
 
 fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     let options = "--limit 3 --weight 2 --holder web-1 --label nightly";
-    let mut first = run(store, name, options, "echo ready; read x");
-    let gate = gate(&mut first);
-    let first = Running::until(&mut first, "ready");
-    let second = Running::start(&mut run(store, name, "--weight 3 --holder web-2", "true"));
-    until_counts(store, name, (1, 1));
+    let first = Holder::start(store, name, options);
+    let second = waiter(store, name, "--weight 3 --holder web-2", (1, 1));
 
     let mut json = status(store, name);
     let mut number = |pointer: &str| {
@@ -81,8 +77,8 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     let end = |line: &str, of: &str| line.find(of).map(|place| place + of.len());
     assert_eq!(end(lines[2], "AGE"), end(lines[3], " s  nightly").map(|end| end - 9), "columns are aligned");
 
-    drop(gate);
-    assert_eq!((first.finish().code, second.finish().code), (1, 0));
+    first.release();
+    assert_eq!(second.finish().code, 0);
 }
 
 fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
@@ -112,10 +108,8 @@ fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {
     let list = || json(&mut permits(&store.url(), ["list", "--json"]));
     assert_matches_schema("status.schema.json", &status(store, "unused"));
     assert_matches_schema("list.schema.json", &list());
-    let holder = run(store, name, "--limit 1 --label nightly", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut { holder }, "ready");
-    let _waiter = Running::start(&mut run(store, name, "", "true"));
-    until_counts(store, name, (1, 1));
+    let _holder = Holder::start(store, name, "--limit 1 --label nightly");
+    let _waiter = waiter(store, name, "", (1, 1));
     assert_matches_schema("status.schema.json", &status(store, name));
     assert_matches_schema("list.schema.json", &list());
 }

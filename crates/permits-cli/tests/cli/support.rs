@@ -125,11 +125,25 @@ pub(crate) fn run(store: &dyn Store, name: &str, options: &str, script: &str) ->
     command
 }
 
+/// `permits run NAME OPTIONS -- echo ran`, when the semaphore has these numbers of holders and of waiters.
+#[track_caller]
+pub(crate) fn waiter(store: &dyn Store, name: &str, options: &str, expected: (usize, usize)) -> Running {
+    let waiter = Running::start(&mut run(store, name, options, "echo ran"));
+    until_counts(store, name, expected);
+    waiter
+}
+
 /// A running command. Its output goes to files, so that it never blocks on a reader.
 pub(crate) struct Running {
     pub(crate) guard: ChildGuard,
     stdout: File,
     stderr: File,
+}
+
+/// A command that holds a permit until it is released.
+pub(crate) struct Holder {
+    running: Running,
+    gate: PipeWriter,
 }
 
 /// The result of a command.
@@ -185,6 +199,29 @@ impl Running {
             panic!("still running: {:?}, {:?}", self.stdout(), self.stderr());
         };
         Output { code: code(status), stdout: self.stdout(), stderr: self.stderr() }
+    }
+}
+
+impl Holder {
+    /// `permits run NAME OPTIONS`, when it holds.
+    #[track_caller]
+    pub(crate) fn start(store: &dyn Store, name: &str, options: &str) -> Self {
+        let mut command = run(store, name, options, "echo ready; read x; exit 3");
+        let gate = gate(&mut command);
+        Self { running: Running::until(&mut command, "ready"), gate }
+    }
+
+    /// Ends the command, and waits until the permit is released.
+    #[track_caller]
+    pub(crate) fn release(self) {
+        drop(self.gate);
+        assert_eq!(self.running.finish().code, 3, "it ran to its end");
+    }
+
+    /// Waits until the command was ended, because it has lost its permit.
+    #[track_caller]
+    pub(crate) fn finish(self) -> Output {
+        self.running.finish()
     }
 }
 
@@ -296,6 +333,15 @@ pub(crate) fn assert_matches_schema(schema: &str, value: &Value) {
     let result = schemas.validate(value, compiled);
     assert!(result.is_ok(), "{result:?} in {value}");
     assert_known(&schema, value);
+}
+
+/// The lines that are whole, each of which matches the schema.
+#[track_caller]
+pub(crate) fn json_lines(schema: &str, stdout: &str) -> Vec<Value> {
+    let whole = stdout.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let lines: Vec<Value> = whole.map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    lines.iter().for_each(|line| assert_matches_schema(schema, line));
+    lines
 }
 
 #[track_caller]

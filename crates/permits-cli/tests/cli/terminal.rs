@@ -13,8 +13,8 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{
-    Running, Store, TIMEOUT, code, counts, fresh, gate, is_alive, on_both_stores, output, permits, revoke,
-    run, until_counts, without_home,
+    Holder, Running, Store, TIMEOUT, code, counts, fresh, is_alive, on_both_stores, output, permits, revoke,
+    run, waiter, without_home,
 };
 use crate::top::view::View;
 
@@ -128,10 +128,8 @@ impl Terminal {
 }
 
 fn the_line_is_shown_and_ctrl_c_leaves_it(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1 --holder web-1", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut holder, "ready");
-    let _ahead = Running::start(&mut run(store, name, "", "true"));
-    until_counts(store, name, (1, 1));
+    let _holder = Holder::start(store, name, "--limit 1 --holder web-1");
+    let _ahead = waiter(store, name, "", (1, 1));
     let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
     terminal.shows("permits: waiting 0 s for \"semaphore\": 1 before you, 1 of 1 held by web-1");
     // The line is rewritten in place.
@@ -164,12 +162,10 @@ fn the_line_fits_into_a_window_of_any_width() {
 }
 
 fn the_line_is_erased_when_the_permit_comes(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 1");
     let mut terminal = Terminal::start(&mut run(store, name, "", "echo ran"));
     terminal.shows("first in line");
-    drop(gate);
+    holder.release();
     terminal.shows("\r\x1b[Kran\r\n");
     assert_eq!(terminal.finish(), 0);
 }
@@ -177,9 +173,7 @@ fn the_line_is_erased_when_the_permit_comes(store: &dyn Store, name: &str) {
 #[test]
 fn a_waiter_in_the_background_is_quiet() {
     let (server, name) = fresh();
-    let mut holder = run(&server, &name, "--limit 1", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(&server, &name, "--limit 1");
     let mut terminal = Terminal::shell(&server);
     terminal.types(&format!("\"$P\" run {name} -- echo r''an &\n"));
     terminal.until_counts(&server, &name, (1, 1));
@@ -188,7 +182,7 @@ fn a_waiter_in_the_background_is_quiet() {
     assert!(!terminal.screen().contains("waiting for"), "{}", terminal.screen());
     terminal.types("fg\n");
     terminal.shows("first in line");
-    drop(gate);
+    holder.release();
     terminal.shows("ran");
     terminal.shows("prompt> ");
     terminal.types("exit 0\n");
@@ -211,8 +205,7 @@ fn ctrl_c_reaches_the_command(store: &dyn Store, name: &str) {
 }
 
 fn ctrl_c_ends_the_calling_script(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 2", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(store, name, "--limit 2");
     // In the second round the command waits. In both the loop must not start its next round.
     for weight in ["1", "2"] {
         let script = r#"for round in 1 2; do echo round $round

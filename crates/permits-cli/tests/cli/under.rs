@@ -4,7 +4,7 @@ use permits_testkit::Server;
 use serde_json::Value;
 
 use crate::support::{
-    Local, Output, Running, Store, on_both_stores, output, permits, prepare, run, status, until_counts,
+    Holder, Local, Output, Running, Store, on_both_stores, output, permits, prepare, status, waiter,
 };
 use crate::terminal::Terminal;
 
@@ -104,11 +104,8 @@ fn one_that_fails_keeps_no_other_from_its_change(store: &dyn Store, _: &str) {
 
 fn all_holders_and_waiters_are_revoked(store: &dyn Store, _: &str) {
     prepare_tenants(store);
-    let holders = [TENANTS[0], TENANTS[2]].map(|name| {
-        Running::until(&mut run(store, name, "--limit 1", "echo ready; exec sleep 1000"), "ready")
-    });
-    let waiter = Running::start(&mut run(store, TENANTS[0], "", "true"));
-    until_counts(store, TENANTS[0], (1, 1));
+    let holders = [TENANTS[0], TENANTS[2]].map(|name| Holder::start(store, name, "--limit 1"));
+    let waiter = waiter(store, TENANTS[0], "", (1, 1));
     let revoked = call(store, &["revoke", "--under", "api/", "--all", "--yes", "--reason", "moved"]);
     let lines = "api/tenant-1: 1 holder and 1 waiter revoked, 0 of 1 held, 0 waiting\n\
                  api/tenant-3: 1 holder and 0 waiters revoked, 0 of 1 held, 0 waiting\n";

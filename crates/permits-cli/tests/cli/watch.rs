@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CLOSED_PORT, Local, Running, Store, TIMEOUT, assert_matches_schema, assert_own_lines, fresh, gate,
-    on_both_stores, output, permits, prepare, revoke, run, status,
+    CLOSED_PORT, Holder, Local, Running, Store, TIMEOUT, assert_own_lines, fresh, json_lines, on_both_stores,
+    output, permits, prepare, revoke, run, status,
 };
 use permits_testkit::{ChildGuard, Server, wait};
 
@@ -29,16 +29,10 @@ fn watch(store: &dyn Store, name: &str) -> Running {
     Running::until(&mut command(store, name, &["--json"]), "\"state\"")
 }
 
-/// The events, each of which matches the schema.
+/// The events of an output.
 #[track_caller]
 fn events(stdout: &str) -> Vec<Value> {
-    let whole = stdout.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let parsed = |line| {
-        let event: Value = serde_json::from_str(line).expect("it is JSON");
-        assert_matches_schema("watch.schema.json", &event);
-        event
-    };
-    whole.map(parsed).collect()
+    json_lines("watch.schema.json", stdout)
 }
 
 /// Waits for an event of this name with these fields, and returns it.
@@ -66,10 +60,7 @@ fn ended(watch: Running) {
 fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
     prepare(store, name);
     let watch = watch(store, name);
-    let mut holder =
-        run(store, name, "--limit 3 --holder web-1 --weight 2 --label nightly", "echo ready; read x");
-    let release = gate(&mut holder);
-    let holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 3 --holder web-1 --weight 2 --label nightly");
     let granted = until(&watch, "granted", &[("holder", json!("web-1"))]);
     let of_status = &status(store, name)["holders"][0];
     for field in ["weight", "slot", "token", "label"] {
@@ -84,8 +75,7 @@ fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
     assert_eq!((&revoked["text"], &revoked["limit"]), (&json!("revoked the waiter web-2"), &json!(null)));
     until(&watch, "left_queue", &[("holder", json!("web-2")), ("cause", json!("revoked"))]);
     assert_eq!(waiter.finish().code, 75);
-    drop(release);
-    assert_eq!(holder.finish().code, 1);
+    holder.release();
     until(&watch, "left", &[("holder", json!("web-1")), ("cause", json!("released")), ("held", json!(0))]);
     let operations: &[(&[&str], &str)] = &[
         (&["pause", name], "paused"),

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::source::{Module, Source};
 
-/// The imports of a library.
+/// The imports of a crate.
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// Sorted.
@@ -30,7 +30,7 @@ impl fmt::Display for Import {
     }
 }
 
-/// The modules of a library by path, each with its file.
+/// The modules of a crate by path, each with its file.
 struct Library<'a>(BTreeMap<&'a [String], (&'a str, &'a Module)>);
 
 impl Graph {

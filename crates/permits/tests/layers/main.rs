@@ -1,13 +1,13 @@
-//! The imports of the library's files: they only go down, and no files import each other in a circle.
+//! The imports of the files of the library and of the command: they only go down, and no files import each
+//! other in a circle.
 //!
 //! # The rule
 //! - An *import* is a path that begins with `crate`, `self`, `super` or a child module, in a `use` or in
 //!   code. Code under `#[cfg(test)]` and comments do not count; code under other conditions does.
 //! - An import *goes to the file that defines the item*: re-exports are followed. An import of a module goes
 //!   to its file.
-//! - Layers, from the top: face, session, diagnostics, store, acquisition and timing, model, protocol,
-//!   helpers. An import goes to the same or a lower layer, with one exception: the session may import
-//!   `error.rs` of the face.
+//! - Each crate has *layers*: [`LIBRARY`], [`COMMAND`]. An import goes to the same or a lower layer, with one
+//!   exception: the session of the library may import `error.rs` of the face.
 //! - Files have no circle of imports. A `pub use` of a name that its file does not mention again only passes
 //!   it on, and is no import here. So a `mod.rs` may re-export its children, and they may import what it
 //!   defines; but it may not use a child that imports what it defines. `mod` lines are no imports.
@@ -23,84 +23,129 @@ use std::path::Path;
 use graph::{Graph, circles};
 use source::Source;
 
-/// The layers from the top, each with its modules of the crate's root. `lib` is the root.
-const LAYERS: &[(&str, &[&str])] = &[
-    (
-        "face",
-        &[
-            "lib",
-            "client",
-            "semaphore",
-            "options",
-            "inspection",
-            "acquire",
-            "permit",
-            "several",
-            "handle",
-            "hand_over",
-            "blocking",
-            "check",
-            "error",
-        ],
-    ),
-    ("session", &["session"]),
-    ("diagnostics", &["diagnostics"]),
-    ("store", &["store"]),
-    ("acquisition", &["acquisition", "timing"]),
-    ("model", &["model"]),
-    ("protocol", &["protocol"]),
-    ("helpers", &["background", "block_on", "clock", "entropy", "observe", "percent", "process"]),
-];
-
-/// The name of the layer of a file, and its distance from the top.
-fn layer(file: &str) -> Option<(&'static str, usize)> {
-    let root = file.split('/').next()?.trim_end_matches(".rs");
-    let depth = LAYERS.iter().position(|(_, modules)| modules.contains(&root))?;
-    Some((LAYERS[depth].0, depth))
+/// A crate, and the layers of its modules.
+#[derive(Debug, Clone, Copy)]
+struct Layered {
+    /// The directory of the sources, seen from this crate.
+    sources: &'static str,
+    /// From the top, each with its modules of the crate's root. `lib` and `main` are the root.
+    layers: &'static [(&'static str, &'static [&'static str])],
 }
 
-fn is_allowed(from: &str, to: &str) -> bool {
-    let (Some((layer_from, depth_from)), Some((_, depth_to))) = (layer(from), layer(to)) else {
-        return false;
-    };
-    depth_from <= depth_to || layer_from == "session" && to == "error.rs"
-}
+const LIBRARY: Layered = Layered {
+    sources: "src",
+    layers: &[
+        (
+            "face",
+            &[
+                "lib",
+                "client",
+                "semaphore",
+                "options",
+                "inspection",
+                "acquire",
+                "permit",
+                "several",
+                "handle",
+                "hand_over",
+                "blocking",
+                "check",
+                "error",
+            ],
+        ),
+        ("session", &["session"]),
+        ("diagnostics", &["diagnostics"]),
+        ("store", &["store"]),
+        ("acquisition", &["acquisition", "timing"]),
+        ("model", &["model"]),
+        ("protocol", &["protocol"]),
+        ("helpers", &["background", "block_on", "clock", "entropy", "observe", "percent", "process"]),
+    ],
+};
 
-/// The files of the library. Those of tests are among them; [`Graph`] leaves them out.
-fn library() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    source::read_tree(&root).expect("the sources can be read")
-}
+const COMMAND: Layered = Layered {
+    sources: "../permits-cli/src",
+    layers: &[
+        ("main", &["main"]),
+        (
+            "verbs",
+            &[
+                "administer",
+                "doctor",
+                "generate",
+                "handle",
+                "hold",
+                "list",
+                "revoke",
+                "run",
+                "serve",
+                "status",
+                "top",
+                "watch",
+            ],
+        ),
+        ("ways to a store", &["acquire", "connect", "each", "names", "reader"]),
+        ("arguments", &["args", "help"]),
+        ("output", &["exit", "output", "report"]),
+        ("values", &["clock", "cooling", "detail", "holder", "order", "similar", "table", "text"]),
+    ],
+};
 
-fn library_graph() -> Graph {
-    let graph = Graph::of(&library());
-    assert!(graph.imports.len() > 100, "the imports are recognized: {}", graph.imports.len());
-    graph
+const CRATES: [Layered; 2] = [LIBRARY, COMMAND];
+
+impl Layered {
+    /// The files of the crate. Those of tests are among them; [`Graph`] leaves them out.
+    fn files(self) -> Vec<Source> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.sources);
+        source::read_tree(&root).expect("the sources can be read")
+    }
+
+    fn graph(self) -> Graph {
+        let graph = Graph::of(&self.files());
+        assert!(graph.imports.len() > 100, "the imports are recognized: {}", graph.imports.len());
+        graph
+    }
+
+    /// The name of the layer of a file, and its distance from the top.
+    fn layer(self, file: &str) -> Option<(&'static str, usize)> {
+        let root = file.split('/').next()?.trim_end_matches(".rs");
+        let depth = self.layers.iter().position(|(_, modules)| modules.contains(&root))?;
+        Some((self.layers[depth].0, depth))
+    }
+
+    fn allows(self, from: &str, to: &str) -> bool {
+        let (Some((layer_from, depth_from)), Some((_, depth_to))) = (self.layer(from), self.layer(to)) else {
+            return false;
+        };
+        depth_from <= depth_to || layer_from == "session" && to == "error.rs"
+    }
 }
 
 #[test]
 fn every_file_has_a_layer() {
-    let missing: Vec<String> =
-        library().into_iter().map(|source| source.file).filter(|file| layer(file).is_none()).collect();
-    assert!(missing.is_empty(), "add these to LAYERS: {missing:?}");
+    for layered in CRATES {
+        let files = layered.files().into_iter().map(|source| source.file);
+        let missing: Vec<String> = files.filter(|file| layered.layer(file).is_none()).collect();
+        assert!(missing.is_empty(), "add these to the layers of {}: {missing:?}", layered.sources);
+    }
 }
 
 #[test]
 fn imports_only_go_down() {
-    let up: Vec<String> = library_graph()
-        .imports
-        .iter()
-        .filter(|import| !is_allowed(&import.from, &import.to))
-        .map(|import| import.to_string())
-        .collect();
-    assert!(up.is_empty(), "imports that go up:\n{}", up.join("\n"));
+    for layered in CRATES {
+        let imports = layered.graph().imports;
+        let up = imports.iter().filter(|import| !layered.allows(&import.from, &import.to));
+        let up: Vec<String> = up.map(ToString::to_string).collect();
+        assert!(up.is_empty(), "imports that go up in {}:\n{}", layered.sources, up.join("\n"));
+    }
 }
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let graph = library_graph();
-    let circles = circles(&graph);
-    assert!(circles.is_empty(), "circles of files:\n{}", circles.join("\n\n"));
+    for layered in CRATES {
+        let circles = circles(&layered.graph());
+        assert!(circles.is_empty(), "circles of files in {}:\n{}", layered.sources, circles.join("\n\n"));
+    }
 }
 
 /// A made-up library of these files.
@@ -136,10 +181,11 @@ fn a_circle_is_found() {
 
 #[test]
 fn an_import_that_goes_up_is_found() {
-    assert!(is_allowed("client.rs", "store/mod.rs") && is_allowed("store/memory.rs", "store/error.rs"));
-    assert!(!is_allowed("store/memory.rs", "client.rs") && !is_allowed("protocol/names.rs", "model/mod.rs"));
-    assert!(is_allowed("session/engine/mod.rs", "error.rs") && !is_allowed("store/mod.rs", "error.rs"));
-    assert!(!is_allowed("unknown.rs", "clock.rs"));
+    let allows = |from, to| LIBRARY.allows(from, to);
+    assert!(allows("client.rs", "store/mod.rs") && allows("store/memory.rs", "store/error.rs"));
+    assert!(!allows("store/memory.rs", "client.rs") && !allows("protocol/names.rs", "model/mod.rs"));
+    assert!(allows("session/engine/mod.rs", "error.rs") && !allows("store/mod.rs", "error.rs"));
+    assert!(!allows("unknown.rs", "clock.rs"));
 }
 
 #[test]

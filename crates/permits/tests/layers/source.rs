@@ -9,7 +9,7 @@ use std::path::Path;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{ItemUse, UseTree};
 
-/// A file of a library.
+/// A file of a crate.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The path below the root, with `/`.
@@ -70,7 +70,7 @@ impl Source {
     /// Parses the text of a file.
     pub(crate) fn parse(file: &str, text: &str) -> Self {
         let mut path: Vec<String> = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
-        if path.last().is_some_and(|last| last == "mod" || last == "lib") {
+        if path.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
             path.pop();
         }
         let mut source = Self { file: file.to_owned(), modules: Vec::new(), test_modules: Vec::new() };

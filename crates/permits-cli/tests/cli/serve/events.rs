@@ -6,7 +6,7 @@ use permits_testkit::Server;
 use serde_json::json;
 
 use super::Serve;
-use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run};
+use crate::support::{Holder, Local, Store, on_both_stores, output, permits, run};
 
 on_both_stores! {
     a_grant_and_a_release_are_events,
@@ -25,9 +25,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert!(all["error"].is_null() && all["store"].is_string(), "{all}");
     }
     assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
-    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 3 --weight 2");
     let row = |change: &serde_json::Value| {
         let rows = change["changed"].as_array().expect("an array").clone();
         rows.into_iter().find(|row| row["name"] == name)
@@ -39,8 +37,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert_eq!((&granted["limit"], &granted["waiting"]), (&3.into(), &0.into()));
         assert!(granted["oldest_holder_age_ms"].is_u64(), "{granted}");
     }
-    drop(gate);
-    holder.finish();
+    holder.release();
     for events in &mut clients {
         let change = events.event("change");
         assert_eq!(change["changed"].as_array().map(Vec::len), Some(1), "only what changed: {change}");
@@ -49,9 +46,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
 }
 
 fn a_refusal_is_an_event(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 1", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(store, name, "--limit 1");
     let serve = Serve::start(store, &[]);
     let mut events = serve.get("/api/v1/events").open();
     let row = &events.event("all")["semaphores"][0];

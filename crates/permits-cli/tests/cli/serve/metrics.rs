@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use permits_testkit::{documents, skip};
 
 use super::Serve;
-use crate::support::{Local, Running, Store, gate, on_both_stores, output, permits, run, until_counts};
+use crate::support::{Holder, Local, Store, on_both_stores, output, permits, waiter};
 
 on_both_stores! {
     each_semaphore_has_its_numbers,
@@ -102,14 +102,8 @@ fn unescaped(label: &str) -> String {
 }
 
 fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
-    let _waiters = [1, 2].map(|place| {
-        let waiter = Running::start(&mut run(store, name, "--weight 2", "true"));
-        until_counts(store, name, (1, place));
-        waiter
-    });
+    let _holder = Holder::start(store, name, "--limit 3 --weight 2");
+    let _waiters = [1, 2].map(|place| waiter(store, name, "--weight 2", (1, place)));
     let hostile = r#"a"b\c <script>"#;
     for arguments in [["limit", hostile, "12"], ["pause", "paused", "-v"], ["close", "closed", "-v"]] {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
@@ -152,7 +146,6 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     let body = open.body.strip_suffix("# EOF\n").expect("the end of the format");
     assert_eq!(Metrics::parse(body, "_total").help, metrics.help);
     lint(&reply.body);
-    drop(gate);
 }
 
 /// Runs the linter of Prometheus, if it is installed.
@@ -188,11 +181,8 @@ fn the_number_of_series_is_bounded() {
 /// The metrics of a store whose semaphore `name` is in use, so that each metric has a sample.
 #[track_caller]
 pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
-    let mut holder = run(store, name, "--limit 1", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
-    let _waiter = Running::start(&mut run(store, name, "", "true"));
-    until_counts(store, name, (1, 1));
+    let _holder = Holder::start(store, name, "--limit 1");
+    let _waiter = waiter(store, name, "", (1, 1));
     let serve = Serve::start(store, &[]);
     Metrics::parse(&serve.read("/metrics").body, "")
 }

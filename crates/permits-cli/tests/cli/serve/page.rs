@@ -12,7 +12,7 @@ use serde_json::json;
 use super::webdriver::{Browser, DOWN, ENTER, ESCAPE, TAB};
 use super::{Serve, TOKEN};
 use crate::support::{
-    Local, Running, Store, TIMEOUT, gate, output, permits, prepare, run, status, until_counts,
+    Holder, Local, Running, Store, TIMEOUT, output, permits, prepare, run, status, until_counts, waiter,
 };
 
 /// A name that would run a script and leave its cell, if it were taken for HTML.
@@ -52,11 +52,9 @@ fn an_operator_works_with_the_page() {
     browser.open(&format!("http://{}/", serve.address));
     enter_token(&browser);
 
-    let holder = run(&server, "exports", "--limit 1 --holder web/1", "echo ready; exec sleep 1000");
-    let holder = Running::until(&mut { holder }, "ready");
+    let holder = Holder::start(&server, "exports", "--limit 1 --holder web/1");
     browser.until(&format!("{}?.innerText.includes('1 / 1')", row("exports")));
-    let waiter = Running::start(&mut run(&server, "exports", "--holder web/2", "true"));
-    until_counts(&server, "exports", (1, 1));
+    let waiter = waiter(&server, "exports", "--holder web/2", (1, 1));
     browser.until(&format!("{}.item.waiting === 1", row("exports")));
 
     browser.click("#semaphores tr.row");
@@ -106,9 +104,7 @@ fn an_operator_works_with_the_page() {
 /// Calls `check` with the address of the page of a semaphore that is held, of a server that changes nothing.
 fn with_a_holder(check: impl FnOnce(&Browser, &str)) {
     let store = Local::new();
-    let mut holder = run(&store, "exports", "--limit 1", "echo ready; read x");
-    let _gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
+    let _holder = Holder::start(&store, "exports", "--limit 1");
     let serve = Serve::start(&store, &[]);
     check(&Browser::start(), &format!("http://{}/#exports", serve.address));
 }
@@ -276,8 +272,7 @@ fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
     for name in [HOSTILE, bidirectional, &"wide ".repeat(40), "a/b", "plain"] {
         assert_eq!(output(&mut permits(&store.url(), ["limit", "--", name.trim_end(), "3"])).code, 0);
     }
-    let holder = run(&store, HOSTILE, "", "echo ready; exec sleep 1000");
-    let _holder = Running::until(&mut { holder }, "ready");
+    let _holder = Holder::start(&store, HOSTILE, "");
     let serve = Serve::start(&store, &[]);
     let browser = Browser::start();
     browser.open(&format!("http://{}/", serve.address));
@@ -371,6 +366,10 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
     // On a busy machine the calls of so many waiters take longer than the timeout that is the default.
     let client = permits::Client::builder(server.url()).store_timeout(TIMEOUT);
     let client = runtime.block_on(client.connect()).expect("the server is up");
+    for number in 0..999 {
+        let semaphore = client.semaphore(format!("s{number:03}"), permits::Limit::Stored).expect("valid");
+        runtime.block_on(semaphore.set_limit(3)).expect("it can be set");
+    }
     let huge = client.semaphore("huge", 1).expect("valid");
     let _permit = runtime.block_on(huge.acquire()).expect("it is free");
     let mut waiters: Vec<_> = (0..99_999).map(|_| Box::pin(huge.acquire())).collect();
@@ -379,10 +378,6 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
         assert!(waiters.iter_mut().all(|waiter| waiter.as_mut().poll(context).is_pending()));
         Poll::Ready(())
     }));
-    for number in 0..999 {
-        let semaphore = client.semaphore(format!("s{number:03}"), permits::Limit::Stored).expect("valid");
-        runtime.block_on(semaphore.set_limit(3)).expect("it can be set");
-    }
     let serve = Serve::start(&server, &[]);
     let browser = Browser::start();
     browser.open(&format!("http://{}/", serve.address));

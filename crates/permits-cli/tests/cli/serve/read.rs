@@ -8,8 +8,8 @@ use super::Serve;
 use super::http::Request;
 use super::metrics::Metrics;
 use crate::support::{
-    CLOSED_PORT, Local, Running, Store, assert_matches_schema, gate, on_both_stores, output, permits,
-    prepare, run, status, until_counts,
+    CLOSED_PORT, Holder, Local, Store, assert_matches_schema, on_both_stores, output, permits, prepare, run,
+    status, waiter,
 };
 
 on_both_stores! {
@@ -40,11 +40,8 @@ fn timeless(mut value: Value) -> Value {
 }
 
 fn lists_are_those_of_the_other_verbs(store: &dyn Store, name: &str) {
-    let mut holder = run(store, name, "--limit 3 --weight 2 --label nightly", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let _holder = Running::until(&mut holder, "ready");
-    let _waiter = Running::start(&mut run(store, name, "--weight 2", "true"));
-    until_counts(store, name, (1, 1));
+    let _holder = Holder::start(store, name, "--limit 3 --weight 2 --label nightly");
+    let _waiter = waiter(store, name, "--weight 2", (1, 1));
     assert_eq!(output(&mut permits(&store.url(), ["limit", "another name", "12"])).code, 0);
     let serve = Serve::start(store, &[]);
 
@@ -59,7 +56,6 @@ fn lists_are_those_of_the_other_verbs(store: &dyn Store, name: &str) {
     assert_eq!(one.status, 200, "{one:?}");
     assert_matches_schema("status.schema.json", &one.json());
     assert_eq!(timeless(one.json()), timeless(status(store, name)));
-    drop(gate);
 }
 
 fn names_are_percent_encoded(store: &dyn Store, unused: &str) {
@@ -111,12 +107,9 @@ fn the_last_minutes_are_kept(store: &dyn Store, name: &str) {
     // Reads without a client come rarely: this one makes them frequent.
     let mut events = serve.get("/api/v1/events").open();
     events.event("all");
-    let mut holder = run(store, name, "--limit 3 --weight 2", "echo ready; read x");
-    let gate = gate(&mut holder);
-    let holder = Running::until(&mut holder, "ready");
+    let holder = Holder::start(store, name, "--limit 3 --weight 2");
     while events.event("change")["changed"][0]["held"] != 2 {}
-    drop(gate);
-    holder.finish();
+    holder.release();
     while events.event("change")["changed"][0]["held"] != 0 {}
     let history = serve.read(&of(name, "/history")).json();
     assert_eq!((&history["name"], &history["window_ms"]), (&json!(name), &json!(300_000)));

@@ -4,9 +4,7 @@ use serde_json::{Value, json};
 
 use super::Serve;
 use super::http::Request;
-use crate::support::{
-    Local, Running, Store, assert_matches_schema, on_both_stores, run, status, until_counts,
-};
+use crate::support::{Holder, Local, Store, assert_matches_schema, on_both_stores, status, waiter};
 
 on_both_stores! {
     an_operator_changes_a_semaphore,
@@ -37,10 +35,8 @@ fn an_operator_changes_a_semaphore(store: &dyn Store, name: &str) {
 }
 
 fn a_holder_and_a_waiter_are_revoked_with_a_reason(store: &dyn Store, name: &str) {
-    let holder = run(store, name, "--limit 1 --holder web/1", "echo ready; exec sleep 1000");
-    let holder = Running::until(&mut { holder }, "ready");
-    let waiter = Running::start(&mut run(store, name, "--holder web/2", "true"));
-    until_counts(store, name, (1, 1));
+    let holder = Holder::start(store, name, "--limit 1 --holder web/1");
+    let waiter = waiter(store, name, "--holder web/2", (1, 1));
     let serve = Serve::writable(store);
     let revoke = |holder: &str| {
         let body = json!({"holder": holder, "reason": "it \"hangs\""}).to_string();

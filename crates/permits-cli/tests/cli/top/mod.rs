@@ -6,33 +6,19 @@ pub(crate) mod view;
 use permits_testkit::Server;
 use serde_json::{Value, json};
 
-use crate::support::{Running, fresh, output, permits, prepare, run, status, until_counts};
+use crate::support::{Holder, Running, fresh, output, permits, prepare, status, until_counts, waiter};
 use view::View;
 
 const ENTER: &str = "\r";
 const ESCAPE: &str = "\x1b";
 const DOWN: &str = "\x1b[B";
 
-/// Holds a permit of `name` until it is dropped.
-#[track_caller]
-fn holder(server: &Server, name: &str, options: &str) -> Running {
-    Running::until(&mut run(server, name, options, "echo ready; exec sleep 1000"), "ready")
-}
-
-/// Waits in the line of `name`, behind `before` waiters.
-#[track_caller]
-fn waiter(server: &Server, name: &str, options: &str, (holders, before): (usize, usize)) -> Running {
-    let running = Running::start(&mut run(server, name, options, "true"));
-    until_counts(server, name, (holders, before + 1));
-    running
-}
-
 #[test]
 fn the_overview_shows_what_the_store_has() {
     let (server, name) = fresh();
     prepare(&server, "other one");
-    let _holder = holder(&server, &name, "--limit 3 --weight 2");
-    let _waiter = waiter(&server, &name, "--weight 2", (1, 0));
+    let _holder = Holder::start(&server, &name, "--limit 3 --weight 2");
+    let _waiter = waiter(&server, &name, "--weight 2", (1, 1));
     let mut view = View::top(&server, &[]);
     view.shows("permits top: 2 semaphores");
     view.shows_row(&["SEMAPHORE", "HELD", "LIMIT", "WAITING", "WAITED", "STATE"]);
@@ -51,12 +37,12 @@ fn a_change_appears_by_itself() {
     let (server, name) = fresh();
     let mut view = View::top(&server, &[]);
     view.shows_row(&[">", &name, "0", "1", "0"]);
-    let first = holder(&server, &name, "--limit 5 --lease 1s");
+    let first = Holder::start(&server, &name, "--limit 5 --lease 1s");
     view.shows_row(&[">", &name, "1", "5", "0"]);
     drop(first);
     view.types(ENTER);
     view.shows("SLOT");
-    let _second = holder(&server, &name, "--holder web-2");
+    let _second = Holder::start(&server, &name, "--holder web-2");
     view.shows("> web-2");
     prepare(&server, "newcomer");
     view.types(ESCAPE);
@@ -71,11 +57,11 @@ fn an_opened_semaphore_lists_holders_and_waiters_in_order() {
     let (server, name) = fresh();
     // The oldest has the longest lease; the store lists it last.
     let _holders = ["--limit 3 --holder web-1 --lease 1h", "--holder web-2 --weight 2"]
-        .map(|options| holder(&server, &name, options));
+        .map(|options| Holder::start(&server, &name, options));
     let _waiters = ["--holder web-3 --weight 3", "--holder web-0"]
         .into_iter()
         .enumerate()
-        .map(|(before, options)| waiter(&server, &name, options, (2, before)))
+        .map(|(before, options)| waiter(&server, &name, options, (2, before + 1)))
         .collect::<Vec<_>>();
     let mut view = View::top(&server, &[&name]);
     view.shows(&format!("{name}: 3 of 3 held, 2 waiting"));
@@ -195,8 +181,8 @@ fn the_limit_is_typed_and_can_be_unpinned() {
 fn a_revoked_holder_is_named_and_loses_the_permit() {
     let (server, name) = fresh();
     let holders =
-        ["--limit 2 --holder web-1", "--holder web-2"].map(|options| holder(&server, &name, options));
-    let waiter = waiter(&server, &name, "--holder web-3", (2, 0));
+        ["--limit 2 --holder web-1", "--holder web-2"].map(|options| Holder::start(&server, &name, options));
+    let waiter = waiter(&server, &name, "--holder web-3", (2, 1));
     let mut view = View::top(&server, &[]);
     view.shows(&format!("> {name}     2      2        1  "));
     view.types("r");
@@ -257,17 +243,17 @@ fn semaphores_are_sorted_by_their_counts() {
     for name in ["exports", "imports"] {
         prepare(&server, name);
     }
-    let _two = holder(&server, "imports", "--limit 3 --weight 2");
+    let _two = Holder::start(&server, "imports", "--limit 3 --weight 2");
     let mut view = View::top(&server, &["--sort", "held"]);
     view.shows("3 semaphores by held");
     view.until("imports first", |rows| listed(rows) == ["imports", "exports", "semaphore"]);
     view.types("k");
     view.shows("> imports");
-    let _three = ["--limit 3", "", ""].map(|options| holder(&server, "semaphore", options));
+    let _three = ["--limit 3", "", ""].map(|options| Holder::start(&server, "semaphore", options));
     view.until("semaphore first", |rows| listed(rows) == ["semaphore", "imports", "exports"]);
     // The marker has moved along.
     view.shows("> imports");
-    let _waiter = waiter(&server, "imports", "--weight 2", (1, 0));
+    let _waiter = waiter(&server, "imports", "--weight 2", (1, 1));
     view.types("s");
     view.shows("by waiting");
     view.until("imports first", |rows| listed(rows)[0] == "imports");
@@ -280,7 +266,7 @@ fn semaphores_are_sorted_by_their_counts() {
 fn a_semaphore_that_cannot_be_read_hides_no_others() {
     let (server, name) = fresh();
     server.command(&["HSET", "permits:{bad}:state", "\tstate", "abc"]);
-    let _holder = holder(&server, &name, "--limit 1");
+    let _holder = Holder::start(&server, &name, "--limit 1");
     let mut view = View::top(&server, &["--sort", "held", "--busy"]);
     view.shows("2 semaphores by held");
     view.until("the one that is held first", |rows| listed(rows) == [&name, "bad"]);
@@ -294,12 +280,12 @@ fn idle_semaphores_can_be_hidden() {
     for idle in ["exports", "imports"] {
         prepare(&server, idle);
     }
-    let _holder = holder(&server, &name, "--limit 1");
+    let _holder = Holder::start(&server, &name, "--limit 1");
     let mut view = View::top(&server, &["--busy"]);
     view.shows("3 semaphores by name, 2 idle hidden");
     view.shows_row(&[">", &name, "1", "1", "0"]);
     view.does_not_show("imports");
-    let _other = holder(&server, "exports", "--limit 1");
+    let _other = Holder::start(&server, "exports", "--limit 1");
     view.shows("1 idle hidden");
     view.until("two rows", |rows| listed(rows) == ["exports", &name]);
     view.types("b");

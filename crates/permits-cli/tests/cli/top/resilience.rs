@@ -5,15 +5,14 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::holder;
 use super::view::View;
-use crate::support::{CLOSED_PORT, assert_own_lines, fresh, output, permits, prepare, send};
+use crate::support::{CLOSED_PORT, Holder, assert_own_lines, fresh, output, permits, prepare, send};
 use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
 
 #[test]
 fn the_keys_work_while_the_store_is_unreachable() {
     let (server, name) = fresh();
-    let _holder = holder(&server, &name, "--limit 1 --holder web-1 --lease 1h");
+    let _holder = Holder::start(&server, &name, "--limit 1 --holder web-1 --lease 1h");
     let mut view = View::top(&server, &[&name]);
     view.resize(24, 160);
     view.shows("> web-1");
@@ -116,7 +115,7 @@ fn it_fits_whatever_size_the_terminal_is_given() {
     let (server, name) = fresh();
     let long = "a-name-that-is-longer-than-the-screen-is-wide-".repeat(2);
     prepare(&server, &long);
-    let _holder = holder(&server, &name, "--limit 1 --holder web-1");
+    let _holder = Holder::start(&server, &name, "--limit 1 --holder web-1");
     let mut view = View::top(&server, &[]);
     view.shows("-is-wide-a…");
     view.resize(5, 20);

@@ -1,4 +1,4 @@
-//! The order of the overview.
+//! The order of the semaphores in `permits top`, which `--sort` sets.
 
 use clap::ValueEnum;
 
@@ -19,7 +19,7 @@ pub(crate) enum Order {
 
 impl Order {
     /// The order after this one.
-    pub(super) fn next(self) -> Self {
+    pub(crate) fn next(self) -> Self {
         match self {
             Self::Name => Self::Held,
             Self::Held => Self::Waiting,
@@ -29,7 +29,7 @@ impl Order {
     }
 
     /// The order as a part of the title.
-    pub(super) fn describe(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Name => "by name",
             Self::Held => "by held",
@@ -40,7 +40,7 @@ impl Order {
 
     /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come
     /// last.
-    pub(super) fn number(self, counts: Option<&Counts>) -> Option<u128> {
+    pub(crate) fn number(self, counts: Option<&Counts>) -> Option<u128> {
         match self {
             Self::Name => None,
             Self::Held => counts.map(|counts| u128::from(counts.in_use())),

@@ -1,14 +1,13 @@
-//! [`Watch`]: reads the store for all clients together.
+//! [`Feed`]: the state of the store, for all clients together.
 //!
 //! One loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot
-//! before. However many clients there are, the store gets one read an interval, and reads take at most a
-//! tenth of the time: after a read of one second the next begins ten seconds later. While no client wants
-//! data, a read every [`IDLE`] fills the graphs.
+//! before. However many clients there are, the store gets one read when it is due by the rule of
+//! [`reader`](crate::reader). While no client wants data, a read every [`IDLE`] fills the graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Bytes;
 use permits::{AdminError, Client, Inspection, Limit};
@@ -16,13 +15,13 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
 use super::history::{History, Point};
+use crate::clock::unix_ms;
+use crate::each::Listed;
 use crate::exit::Failure;
-use crate::list::{self, ListJson, Listed};
+use crate::list::ListJson;
+use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader};
 use crate::report;
-use crate::status::{CountsJson, MAX_LISTED};
-
-/// The pause after a read, as a multiple of its duration.
-const READ_SHARE: u32 = 10;
+use crate::status::MAX_LISTED;
 
 /// The interval of reads that no client asked for.
 const IDLE: Duration = Duration::from_secs(10);
@@ -32,9 +31,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest wait of a request for a read. Then the request is answered from the snapshot before.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The most semaphores that are read, the first by name.
-const MAX_SEMAPHORES: usize = 10_000;
 
 /// The most changes that a slow client may miss before it gets all rows again.
 const CHANGES: usize = 16;
@@ -48,10 +44,10 @@ pub(super) struct StoreSnapshot {
     pub(super) at_ms: u64,
     /// The duration of the read.
     pub(super) duration: Duration,
-    /// The reason for which the last read failed. Then the rows are those of the read before.
+    /// The reason for which the last read failed. Then the rows and the duration are those of the read
+    /// before.
     pub(super) error: Option<String>,
-    /// By name.
-    pub(super) rows: BTreeMap<String, WatchedRow>,
+    pub(super) rows: Rows,
     /// The number of semaphores that were not read, because there are too many.
     pub(super) omitted: usize,
     /// Replies, made once for all clients.
@@ -72,11 +68,14 @@ pub(super) struct Texts {
 
 /// A semaphore as clients get it.
 #[derive(Debug, Clone)]
-pub(super) struct WatchedRow {
+pub(super) struct FeedRow {
     pub(super) json: ListJson,
     /// Of everything that is reported as a change: all but the times, which change with each read.
     fingerprint: u64,
 }
+
+/// By name.
+type Rows = BTreeMap<String, FeedRow>;
 
 /// The changes from one snapshot to the next.
 #[derive(Debug)]
@@ -90,11 +89,10 @@ pub(super) struct Change {
 }
 
 /// Reads the store and knows its last state.
-pub(super) struct Watch {
-    pub(super) client: Client,
+pub(super) struct Feed {
+    pub(super) reader: StoreReader,
     /// The store's URL without passwords.
     pub(super) store: String,
-    pub(super) interval: Duration,
     latest: watch::Sender<Arc<StoreSnapshot>>,
     changes: broadcast::Sender<Arc<Change>>,
     history: Mutex<History>,
@@ -106,7 +104,7 @@ pub(super) struct Watch {
     unreadable: Mutex<BTreeSet<(String, String)>>,
 }
 
-impl Watch {
+impl Feed {
     pub(super) fn new(client: Client, store: String, interval: Duration) -> Self {
         let now = Instant::now();
         let nothing = StoreSnapshot {
@@ -121,9 +119,8 @@ impl Watch {
             next: now,
         };
         Self {
-            client,
+            reader: StoreReader { client, interval },
             store,
-            interval,
             latest: watch::Sender::new(Arc::new(nothing)),
             changes: broadcast::Sender::new(CHANGES),
             history: Mutex::default(),
@@ -136,26 +133,22 @@ impl Watch {
     /// Reads the store until the session has ended.
     pub(super) async fn run(&self) -> Failure {
         loop {
-            let began = Instant::now();
             let earlier = self.latest.borrow().clone();
-            match timeout(READ_TIMEOUT, self.read(&earlier)).await {
+            let read = match timeout(READ_TIMEOUT, self.read(&earlier)).await {
                 Ok(Err(AdminError::Closed)) => return AdminError::Closed.into(),
-                Ok(Ok((rows, omitted))) => self.publish(&earlier, began, Ok((rows, omitted))),
-                Ok(Err(error)) => self.publish(&earlier, began, Err(report::with_causes(&error))),
-                Err(_) => {
-                    let reason = format!("the store was not read within {} s", READ_TIMEOUT.as_secs());
-                    self.publish(&earlier, began, Err(reason));
-                }
-            }
+                Ok(read) => read.map_err(|error| report::with_causes(&error)),
+                Err(_) => Err(format!("the store was not read within {} s", READ_TIMEOUT.as_secs())),
+            };
+            self.publish(&earlier, read);
             self.pause().await;
         }
     }
 
     /// Reads the store once.
     pub(super) async fn read_once(&self) -> Result<Arc<StoreSnapshot>, Failure> {
-        let (earlier, began) = (self.latest.borrow().clone(), Instant::now());
+        let earlier = self.latest.borrow().clone();
         let read = self.read(&earlier).await?;
-        self.publish(&earlier, began, Ok(read));
+        self.publish(&earlier, Ok(read));
         Ok(self.latest.borrow().clone())
     }
 
@@ -176,22 +169,19 @@ impl Watch {
         }
     }
 
-    async fn read(
-        &self,
-        earlier: &StoreSnapshot,
-    ) -> Result<(BTreeMap<String, WatchedRow>, usize), AdminError> {
-        let mut names = self.client.list().await?;
-        let omitted = names.len().saturating_sub(MAX_SEMAPHORES);
-        names.truncate(MAX_SEMAPHORES);
+    /// Reads the rows, and the number of semaphores that were not inspected.
+    async fn read(&self, earlier: &StoreSnapshot) -> Result<Reading<(Rows, usize)>, AdminError> {
         let inspect = |name: String| {
             let held = earlier.rows.get(&name).map_or(0, |row| row.json.held);
-            inspect(&self.client, name, held)
+            inspect(&self.reader.client, name, held)
         };
-        let rows = list::inspect_each(names, inspect, |listed| WatchedRow::from(&listed)).await?;
-        for row in &rows {
-            self.report_if_unreadable(&row.json);
-        }
-        Ok((rows.into_iter().map(|row| (row.json.name.clone(), row)).collect(), omitted))
+        let read = async {
+            let (names, rows) = self.reader.semaphores(inspect, |listed| FeedRow::from(&listed)).await?;
+            rows.iter().for_each(|row| self.report_if_unreadable(&row.json));
+            let rows = rows.into_iter().map(|row| (row.json.name.clone(), row)).collect();
+            Ok((rows, names.len().saturating_sub(MAX_SEMAPHORES)))
+        };
+        self.reader.read(read).await
     }
 
     /// Reports a semaphore that cannot be read, once for each reason.
@@ -203,25 +193,20 @@ impl Watch {
         }
     }
 
-    fn publish(
-        &self,
-        earlier: &StoreSnapshot,
-        began: Instant,
-        read: Result<(BTreeMap<String, WatchedRow>, usize), String>,
-    ) {
-        let (at_ms, duration) = (now_ms(), began.elapsed());
-        let (rows, omitted, error) = match read {
-            Ok((rows, omitted)) => (rows, omitted, None),
-            Err(reason) => (earlier.rows.clone(), earlier.omitted, Some(reason)),
+    fn publish(&self, earlier: &StoreSnapshot, read: Result<Reading<(Rows, usize)>, String>) {
+        let (at_ms, finished) = (unix_ms(SystemTime::now()), Instant::now());
+        let (Reading { found: (rows, omitted), duration, next }, error) = match read {
+            Ok(reading) => (reading, None),
+            Err(reason) => {
+                let found = (earlier.rows.clone(), earlier.omitted);
+                let next = finished + self.reader.interval;
+                (Reading { found, duration: earlier.duration, next }, Some(reason))
+            }
         };
         if error.is_none() {
             let rows = rows.values().map(|row| (&row.json, earlier.grants_until(&row.json)));
             lock(&self.history).record(at_ms, rows);
         }
-        let finished = Instant::now();
-        // A failed read costs a store that cannot be reached nothing: its duration is the timeout.
-        let pause = if error.is_none() { duration * READ_SHARE } else { Duration::ZERO };
-        let next = finished + self.interval.max(pause);
         let number = earlier.number + 1;
         let texts = Texts::default();
         let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, texts, finished, next };
@@ -281,24 +266,22 @@ impl StoreSnapshot {
         let is_complete = self.error.is_none() && self.omitted == 0;
         let before = match self.rows.get(&later.name) {
             Some(row) if row.json.unreadable.is_some() => return 0,
-            Some(row) => row.json.counts.grants,
+            Some(row) => row.json.totals.grants,
             // The semaphore is new, so its counter began at 0.
             None if is_complete => 0,
             None => return 0,
         };
-        later.counts.grants.saturating_sub(before)
+        later.totals.grants.saturating_sub(before)
     }
 }
 
-impl From<&Listed> for WatchedRow {
+impl From<&Listed> for FeedRow {
     fn from(listed: &Listed) -> Self {
         let json = ListJson::from(listed);
         let mut hasher = DefaultHasher::new();
         let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, .. } = json;
         (limit, held, waiting, paused, pinned, limit_version, recovering_ms > 0).hash(&mut hasher);
-        (&json.closed, &json.unreadable).hash(&mut hasher);
-        let CountsJson { grants, refused, expired, revoked } = json.counts;
-        (grants, refused, expired, revoked).hash(&mut hasher);
+        (&json.closed, &json.unreadable, json.totals).hash(&mut hasher);
         if let Ok(inspection) = listed {
             // The store orders holders by the end of their leases, which changes with every renewal.
             let mut holders: Vec<_> =
@@ -314,7 +297,7 @@ impl From<&Listed> for WatchedRow {
 impl Change {
     fn between(earlier: &StoreSnapshot, snapshot: Arc<StoreSnapshot>) -> Self {
         let fingerprint = |name: &String| earlier.rows.get(name).map(|row| row.fingerprint);
-        let is_new = |(name, row): &(&String, &WatchedRow)| fingerprint(name) != Some(row.fingerprint);
+        let is_new = |(name, row): &(&String, &FeedRow)| fingerprint(name) != Some(row.fingerprint);
         let changed = snapshot.rows.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
         let is_gone = |name: &&String| !snapshot.rows.contains_key(*name);
         let removed = earlier.rows.keys().filter(is_gone).cloned().collect();
@@ -330,7 +313,7 @@ impl Change {
 
 /// Inspects a semaphore with all its holders, up to 1,000, because the oldest may be any of them, and with as
 /// many waiters, of which the first is the oldest. `held` is the expected number of units.
-pub(super) async fn inspect(client: &Client, name: String, held: u64) -> Result<Inspection, AdminError> {
+async fn inspect(client: &Client, name: String, held: u64) -> Result<Inspection, AdminError> {
     let semaphore = client.semaphore(name, Limit::Stored)?;
     let most = |held: u64| u32::try_from(held).unwrap_or(u32::MAX).clamp(1, MAX_LISTED);
     let listed = most(held);
@@ -339,11 +322,6 @@ pub(super) async fn inspect(client: &Client, name: String, held: u64) -> Result<
         return Ok(inspection);
     }
     semaphore.inspect_up_to(most(inspection.held)).await
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The value, also if a task panicked while it had the lock.
@@ -361,7 +339,7 @@ mod tests {
         let now = Instant::now();
         let rows = grants.map(|grants| {
             let json = with_grants(grants);
-            (json.name.clone(), WatchedRow { json, fingerprint: 0 })
+            (json.name.clone(), FeedRow { json, fingerprint: 0 })
         });
         StoreSnapshot {
             number: 1,
@@ -378,7 +356,7 @@ mod tests {
 
     fn with_grants(grants: u64) -> ListJson {
         let mut row = row("a", 1);
-        row.counts.grants = grants;
+        row.totals.grants = grants;
         row
     }
 
