@@ -308,7 +308,7 @@ pub struct AcquireRequest {
     pub wait: bool,
 }
 
-/// What names an entry.
+/// The names of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestKey {
@@ -338,8 +338,8 @@ pub struct RenewRequest {
     pub holder: Holder,
     /// The acquisition.
     pub request: RequestId,
-    /// Its terms. A holder whose weight is lower than the store's releases the rest. The other terms are to be
-    /// put back with it.
+    /// Its terms. A holder whose weight is lower than the store's releases the rest. A permit that is put back
+    /// gets all of them.
     pub terms: PermitTerms,
     /// The number of changes of its lease since the grant or the adoption. A call that was sent before a
     /// change may arrive after it; the store then keeps the later lease.
@@ -356,7 +356,7 @@ pub struct AdoptRequest {
     pub holder: Holder,
     /// The acquisition's present request id.
     pub request: RequestId,
-    /// The terms that the permit must have, but for its label. Its weight may be higher.
+    /// The terms that the permit must have; of any label, and at least this weight: the rest is released.
     pub terms: PermitTerms,
     /// The token and slot that the permit must have.
     pub grant: Grant,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::names::Label;
 
-/// What a request asks for, an entry stands for and a permit has.
+/// The terms of a request, of its entry and of its permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct PermitTerms {

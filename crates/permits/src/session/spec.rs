@@ -45,7 +45,7 @@ impl AcquireSpec {
         }
     }
 
-    /// What names it in the store.
+    /// Its names in the store.
     pub(super) fn key(&self) -> RequestKey {
         RequestKey { holder: self.holder.clone(), request: self.request.clone() }
     }

@@ -1,6 +1,6 @@
 -- The recording build of a command: executes the command, then publishes a record of it.
 --
--- Published on CHANNEL, in the order of execution: fields, each its length, a sign for its kind and its bytes.
+-- Published on CHANNEL, in the order of execution: fields, each its length, a sign for its kind, its bytes.
 --   state key, now, run id, uptime ms, the command, which is the last of ARGV; the number of answers, the
 --   reply; then channel and text of each message that the command published
 -- A command that fails has written nothing, and is not recorded.

@@ -1,5 +1,5 @@
-//! The operations on the wire, one file each: its Lua files, the encoder of its arguments and the decoder of its
-//! answers.
+//! The operations on the wire, one file each: its Lua files, the encoder of its arguments and the decoder of
+//! its answers.
 
 mod acquire;
 mod adopt;
