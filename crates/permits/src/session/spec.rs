@@ -41,7 +41,7 @@ impl AcquireSpec {
             limit,
             position: Arc::default(),
             span: None,
-            meters: SemaphoreMeters::default(),
+            meters: Default::default(),
         }
     }
 
