@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use crate::block_on::block_on;
 use crate::error::AcquireError;
 use crate::permit::Permit;
-use crate::session::pending_acquire::{Canceller, PendingAcquire};
+use crate::session::pending_acquire::{Canceller as PendingCanceller, PendingAcquire};
 use crate::session::spec::Wait;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
@@ -61,9 +62,36 @@ impl Acquire {
         self.progress.as_ref().map_or("", |pending| pending.holder().as_str())
     }
 
-    /// `None` if the options are not valid.
-    pub(crate) fn canceller(&self) -> Option<Canceller> {
-        self.progress.as_ref().ok().map(PendingAcquire::canceller)
+    /// Cancels it from any thread, at any time: for a thread that blocks in [`Acquire::wait`].
+    ///
+    /// # Examples
+    /// ```
+    /// use permits::{AcquireError, Client};
+    ///
+    /// let client = Client::connect("memory:").wait()?;
+    /// let exports = client.semaphore("exports", 1)?;
+    /// let permit = exports.acquire().wait()?;
+    /// let acquire = exports.acquire();
+    /// let canceller = acquire.canceller();
+    /// let waiter = std::thread::spawn(move || acquire.wait());
+    /// canceller.cancel();
+    /// assert_eq!(waiter.join().expect("it does not panic").err(), Some(AcquireError::Cancelled));
+    /// # permit.release().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn canceller(&self) -> Canceller {
+        Canceller(self.progress.as_ref().ok().map(PendingAcquire::canceller))
+    }
+
+    /// Blocks this thread until it is granted, refused or cancelled.
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    ///
+    /// # Panics
+    /// Inside an async runtime: await it there.
+    pub fn wait(self) -> Result<Permit, AcquireError> {
+        block_on(self, None).expect("it has no time limit")
     }
 
     /// The error of the options, if they are not valid, before the first poll.
@@ -80,11 +108,18 @@ impl Acquire {
             pending.set_wait(wait);
         }
     }
+}
 
-    pub(crate) fn wait(self) -> Result<Permit, AcquireError> {
-        match self.progress {
-            Ok(pending) => pending.wait().map(Permit::new),
-            Err(error) => Err(error.expect("polled after completion")),
+/// Cancels an [`Acquire`]. It keeps no client open.
+#[derive(Debug, Clone)]
+pub struct Canceller(Option<PendingCanceller>);
+
+impl Canceller {
+    /// Cancels the acquisition: it ends with [`AcquireError::Cancelled`] at once, and the request leaves the
+    /// line. If it was granted before, it is not cancelled, and the caller gets the permit.
+    pub fn cancel(&self) {
+        if let Some(canceller) = &self.0 {
+            canceller.cancel();
         }
     }
 }

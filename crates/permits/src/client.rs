@@ -13,10 +13,10 @@ use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
     InvalidInput, Label, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix,
 };
+use crate::reply::Reply;
 use crate::semaphore::Semaphore;
 use crate::session::callers::{Message, Session};
 use crate::session::config::Config;
-use crate::session::reply::PendingReply;
 use crate::session::thread;
 use crate::several::AcquireAll;
 use crate::store::Address;
@@ -98,8 +98,8 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves nothing behind, and the attempts end.
-    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::builder(url).connect().await
+    pub fn connect(url: &str) -> Reply<Self, ConnectError> {
+        Self::builder(url).connect()
     }
 
     /// A client with other settings than the defaults.
@@ -183,13 +183,12 @@ impl Client {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn list(&self) -> Result<Vec<String>, AdminError> {
-        self.start_list().await
-    }
-
-    pub(crate) fn start_list(&self) -> PendingReply<Vec<Name>, AdminError, Vec<String>> {
-        let call = self.session.call(|answer| Message::List { answer });
-        call.and_then(|names| Ok(names.into_iter().map(|name| name.to_string()).collect()))
+    pub fn list(&self) -> Reply<Vec<String>, AdminError> {
+        let session = self.session.clone();
+        Reply::new(async move {
+            let names: Vec<Name> = session.call(|answer| Message::List { answer }).await?;
+            Ok(names.into_iter().map(|name| name.to_string()).collect())
+        })
     }
 
     /// Ends the session: waiting acquisitions fail with
@@ -207,12 +206,8 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, closing continues in the background.
-    pub async fn close(self) -> Result<(), CloseError> {
-        self.start_close().await
-    }
-
-    pub(crate) fn start_close(&self) -> PendingReply<(), CloseError> {
-        self.session.close()
+    pub fn close(self) -> Reply<(), CloseError> {
+        Reply::new(async move { self.session.close().await })
     }
 }
 
@@ -350,9 +345,11 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// As [`Client::connect`]; also if a setting is not valid.
-    pub async fn connect(self) -> Result<Client, ConnectError> {
-        let session = self.start()?.await.unwrap_or_else(|_| Err(thread_ended()))?;
-        Ok(Client { session })
+    pub fn connect(self) -> Reply<Client, ConnectError> {
+        Reply::new(async move {
+            let session = self.start()?.await.unwrap_or_else(|_| Err(thread_ended()))?;
+            Ok(Client { session })
+        })
     }
 
     /// Diagnoses the store instead of connecting to it: its reachability, version, access rules,
@@ -381,8 +378,8 @@ impl ClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn diagnose(self) -> Result<Diagnosis, ConnectError> {
-        self.start_diagnosis(true)?.await.map_err(|_| thread_ended())
+    pub fn diagnose(self) -> Reply<Diagnosis, ConnectError> {
+        Reply::new(async move { self.start_diagnosis(true)?.await.map_err(|_| thread_ended()) })
     }
 
     /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its
@@ -393,15 +390,12 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the diagnosis continues in the background.
-    pub async fn diagnose_settings(self) -> Result<Diagnosis, ConnectError> {
-        self.start_diagnosis(false)?.await.map_err(|_| thread_ended())
+    pub fn diagnose_settings(self) -> Reply<Diagnosis, ConnectError> {
+        Reply::new(async move { self.start_diagnosis(false)?.await.map_err(|_| thread_ended()) })
     }
 
     /// Starts a diagnosis, with the operations on a semaphore of its own if `self_test` is true.
-    pub(crate) fn start_diagnosis(
-        self,
-        self_test: bool,
-    ) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
+    fn start_diagnosis(self, self_test: bool) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
         let (address, _) = self.checked_address()?;
         // The diagnosis needs entropy, on a thread that cannot report an error.
         new_session()?;
@@ -417,7 +411,7 @@ impl ClientBuilder {
         Ok(address)
     }
 
-    pub(crate) fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+    fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let (address, of_url) = self.checked_address()?;
         let label = self.label.unwrap_or_else(default_label);
         if label.is_empty() {
@@ -449,7 +443,7 @@ impl ClientBuilder {
     }
 }
 
-pub(crate) fn thread_ended() -> ConnectError {
+fn thread_ended() -> ConnectError {
     ConnectError::Thread { reason: "it ended at once".into() }
 }
 

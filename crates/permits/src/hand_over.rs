@@ -7,10 +7,10 @@ use crate::error::{AdminError, AdoptError};
 use crate::handle::PermitHandle;
 use crate::permit::Permit;
 use crate::protocol::{
-    AdoptRequest, Answers, Declaration, Operation, ReleaseOutcome, RenewOutcome, Reply, RequestKey,
+    self, AdoptRequest, Answers, Declaration, Operation, ReleaseOutcome, RenewOutcome, RequestKey,
 };
-use crate::session::callers::{Message, PermitGuard};
-use crate::session::reply::PendingReply;
+use crate::reply::Reply;
+use crate::session::callers::Message;
 
 impl Client {
     /// Takes over a permit that another process handed over with [`Permit::hand_over`].
@@ -22,8 +22,18 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
-    pub async fn adopt(&self, handle: &PermitHandle) -> Result<Permit, AdoptError> {
-        self.start_adopt(handle).await
+    pub fn adopt(&self, handle: &PermitHandle) -> Reply<Permit, AdoptError> {
+        let PermitHandle { semaphore, holder, request, terms, grant } = handle.clone();
+        let new_request = self.session.new_request();
+        // The session finds its metrics when the reply comes.
+        self.session.meters(&semaphore);
+        let adopt = Box::new(AdoptRequest { holder, request, terms, grant, new_request });
+        let session = self.session.clone();
+        Reply::new(async move {
+            let guard = session.call(|answer| Message::Adopt { semaphore, adopt, answer }).await?;
+            guard.state.observe_adoption();
+            Ok(Permit::new(guard))
+        })
     }
 
     /// Renews the permit of a handle for another lease, and leaves it to the handle. Returns false if the
@@ -51,22 +61,14 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn renew(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
-        self.start_renew(handle).await
-    }
-
-    pub(crate) fn start_renew(&self, handle: &PermitHandle) -> PendingReply<Reply, AdminError, bool> {
+    pub fn renew(&self, handle: &PermitHandle) -> Reply<bool, AdminError> {
         let semaphore = handle.semaphore.to_string();
-        self.operate(handle, Operation::Renew(vec![handle.renewal()])).and_then(move |reply| {
-            match reply.answers {
-                Answers::Renew(outcomes) if outcomes == [RenewOutcome::RetryLater] => {
-                    Err(AdminError::Recovering {
-                        semaphore,
-                        remaining: Duration::from_millis(reply.recovering_ms),
-                    })
-                }
-                answers => Ok(answers == Answers::Renew(vec![RenewOutcome::Held])),
+        self.operate(handle, Operation::Renew(vec![handle.renewal()]), |reply| match reply.answers {
+            Answers::Renew(outcomes) if outcomes == [RenewOutcome::RetryLater] => {
+                let remaining = Duration::from_millis(reply.recovering_ms);
+                Err(AdminError::Recovering { semaphore, remaining })
             }
+            answers => Ok(answers == Answers::Renew(vec![RenewOutcome::Held])),
         })
     }
 
@@ -81,33 +83,26 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been released.
-    pub async fn release(&self, handle: &PermitHandle) -> Result<bool, AdminError> {
-        self.start_release(handle).await
-    }
-
-    pub(crate) fn start_release(&self, handle: &PermitHandle) -> PendingReply<Reply, AdminError, bool> {
+    pub fn release(&self, handle: &PermitHandle) -> Reply<bool, AdminError> {
         let PermitHandle { holder, request, .. } = handle.clone();
         let release = Operation::Release(vec![RequestKey { holder, request }]);
-        self.operate(handle, release)
-            .and_then(|reply| Ok(reply.answers == Answers::Release(vec![ReleaseOutcome::Held])))
+        self.operate(handle, release, |reply| {
+            Ok(reply.answers == Answers::Release(vec![ReleaseOutcome::Held]))
+        })
     }
 
-    /// Executes an operation on the permit of a handle.
-    fn operate(&self, handle: &PermitHandle, operation: Operation) -> PendingReply<Reply, AdminError> {
-        let (semaphore, declaration) = (handle.semaphore.clone(), Declaration::Stored);
-        self.session.call(|answer| Message::Admin { semaphore, declaration, operation, answer })
-    }
-
-    pub(crate) fn start_adopt(&self, handle: &PermitHandle) -> PendingReply<PermitGuard, AdoptError, Permit> {
-        let PermitHandle { semaphore, holder, request, terms, grant } = handle.clone();
-        let new_request = self.session.new_request();
-        // The session finds its metrics when the reply comes.
-        self.session.meters(&semaphore);
-        let adopt = Box::new(AdoptRequest { holder, request, terms, grant, new_request });
-        let call = self.session.call(|answer| Message::Adopt { semaphore, adopt, answer });
-        call.and_then(|guard| {
-            guard.state.observe_adoption();
-            Ok(Permit::new(guard))
+    /// Executes an operation on the permit of a handle, and makes the result of the reply.
+    fn operate(
+        &self,
+        handle: &PermitHandle,
+        operation: Operation,
+        result: impl FnOnce(protocol::Reply) -> Result<bool, AdminError> + Send + 'static,
+    ) -> Reply<bool, AdminError> {
+        let (session, semaphore) = (self.session.clone(), handle.semaphore.clone());
+        let declaration = Declaration::Stored;
+        Reply::new(async move {
+            let message = |answer| Message::Admin { semaphore, declaration, operation, answer };
+            result(session.call(message).await?)
         })
     }
 }

@@ -47,7 +47,7 @@
 //!
 //! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
 //! the result. [`Client::acquire_all`] acquires permits of several semaphores; [`PermitSet`] is the result.
-//! [`blocking`] is the same without async. [`error`] has the errors, one enum for each operation.
+//! Operations return a [`Reply`]: a task awaits it, a thread without a runtime calls [`Reply::wait`]. [`error`] has the errors, one enum for each operation.
 //! [`ClientBuilder::diagnose`] finds the problems of a store. [`check`] checks input before there is a
 //! client.
 //!
@@ -68,7 +68,6 @@ mod acquire;
 pub mod acquisition;
 mod background;
 mod block_on;
-pub mod blocking;
 pub mod check;
 mod client;
 #[doc(hidden)]
@@ -88,6 +87,7 @@ mod permit;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
+mod reply;
 mod semaphore;
 mod session;
 mod several;
@@ -95,7 +95,7 @@ mod several;
 pub mod store;
 mod timing;
 
-pub use acquire::Acquire;
+pub use acquire::{Acquire, Canceller};
 pub use client::{Client, ClientBuilder};
 pub use diagnostics::{Diagnosis, Finding, Severity};
 pub use error::{
@@ -107,6 +107,7 @@ pub use inspection::{ChangeInfo, HolderInfo, Inspection, OperatorChange, WaiterI
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
 pub use protocol::Recovery;
+pub use reply::Reply;
 pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;
 pub use several::{AcquireAll, PermitSet};
@@ -130,10 +131,6 @@ const _: () = {
     crosses_threads::<PermitSet>();
     crosses_threads::<Diagnosis>();
     crosses_threads::<Inspection>();
-    crosses_threads::<blocking::Client>();
-    crosses_threads::<blocking::Semaphore>();
-    crosses_threads::<blocking::Permit>();
-    crosses_threads::<blocking::PermitSet>();
     crosses_threads::<AcquireAllError>();
     crosses_threads::<AcquireError>();
     crosses_threads::<AdminError>();

@@ -10,9 +10,9 @@ use crate::clock::{Moment, millis};
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
+use crate::reply::Reply;
 use crate::session::callers::{PermitGuard, TermsChange};
 use crate::session::permit_state::PermitStatus;
-use crate::session::reply::PendingReply;
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
 ///
@@ -146,8 +146,9 @@ impl Permit {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been renewed.
-    pub async fn renew(&self) -> Result<(), RenewError> {
-        self.start_renewal().await
+    pub fn renew(&self) -> Reply<(), RenewError> {
+        let (state, session) = self.guard.parts();
+        Reply::new(async move { session.renew(&state).await })
     }
 
     /// Releases `units` of it: the next in line is granted in the same moment. Its slot, its token and its
@@ -178,8 +179,14 @@ impl Permit {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn release_part(&self, units: u32) -> Result<(), RenewError> {
-        self.start_release_part(units).await
+    pub fn release_part(&self, units: u32) -> Reply<(), RenewError> {
+        let (state, session) = self.guard.parts();
+        Reply::new(async move {
+            let rest = if units == 0 { None } else { state.give_back(units) };
+            let invalid = InvalidInput::Part { units, weight: state.weight() };
+            session.change_terms(&state, TermsChange::Weight(rest.ok_or(invalid)?));
+            session.renew(&state).await
+        })
     }
 
     /// Gives it another lease, 100 ms to 1 day, from now on, and renews it.
@@ -190,14 +197,20 @@ impl Permit {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has the lease.
-    pub async fn set_lease(&self, lease: Duration) -> Result<(), RenewError> {
-        self.start_set_lease(lease).await
+    pub fn set_lease(&self, lease: Duration) -> Reply<(), RenewError> {
+        let (state, session) = self.guard.parts();
+        Reply::new(async move {
+            let lease = Duration::from_millis(check_lease(millis(lease))?);
+            session.change_terms(&state, TermsChange::Lease(lease));
+            session.renew(&state).await
+        })
     }
 
     /// Renews it in the background from now on, or leaves that to [`Permit::renew`]:
     /// see [`AcquireOptions::auto_renew`](crate::AcquireOptions::auto_renew).
     pub fn auto_renew(&self, renew: bool) {
-        self.guard.change_terms(TermsChange::AutoRenew(renew));
+        let (state, session) = self.guard.parts();
+        session.change_terms(&state, TermsChange::AutoRenew(renew));
     }
 
     /// Releases it: the next in line is granted in the same moment.
@@ -208,8 +221,8 @@ impl Permit {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it is released in the background.
-    pub async fn release(self) -> Result<(), ReleaseError> {
-        self.start_release()?.await
+    pub fn release(self) -> Reply<(), ReleaseError> {
+        Reply::new(self.guard.release())
     }
 
     /// Hands it over to another process: renews it once more, and turns it into a text from which
@@ -235,12 +248,14 @@ impl Permit {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn hand_over(self) -> Result<PermitHandle, RenewError> {
-        self.renew().await?;
-        Ok(self.into_handle())
+    pub fn hand_over(self) -> Reply<PermitHandle, RenewError> {
+        Reply::new(async move {
+            self.renew().await?;
+            Ok(self.into_handle())
+        })
     }
 
-    pub(crate) fn into_handle(self) -> PermitHandle {
+    fn into_handle(self) -> PermitHandle {
         let state = &self.guard.state;
         let handle = PermitHandle {
             semaphore: state.semaphore.clone(),
@@ -253,35 +268,8 @@ impl Permit {
         handle
     }
 
-    pub(crate) fn start_renewal(&self) -> PendingReply<(), RenewError> {
-        self.guard.renew()
-    }
-
-    pub(crate) fn start_release_part(&self, units: u32) -> PendingReply<(), RenewError> {
-        let rest = if units == 0 { None } else { self.guard.state.give_back(units) };
-        let Some(rest) = rest else {
-            let invalid = InvalidInput::Part { units, weight: self.weight() };
-            return PendingReply::failed(invalid.into());
-        };
-        self.guard.change_terms(TermsChange::Weight(rest));
-        self.guard.renew()
-    }
-
-    pub(crate) fn start_set_lease(&self, lease: Duration) -> PendingReply<(), RenewError> {
-        match check_lease(millis(lease)) {
-            Ok(lease_ms) => {
-                self.guard.change_terms(TermsChange::Lease(Duration::from_millis(lease_ms)));
-                self.guard.renew()
-            }
-            Err(invalid) => PendingReply::failed(invalid.into()),
-        }
-    }
-
-    pub(crate) fn start_release(self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {
-        self.guard.release()
-    }
-
-    pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
+    /// Blocks this thread until it is lost, or `limit` has passed. `None` if it is still held then.
+    pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.guard.state.lost_within(limit)
     }
 }

@@ -15,9 +15,9 @@ use crate::protocol::{
     self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name,
     Operation, PermitTerms, ReleaseOutcome, check_at_least, check_lease, check_reason,
 };
+use crate::reply::Reply;
 use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
-use crate::session::reply::PendingReply;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::StoreError;
 
@@ -146,11 +146,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
-    pub async fn declare(&self) -> Result<u32, AdminError> {
-        self.start_declare().await
-    }
-
-    pub(crate) fn start_declare(&self) -> Reply<u32> {
+    pub fn declare(&self) -> Reply<u32, AdminError> {
         let declared = self.limit.clone();
         // An empty batch of renewals applies the declaration, and grants what it lets through.
         self.administer(self.limit.first(), Operation::Renew(Vec::new()), move |name, reply| {
@@ -180,8 +176,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
-    pub async fn set_limit(&self, limit: u32) -> Result<u64, AdminError> {
-        self.start_set_limit(limit, None).await
+    pub fn set_limit(&self, limit: u32) -> Reply<u64, AdminError> {
+        self.set_limit_from(limit, None)
     }
 
     /// Like [`Semaphore::set_limit`], but only if the limit is still at `version`, as [`Semaphore::inspect`]
@@ -190,15 +186,15 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered
     /// as the first one was, unless 256 other changes of this semaphore have come between.
-    pub async fn set_limit_if_version(&self, limit: u32, version: u64) -> Result<u64, AdminError> {
-        self.start_set_limit(limit, Some(version)).await
+    pub fn set_limit_if_version(&self, limit: u32, version: u64) -> Reply<u64, AdminError> {
+        self.set_limit_from(limit, Some(version))
     }
 
-    pub(crate) fn start_set_limit(&self, limit: u32, expected_version: Option<u64>) -> Reply<u64> {
+    fn set_limit_from(&self, limit: u32, expected_version: Option<u64>) -> Reply<u64, AdminError> {
         if limit == 0 {
-            return Reply::failed(InvalidInput::ZeroLimit.into());
+            return Reply::failed(InvalidInput::ZeroLimit);
         }
-        self.change_limit(LimitChange::Set(limit), expected_version).and_then(|(_, version)| Ok(version))
+        self.change_limit(LimitChange::Set(limit), expected_version, |(_, version)| version)
     }
 
     /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit.
@@ -211,12 +207,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
-    pub async fn adjust_limit(&self, number: i64) -> Result<u32, AdminError> {
-        self.start_adjust_limit(number).await
-    }
-
-    pub(crate) fn start_adjust_limit(&self, number: i64) -> Reply<u32> {
-        self.change_limit(LimitChange::Adjust(number), None).and_then(|(limit, _)| Ok(limit))
+    pub fn adjust_limit(&self, number: i64) -> Reply<u32, AdminError> {
+        self.change_limit(LimitChange::Adjust(number), None, |(limit, _)| limit)
     }
 
     /// Lets programs declare the limit again: each does with its next request, and the limit stays until
@@ -224,22 +216,23 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn unpin(&self) -> Result<u64, AdminError> {
-        self.start_unpin().await
+    pub fn unpin(&self) -> Reply<u64, AdminError> {
+        self.change_limit(LimitChange::Unpin, None, |(_, version)| version)
     }
 
-    pub(crate) fn start_unpin(&self) -> Reply<u64> {
-        self.change_limit(LimitChange::Unpin, None).and_then(|(_, version)| Ok(version))
-    }
-
-    /// Changes the limit. Returns the limit and its version after the change.
-    fn change_limit(&self, change: LimitChange, expected_version: Option<u64>) -> Reply<(u32, u64)> {
+    /// Changes the limit. `result` gets the limit and its version after the change.
+    fn change_limit<T: Send + 'static>(
+        &self,
+        change: LimitChange,
+        expected_version: Option<u64>,
+        result: fn((u32, u64)) -> T,
+    ) -> Reply<T, AdminError> {
         let origin = self.session.new_change();
         let operation = Operation::SetLimit { origin, change, expected_version };
         self.administer(Declaration::Stored, operation, move |name, reply| {
             let (limit, version) = (reply.limit, reply.limit_version);
             match reply.answers {
-                Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok((limit, version)),
+                Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok(result((limit, version))),
                 Answers::SetLimit(LimitOutcome::NoLimit) => {
                     Err(AdminError::NoLimit { semaphore: name.to_string() })
                 }
@@ -256,19 +249,19 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn pause(&self) -> Result<(), AdminError> {
-        self.start_pause(true).await
+    pub fn pause(&self) -> Reply<(), AdminError> {
+        self.set_paused(true)
     }
 
     /// Grants again, beginning with the head of the line.
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn resume(&self) -> Result<(), AdminError> {
-        self.start_pause(false).await
+    pub fn resume(&self) -> Reply<(), AdminError> {
+        self.set_paused(false)
     }
 
-    pub(crate) fn start_pause(&self, paused: bool) -> Reply<()> {
+    fn set_paused(&self, paused: bool) -> Reply<(), AdminError> {
         let origin = self.session.new_change();
         self.administer(Declaration::Stored, Operation::Pause { origin, paused }, |_, _| Ok(()))
     }
@@ -285,18 +278,14 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
-    pub async fn close_line(&self, reason: &str) -> Result<(), AdminError> {
-        self.start_close_line(reason).await
-    }
-
-    pub(crate) fn start_close_line(&self, reason: &str) -> Reply<()> {
+    pub fn close_line(&self, reason: &str) -> Reply<(), AdminError> {
         match check_reason(reason) {
             Ok(reason) => self.change_line(Some(reason)),
-            Err(invalid) => Reply::failed(invalid.into()),
+            Err(invalid) => Reply::failed(invalid),
         }
     }
 
-    fn change_line(&self, reason: Option<Arc<str>>) -> Reply<()> {
+    fn change_line(&self, reason: Option<Arc<str>>) -> Reply<(), AdminError> {
         let origin = self.session.new_change();
         self.administer(Declaration::Stored, Operation::CloseLine { origin, reason }, |_, _| Ok(()))
     }
@@ -305,11 +294,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn open_line(&self) -> Result<(), AdminError> {
-        self.start_open_line().await
-    }
-
-    pub(crate) fn start_open_line(&self) -> Reply<()> {
+    pub fn open_line(&self) -> Reply<(), AdminError> {
         self.change_line(None)
     }
 
@@ -323,8 +308,8 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn revoke(&self, holder: &str, reason: &str) -> Result<bool, AdminError> {
-        self.start_revoke(holder, None, reason).await
+    pub fn revoke(&self, holder: &str, reason: &str) -> Reply<bool, AdminError> {
+        self.remove(holder, None, reason)
     }
 
     /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token`
@@ -332,15 +317,15 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn revoke_cooling(&self, holder: &str, token: u64) -> Result<bool, AdminError> {
-        self.start_revoke(holder, Some(token), "").await
+    pub fn revoke_cooling(&self, holder: &str, token: u64) -> Reply<bool, AdminError> {
+        self.remove(holder, Some(token), "")
     }
 
-    pub(crate) fn start_revoke(&self, holder: &str, cooling: Option<u64>, reason: &str) -> Reply<bool> {
+    fn remove(&self, holder: &str, cooling: Option<u64>, reason: &str) -> Reply<bool, AdminError> {
         let checked = Holder::new(holder).and_then(|holder| Ok((holder, check_reason(reason)?)));
         let (holder, reason) = match checked {
             Ok(checked) => checked,
-            Err(invalid) => return Reply::failed(invalid.into()),
+            Err(invalid) => return Reply::failed(invalid),
         };
         let origin = self.session.new_change();
         self.administer(
@@ -363,8 +348,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
-    pub async fn delete(&self) -> Result<bool, AdminError> {
-        self.start_delete(false).await
+    pub fn delete(&self) -> Reply<bool, AdminError> {
+        self.forget(false)
     }
 
     /// Deletes the semaphore also if it cannot be read:
@@ -378,11 +363,11 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
-    pub async fn delete_unreadable(&self) -> Result<bool, AdminError> {
-        self.start_delete(true).await
+    pub fn delete_unreadable(&self) -> Reply<bool, AdminError> {
+        self.forget(true)
     }
 
-    pub(crate) fn start_delete(&self, unreadable: bool) -> Reply<bool> {
+    fn forget(&self, unreadable: bool) -> Reply<bool, AdminError> {
         self.administer(Declaration::Stored, Operation::Delete { unreadable }, |name, reply| {
             let semaphore = name.to_string();
             match reply.answers {
@@ -403,19 +388,15 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn inspect(&self) -> Result<Inspection, AdminError> {
-        self.start_inspect(INSPECT_MAX).await
+    pub fn inspect(&self) -> Reply<Inspection, AdminError> {
+        self.inspect_up_to(INSPECT_MAX)
     }
 
     /// Like [`Semaphore::inspect`], with at most `max` of each, and at most 1,000: with 0, the counts alone.
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn inspect_up_to(&self, max: u32) -> Result<Inspection, AdminError> {
-        self.start_inspect(max).await
-    }
-
-    pub(crate) fn start_inspect(&self, max: u32) -> Reply<Inspection> {
+    pub fn inspect_up_to(&self, max: u32) -> Reply<Inspection, AdminError> {
         let operation = Operation::Inspect { max: max.min(INSPECT_MAX) };
         self.administer(Declaration::Stored, operation, |name, reply| match Inspection::new(name, reply) {
             Some(inspection) => Ok(inspection),
@@ -429,30 +410,28 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AdminError::NoLimit`] if no limit is stored and the program declares none; [`AdminError`].
-    pub async fn available(&self) -> Result<u32, AdminError> {
-        self.start_available().await
-    }
-
-    pub(crate) fn start_available(&self) -> Reply<u32> {
-        let declared = self.limit.limit();
-        self.start_inspect(0).and_then(move |found| match found.limit.or(declared) {
-            Some(limit) => Ok(limit.saturating_sub(u32::try_from(found.held).unwrap_or(u32::MAX))),
-            None => Err(AdminError::NoLimit { semaphore: found.name }),
+    pub fn available(&self) -> Reply<u32, AdminError> {
+        let (declared, inspection) = (self.limit.limit(), self.inspect_up_to(0));
+        Reply::new(async move {
+            let found = inspection.await?;
+            match found.limit.or(declared) {
+                Some(limit) => Ok(limit.saturating_sub(u32::try_from(found.held).unwrap_or(u32::MAX))),
+                None => Err(AdminError::NoLimit { semaphore: found.name }),
+            }
         })
     }
 
     /// Executes an operation on the semaphore itself, and makes the result of the reply.
-    fn administer<T: 'static>(
+    fn administer<T: Send + 'static>(
         &self,
         declaration: Declaration,
         operation: Operation,
         result: impl FnOnce(Name, protocol::Reply) -> Result<T, AdminError> + Send + 'static,
-    ) -> Reply<T> {
-        let (name, semaphore) = (self.name.clone(), self.name.clone());
-        let call = self.session.call(|answer| Message::Admin { semaphore, declaration, operation, answer });
-        call.and_then(move |reply| result(name, reply))
+    ) -> Reply<T, AdminError> {
+        let (session, name, semaphore) = (self.session.clone(), self.name.clone(), self.name.clone());
+        Reply::new(async move {
+            let message = |answer| Message::Admin { semaphore, declaration, operation, answer };
+            result(name, session.call(message).await?)
+        })
     }
 }
-
-/// The reply to an operation on a semaphore itself.
-type Reply<T> = PendingReply<protocol::Reply, AdminError, T>;

@@ -23,6 +23,7 @@ use crate::clock::Moment;
 use crate::error::{AcquireAllError, AcquireError, Lost, ReleaseError, RenewError};
 use crate::options::AcquireOptions;
 use crate::permit::Permit;
+use crate::reply::Reply;
 use crate::semaphore::Semaphore;
 use crate::session::spec::Wait;
 
@@ -88,7 +89,14 @@ impl AcquireAll {
         self.progress.as_ref().ok()?.requests.front()?.acquire.position()
     }
 
-    pub(crate) fn wait(self) -> Result<PermitSet, AcquireAllError> {
+    /// Blocks this thread until all are granted, or one is not.
+    ///
+    /// # Errors
+    /// [`AcquireAllError`].
+    ///
+    /// # Panics
+    /// Inside an async runtime: await it there.
+    pub fn wait(self) -> Result<PermitSet, AcquireAllError> {
         block_on(self, None).expect("it has no time limit")
     }
 }
@@ -253,12 +261,24 @@ impl PermitSet {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn lost(&self) -> (&Permit, Lost) {
-        let (index, lost) = first_lost(&self.permits).await;
-        (&self.permits[index], lost)
+        let mut losses: Vec<_> =
+            self.permits.iter().map(|permit| (permit, Box::pin(permit.lost()))).collect();
+        poll_fn(|context| {
+            let lost = losses.iter_mut().find_map(|(permit, loss)| match loss.as_mut().poll(context) {
+                Poll::Ready(lost) => Some((*permit, lost)),
+                Poll::Pending => None,
+            });
+            lost.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
-    pub(crate) fn wait_for_release(self) -> Result<(), ReleaseError> {
-        block_on(self.release(), None).expect("it has no time limit")
+    /// Blocks this thread until one is lost, or `limit` has passed. `None` if all are still held then.
+    ///
+    /// # Panics
+    /// Inside an async runtime: await [`PermitSet::lost`] there.
+    pub fn lost_within(&self, limit: Duration) -> Option<(&Permit, Lost)> {
+        block_on(self.lost(), Some(limit))
     }
 
     /// One that is lost now.
@@ -287,8 +307,9 @@ impl PermitSet {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, they may have been renewed.
-    pub async fn renew(&self) -> Result<(), RenewError> {
-        join_all(self.permits.iter().map(Permit::renew)).await.into_iter().collect()
+    pub fn renew(&self) -> Reply<(), RenewError> {
+        let renewals = join_all(self.permits.iter().map(Permit::renew));
+        Reply::new(async { renewals.await.into_iter().collect() })
     }
 
     /// Releases all.
@@ -299,29 +320,14 @@ impl PermitSet {
     ///
     /// # Cancel safety
     /// Dropped before it is ready, all are released in the background.
-    pub async fn release(self) -> Result<(), ReleaseError> {
-        // All are begun before one is awaited: dropped, each continues. A store that does not reply delays no
-        // other's.
-        let releases: Vec<_> = self.permits.into_iter().map(Permit::start_release).collect();
-        join_all(releases.into_iter().map(async |release| release?.await)).await.into_iter().collect()
+    pub fn release(self) -> Reply<(), ReleaseError> {
+        // A store that does not reply delays no other's.
+        let releases = join_all(self.permits.into_iter().map(Permit::release));
+        Reply::new(async { releases.await.into_iter().collect() })
     }
 
     /// The permits, each on its own from now on.
     pub fn into_permits(self) -> Vec<Permit> {
         self.permits
     }
-}
-
-/// Waits until one of them is lost. Returns its index and the reason.
-pub(crate) async fn first_lost(permits: impl IntoIterator<Item = &Permit>) -> (usize, Lost) {
-    let mut losses: Vec<_> = permits.into_iter().map(|permit| Box::pin(permit.lost())).collect();
-    poll_fn(|context| {
-        let lost =
-            losses.iter_mut().enumerate().find_map(|(index, loss)| match loss.as_mut().poll(context) {
-                Poll::Ready(lost) => Some((index, lost)),
-                Poll::Pending => None,
-            });
-        lost.map_or(Poll::Pending, Poll::Ready)
-    })
-    .await
 }

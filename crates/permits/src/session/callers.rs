@@ -5,12 +5,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::config::Config;
 use super::declarations::Declarations;
 use super::permit_state::{Check, HeldPermit, PermitState};
-use super::reply::{Answer, PendingReply, channel, reply};
+use super::reply::{Answer, channel, reply};
 use super::spec::{AcquireSpec, LimitDeclaration};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
@@ -273,28 +274,37 @@ impl Session {
         (holder.unwrap_or_else(unique), request)
     }
 
-    /// Sends a message, and returns the value that waits for its reply.
-    pub(crate) fn call<T: 'static, E: From<Ended> + 'static>(
+    /// Sends a message, and waits for the reply.
+    pub(crate) async fn call<T, E: From<Ended>>(
         &self,
         message: impl FnOnce(Answer<T, E>) -> Message,
-    ) -> PendingReply<T, E> {
-        let session = self.clone();
-        self.call_or(message, move || Err(session.ended().into()))
-    }
-
-    fn call_or<T: 'static, E: 'static>(
-        &self,
-        message: impl FnOnce(Answer<T, E>) -> Message,
-        if_ended: impl FnOnce() -> Result<T, E> + Send + 'static,
-    ) -> PendingReply<T, E> {
+    ) -> Result<T, E> {
         let (answer, receiver) = channel();
         self.send(message(answer));
-        PendingReply::<T, E>::new(receiver, if_ended)
+        receiver.await.unwrap_or_else(|_| Err(self.ended().into()))
     }
 
     /// Releases everything, and ends the session.
-    pub(crate) fn close(&self) -> PendingReply<(), CloseError> {
-        self.call_or(|answer| Message::Close { answer: Some(answer) }, || Err(CloseError::SessionFailed))
+    pub(crate) async fn close(&self) -> Result<(), CloseError> {
+        let (answer, receiver) = channel();
+        self.send(Message::Close { answer: Some(answer) });
+        receiver.await.unwrap_or(Err(CloseError::SessionFailed))
+    }
+
+    /// Renews a permit of this session.
+    pub(crate) async fn renew(&self, permit: &PermitState) -> Result<(), RenewError> {
+        let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
+        let (answer, receiver) = channel();
+        self.send(Message::Renew { semaphore, request, answer });
+        // The engine forgets a permit without a reply only when it is lost.
+        let lost = |_| Err(RenewError::Lost(permit.loss().unwrap_or(Lost::Gone)));
+        receiver.await.unwrap_or_else(lost)
+    }
+
+    /// Changes the terms of a permit. A renewal takes them to the store.
+    pub(crate) fn change_terms(&self, permit: &PermitState, change: TermsChange) {
+        let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
+        self.send(Message::ChangeTerms { semaphore, request, change });
     }
 }
 
@@ -312,39 +322,28 @@ impl PermitGuard {
         Self { state: state.into(), session, released: false }
     }
 
+    /// Its state, and its session, for an operation that outlives the borrow.
+    pub(crate) fn parts(&self) -> (HeldPermit, Session) {
+        (self.state.clone(), self.session.clone())
+    }
+
     /// Releases it.
-    pub(crate) fn release(mut self) -> Result<PendingReply<(), ReleaseError>, ReleaseError> {
+    pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         let (answer, receiver) = channel();
         let (lost, gathered) = self.release_once(Some(answer));
         if let Some(lost) = lost {
             return Err(ReleaseError::Lost(lost));
         }
-        let session = self.session.clone();
-        let if_ended = move || match session.ended() {
+        if gathered {
+            let flush = Flush(&self.session);
+            others_first().await;
+            drop(flush);
+        }
+        receiver.await.unwrap_or_else(|_| match self.session.ended() {
             // A session that was closed has released everything.
             Ended::Closed => Ok(()),
             Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(session_failed())),
-        };
-        let reply = PendingReply::<(), ReleaseError>::new(receiver, if_ended);
-        let session = self.session.clone();
-        Ok(if gathered { reply.flushed_by(move || session.flush()) } else { reply })
-    }
-
-    /// Renews it.
-    pub(crate) fn renew(&self) -> PendingReply<(), RenewError> {
-        let state = self.state.clone();
-        let (semaphore, request) = (state.semaphore.clone(), state.request.clone());
-        self.session.call_or(
-            |answer| Message::Renew { semaphore, request, answer },
-            // The engine forgets a permit without a reply only when it is lost.
-            move || Err(RenewError::Lost(state.reason().unwrap_or(Lost::Gone))),
-        )
-    }
-
-    /// Changes its terms in the session. A renewal takes them to the store.
-    pub(crate) fn change_terms(&self, change: TermsChange) {
-        let (semaphore, request) = (self.state.semaphore.clone(), self.state.request.clone());
-        self.session.send(Message::ChangeTerms { semaphore, request, change });
+        })
     }
 
     /// Forgets it without a release: another process holds it now.
@@ -398,6 +397,28 @@ impl Drop for PermitGuard {
     fn drop(&mut self) {
         self.release_once(None);
     }
+}
+
+/// Sends what was gathered, when it is dropped: then the tasks that were ready have run, or the caller gives up.
+struct Flush<'a>(&'a Session);
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// Ready when the tasks that are ready now have run.
+async fn others_first() {
+    let mut have_run = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut have_run, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The outcome of calls that were in flight when the engine panicked.

@@ -137,7 +137,14 @@ impl PendingAcquire {
                 self.progress = Progress::Sent(receiver);
                 self.session.flush();
             }
-            progress => self.progress = progress,
+            progress => {
+                self.progress = progress;
+                return;
+            }
+        }
+        // A cancellation after this sends a message of its own, behind the request.
+        if self.cancelled.load(Ordering::SeqCst) {
+            self.canceller().cancel();
         }
     }
 
@@ -177,20 +184,6 @@ impl PendingAcquire {
         self.progress = Progress::Done;
         self.observe(&result);
         Poll::Ready(result)
-    }
-
-    pub(crate) fn wait(mut self) -> Result<PermitGuard, AcquireError> {
-        self.send();
-        // A cancellation after this sends a message of its own, behind the request.
-        if self.cancelled.load(Ordering::SeqCst) {
-            self.canceller().cancel();
-        }
-        let Progress::Sent(receiver) = std::mem::replace(&mut self.progress, Progress::Done) else {
-            panic!("waited for after completion")
-        };
-        let result = receiver.blocking_recv().unwrap_or_else(|_| Err(self.session.ended().into()));
-        self.observe(&result);
-        result
     }
 
     fn open_span(&mut self, spec: &mut AcquireSpec) {

@@ -1,0 +1,60 @@
+//! [`Reply`]: the result of an operation, for tasks and for threads.
+
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::block_on::block_on;
+
+/// The result of an operation. A task awaits it; a thread without a runtime calls [`Reply::wait`].
+///
+/// Nothing is sent before. The operation says what happens if the reply is dropped later.
+///
+/// # Examples
+/// ```
+/// let client = permits::Client::connect("memory:").wait()?;
+/// let exports = client.semaphore("exports", 4)?;
+/// assert_eq!(exports.declare().wait()?, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is sent before it is awaited, or `wait` is called"]
+pub struct Reply<T, E>(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>);
+
+impl<T: Send + 'static, E: Send + 'static> Reply<T, E> {
+    pub(crate) fn new(operation: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
+        Self(Box::pin(operation))
+    }
+
+    /// An operation that is not begun, because of `error`.
+    pub(crate) fn failed(error: impl Into<E>) -> Self {
+        Self::new(ready(Err(error.into())))
+    }
+}
+
+impl<T, E> Reply<T, E> {
+    /// Blocks this thread until the result has come.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    ///
+    /// # Panics
+    /// Inside an async runtime: await it there.
+    pub fn wait(self) -> Result<T, E> {
+        block_on(self, None).expect("it has no time limit")
+    }
+}
+
+impl<T, E> Future for Reply<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl<T, E> fmt::Debug for Reply<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}
