@@ -7,7 +7,7 @@
 //! # Examples
 //!
 //! ```
-//! use permits::blocking::Client;
+//! use permits::Client;
 //! use permits_testkit::{FakeServer, Garbage};
 //!
 //! let server = FakeServer::start();

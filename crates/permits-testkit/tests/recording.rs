@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use permits::blocking::{Client, Semaphore};
+use permits::{Client, Semaphore};
 use permits_testkit::history::{
     self, ClientEvent, Record, Recorder, Replayed, Rules, Violation, merge, replay, verify,
 };
@@ -40,7 +40,7 @@ impl Fixture {
     fn new(server: Server) -> Self {
         history::record();
         let recorder = Recorder::listen(&server);
-        let operator = Client::connect(&server.url()).expect("the server is up");
+        let operator = Client::connect(&server.url()).wait().expect("the server is up");
         let lease = Duration::from_millis(1500);
         let mut random = random::rng();
         let settings = WorkerSettings {
@@ -92,7 +92,7 @@ impl Fixture {
 
     /// Closes all workers, and lets the limit be declared again. Returns the record.
     fn end(&mut self) -> Vec<Record> {
-        while self.semaphore().unpin().is_err() {}
+        while self.semaphore().unpin().wait().is_err() {}
         let closed = self.pool.close(std::mem::take(&mut self.workers));
         closed.unwrap_or_else(|reason| panic!("{reason}"));
         self.recorder.records()
@@ -102,18 +102,18 @@ impl Fixture {
 /// A command of an operator, which may fail.
 fn administer(semaphore: &Semaphore, random: &mut fastrand::Rng) {
     match random.u8(0..7) {
-        0 => drop(semaphore.set_limit(random.u32(2..5))),
-        1 => drop(semaphore.unpin()),
+        0 => drop(semaphore.set_limit(random.u32(2..5)).wait()),
+        1 => drop(semaphore.unpin().wait()),
         2 => {
-            let _ = semaphore.pause();
-            while semaphore.resume().is_err() {}
+            let _ = semaphore.pause().wait();
+            while semaphore.resume().wait().is_err() {}
         }
         3 => {
-            let seen = semaphore.inspect_up_to(1);
+            let seen = semaphore.inspect_up_to(1).wait();
             let holder = seen.ok().and_then(|seen| Some(seen.holders.first()?.holder.clone()));
-            drop(semaphore.revoke(&holder.unwrap_or_else(|| "none".to_owned()), "late"));
+            drop(semaphore.revoke(&holder.unwrap_or_else(|| "none".to_owned()), "late").wait());
         }
-        _ => drop(semaphore.inspect()),
+        _ => drop(semaphore.inspect().wait()),
     }
 }
 
@@ -230,12 +230,12 @@ fn commands_without_a_listener_are_recorded() {
     let fixture = Fixture::new(Server::start());
     let mut admin = fixture.server.connect().expect("it is up");
     let semaphore = fixture.semaphore();
-    semaphore.set_limit(3).expect("it is up");
+    semaphore.set_limit(3).wait().expect("it is up");
     for round in 0..ROUNDS {
         let id = listening(&mut admin);
-        drop(semaphore.inspect().expect("it is up"));
+        drop(semaphore.inspect().wait().expect("it is up"));
         assert_eq!(admin.call(&["CLIENT", "KILL", "ID", &id]).expect("it is up").int(), 1, "round {round}");
-        drop(semaphore.inspect().expect("it is up"));
+        drop(semaphore.inspect().wait().expect("it is up"));
     }
     let replayed = explained(replay(&fixture.recorder.records()));
     explained(replayed.check_kept());
@@ -249,9 +249,9 @@ fn records_that_a_killed_server_did_not_publish_are_read_when_it_is_back() {
     const ROUNDS: usize = 20;
     let fixture = Fixture::new(keeping());
     let semaphore = fixture.semaphore();
-    semaphore.set_limit(3).expect("it is up");
+    semaphore.set_limit(3).wait().expect("it is up");
     for _ in 0..ROUNDS {
-        while semaphore.inspect().is_err() {}
+        while semaphore.inspect().wait().is_err() {}
         restart(&fixture.server);
     }
     let replayed = explained(replay(&fixture.recorder.records()));
@@ -263,7 +263,7 @@ fn records_that_a_killed_server_did_not_publish_are_read_when_it_is_back() {
 fn a_server_that_is_down_has_published_all() {
     let fixture = Fixture::new(Server::start());
     for _ in 0..100 {
-        drop(fixture.semaphore().inspect().expect("it is up"));
+        drop(fixture.semaphore().inspect().wait().expect("it is up"));
     }
     assert_eq!(fixture.recorder.records().len(), 100);
     fixture.server.kill();

@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use permits::AcquireOptions;
-use permits::blocking::Client;
+use permits::Client;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
-    let client = Client::connect(&url)?;
+    let client = Client::connect(&url).wait()?;
     // Four units of memory. A small report takes one unit, a large report takes three.
     let memory = client.semaphore("memory of the report server", 4)?;
 
@@ -19,10 +19,10 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let reports = [1, 3, 1, 3, 1, 1].into_iter().enumerate().map(|(number, weight)| {
             let memory = &memory;
             scope.spawn(move || -> Result<(), Box<dyn Error + Send + Sync>> {
-                let permit = memory.acquire_with(AcquireOptions::new().weight(weight))?;
+                let permit = memory.acquire_with(AcquireOptions::new().weight(weight)).wait()?;
                 println!("report {number}: {} of 4 units", permit.weight());
                 thread::sleep(Duration::from_millis(50));
-                permit.release()?;
+                permit.release().wait()?;
                 Ok(())
             })
         });
@@ -30,6 +30,6 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         reports.into_iter().try_for_each(|report| report.join().expect("a report panicked"))
     })?;
 
-    client.close()?;
+    client.close().wait()?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::error::Error;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
+use permits::Client;
 use permits::PermitHandle;
-use permits::blocking::Client;
 
 fn main() -> Result<(), Box<dyn Error>> {
     match std::env::args().nth(1) {
@@ -20,31 +20,31 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn hand_over() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let url = format!("local:{}/semaphores.db", directory.path().display());
-    let client = Client::connect(&url)?;
+    let client = Client::connect(&url).wait()?;
     let build = client.semaphore("build", 1)?;
-    let permit = build.acquire()?;
+    let permit = build.acquire().wait()?;
     println!("process {}: token {}", std::process::id(), permit.token());
 
     // From here until it is adopted the unit stays taken, for at most one lease.
-    let handle = permit.hand_over()?;
-    assert!(build.try_acquire().is_err_and(|error| error.is_not_now()));
+    let handle = permit.hand_over().wait()?;
+    assert!(build.try_acquire().wait().is_err_and(|error| error.is_not_now()));
 
     // By standard input: other users can read the arguments of a process. A handle is as good as the permit.
     let mut child = Command::new(std::env::current_exe()?).arg(&url).stdin(Stdio::piped()).spawn()?;
     child.stdin.take().ok_or("no pipe")?.write_all(handle.to_string().as_bytes())?;
     assert!(child.wait()?.success());
-    build.try_acquire()?.release()?; // The other process has released it.
-    client.close()?;
+    build.try_acquire().wait()?.release().wait()?; // The other process has released it.
+    client.close().wait()?;
     Ok(())
 }
 
 fn adopt(url: &str) -> Result<(), Box<dyn Error>> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let client = Client::connect(url)?;
-    let permit = client.adopt(&text.parse::<PermitHandle>()?)?;
+    let client = Client::connect(url).wait()?;
+    let permit = client.adopt(&text.parse::<PermitHandle>()?).wait()?;
     println!("process {}: token {}", std::process::id(), permit.token());
-    permit.release()?;
-    client.close()?;
+    permit.release().wait()?;
+    client.close().wait()?;
     Ok(())
 }

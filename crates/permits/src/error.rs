@@ -155,7 +155,7 @@ pub enum AcquireError {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
-    /// The program cancelled it, by [`blocking::Canceller`](crate::blocking::Canceller). The request has left
+    /// The program cancelled it, by a [`Canceller`](crate::Canceller). The request has left
     /// the line.
     #[error("the acquisition was cancelled")]
     Cancelled,

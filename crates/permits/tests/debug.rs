@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use permits::{AcquireOptions, Client, blocking};
+use permits::{AcquireOptions, Client};
 
 /// The longest text of a type, in bytes: a line of a log.
 const LINE: usize = 250;
@@ -37,17 +37,4 @@ async fn a_permit_is_shown_by_what_identifies_it_and_its_status() {
     assert_eq!(in_a_line(&all), r#"AcquireAll { semaphore: Some("s"), position: None }"#);
     assert!(in_a_line(&semaphore.acquire()).contains(r#"semaphore: Name("s")"#));
     assert!(in_a_line(&all.await.expect("they are free")).starts_with("PermitSet"));
-}
-
-#[test]
-fn a_blocking_type_is_shown_as_the_async_one() {
-    let client = blocking::Client::connect("memory:debug blocking").expect("there is memory");
-    let semaphore = client.semaphore("s", 1).expect("valid");
-    let permit = semaphore.acquire().expect("it is free");
-    assert!(in_a_line(&permit).starts_with(r#"Permit { semaphore: "s""#));
-    assert_eq!(in_a_line(&semaphore), r#"Semaphore { name: "s", limit: Declare(1) }"#);
-    assert!(in_a_line(&client).starts_with("Client { session"));
-    let waiting = semaphore.start_acquire(AcquireOptions::new());
-    assert!(in_a_line(&waiting).contains("position: None"));
-    in_a_line(&waiting.canceller());
 }

@@ -190,10 +190,10 @@ async fn memory_is_healthy() {
 #[test]
 fn without_async_it_is_the_same() {
     let server = Server::start();
-    let diagnosis = Client::builder(server.url()).diagnose_blocking().expect("it is valid");
+    let diagnosis = Client::builder(server.url()).diagnose().wait().expect("it is valid");
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-    let error = Client::builder("http://x/").diagnose_blocking().expect_err("no such store");
+    let error = Client::builder("http://x/").diagnose().wait().expect_err("no such store");
     assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AcquireError, AcquireOptions, Recovery};
 use permits_testkit::fork::fork;
 use permits_testkit::{ChildGuard, Server};
@@ -38,7 +38,7 @@ fn program() -> Result<(), AcquireError> {
     let connect = || {
         // A leak would last for longer than the test.
         let lease = Duration::from_secs(600);
-        permits::Client::builder(&url).lease(lease).recovery(Recovery::Off).connect_blocking()
+        Client::builder(&url).lease(lease).recovery(Recovery::Off).connect().wait()
     };
     if way == "exit" {
         // No destructor of a static runs.
@@ -62,7 +62,7 @@ fn program() -> Result<(), AcquireError> {
         "return" => Ok(()),
         "error" => {
             let too_heavy = AcquireOptions::new().weight(UNITS + 1);
-            client.semaphore("ends", UNITS).expect("valid").acquire_with(too_heavy).map(drop)
+            client.semaphore("ends", UNITS).expect("valid").acquire_with(too_heavy).wait().map(drop)
         }
         _ => panic!("as the test asks"),
     }
@@ -71,7 +71,7 @@ fn program() -> Result<(), AcquireError> {
 /// Acquires all units, one by one, and drops the permits.
 fn use_all(client: &Client) {
     let semaphore = client.semaphore("ends", UNITS).expect("valid");
-    let permits: Vec<_> = (0..UNITS).map(|_| semaphore.try_acquire().expect("it is free")).collect();
+    let permits: Vec<_> = (0..UNITS).map(|_| semaphore.try_acquire().wait().expect("it is free")).collect();
     drop(permits);
 }
 
@@ -91,7 +91,7 @@ fn what_a_program_has_dropped_is_released_however_it_ends() {
             assert_eq!(status.code(), Some(code), "run {run}, by {way}: {status}");
         }
     }
-    let client = Client::connect(&server.url()).expect("the server is there");
-    let seen = client.semaphore("ends", UNITS).expect("valid").inspect().expect("the server is there");
+    let client = Client::connect(&server.url()).wait().expect("the server is there");
+    let seen = client.semaphore("ends", UNITS).expect("valid").inspect().wait().expect("the server is there");
     assert_eq!((seen.held, seen.waiting), (0, 0));
 }

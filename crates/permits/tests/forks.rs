@@ -13,10 +13,9 @@ use std::process::{Command, Stdio};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use permits::blocking::{Client, Permit as BlockingPermit};
 use permits::{
-    AcquireError, AdminError, AdoptError, Client as AsyncClient, CloseError, ConnectError, Lost, Permit,
-    PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
+    AcquireError, AdminError, AdoptError, Client, CloseError, ConnectError, Lost, Permit, PermitStatus,
+    Recovery, ReleaseError, RenewError, StoreError,
 };
 use permits_testkit::fork;
 use permits_testkit::history::now;
@@ -87,12 +86,13 @@ fn tell(line: &str) {
 }
 
 fn connect(url: &str, label: Option<&str>) -> Result<Client, ConnectError> {
-    let builder = AsyncClient::builder(url).lease(LEASE).recovery(Recovery::Off);
+    let builder = Client::builder(url).lease(LEASE).recovery(Recovery::Off);
     match label {
         Some(label) => builder.label(label),
         None => builder,
     }
-    .connect_blocking()
+    .connect()
+    .wait()
 }
 
 /// Connects, closes, and forks three workers, each of which connects.
@@ -102,10 +102,12 @@ fn workers(url: &str, label: Option<&str>) {
         .semaphore("forked", 1)
         .expect("valid")
         .acquire()
+        .wait()
         .expect("it is free")
         .release()
+        .wait()
         .expect("it is held");
-    client.close().expect("the store is up");
+    client.close().wait().expect("the store is up");
     let mut workers: Vec<_> = (0..3).map(|_| fork::fork(|| worker(url, label))).collect();
     for worker in &mut workers {
         assert_eq!(worker.wait(LIMIT), Some(0), "a worker");
@@ -114,13 +116,13 @@ fn workers(url: &str, label: Option<&str>) {
 
 fn worker(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
-    let permit = client.semaphore("forked", 1).expect("valid").acquire().expect("its turn comes");
+    let permit = client.semaphore("forked", 1).expect("valid").acquire().wait().expect("its turn comes");
     let began = now();
     // Longer than a renewal interval, so that every event has arrived.
     assert_eq!(permit.lost_within(LEASE * 2 / 3), None, "it holds");
     tell(&format!("{began} {} {} {}", now(), permit.token(), permit.holder()));
-    permit.release().expect("it is held");
-    client.close().expect("the store is up");
+    permit.release().wait().expect("it is held");
+    client.close().wait().expect("the store is up");
 }
 
 #[track_caller]
@@ -157,17 +159,17 @@ fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
 fn open(url: &str) {
     let client = connect(url, None).expect("the store is there");
     let semaphore = client.semaphore("open", 1).expect("valid");
-    let permit = semaphore.acquire().expect("it is free");
+    let permit = semaphore.acquire().wait().expect("it is free");
     let mut child = fork::fork(|| assert_forked(&client, &permit));
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
 
     assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
-    let seen = semaphore.inspect().expect("the client works");
+    let seen = semaphore.inspect().wait().expect("the client works");
     assert_eq!(seen.holders.len(), 1, "{seen:?}");
     assert_eq!(seen.holders[0].token, permit.token());
-    permit.release().expect("it is held");
-    semaphore.acquire().expect("it is free").release().expect("it is held");
-    client.close().expect("the store is up");
+    permit.release().wait().expect("it is held");
+    semaphore.acquire().wait().expect("it is free").release().wait().expect("it is held");
+    client.close().wait().expect("the store is up");
 }
 
 /// As [`open`], in the first process of a pid namespace. Its child is the first of another one. In the end
@@ -176,45 +178,45 @@ fn open(url: &str) {
 fn open_with_one_pid(url: &str) {
     let client = connect(url, None).expect("the store is there");
     let semaphore = client.semaphore("open", 1).expect("valid");
-    let mut held = Some(semaphore.acquire().expect("it is free"));
+    let mut held = Some(semaphore.acquire().wait().expect("it is free"));
     let pid = std::process::id();
     let mut child = fork::fork_into_namespace(|| {
         assert_eq!(std::process::id(), pid);
         let permit = held.take().expect("the child has a copy");
         assert_forked(&client, &permit);
-        assert_eq!(permit.release(), Err(ReleaseError::Lost(Lost::Forked)));
+        assert_eq!(permit.release().wait(), Err(ReleaseError::Lost(Lost::Forked)));
     });
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
     let permit = held.take().expect("the parent has its own");
     assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
-    permit.release().expect("it is held");
+    permit.release().wait().expect("it is held");
 }
 
-fn assert_forked(client: &Client, permit: &BlockingPermit) {
+fn assert_forked(client: &Client, permit: &Permit) {
     let semaphore = client.semaphore("open", 1).expect("valid");
-    assert_eq!(semaphore.acquire().err(), Some(AcquireError::Forked));
-    assert_eq!(semaphore.try_acquire().err(), Some(AcquireError::Forked));
-    assert_eq!(semaphore.set_limit(2), Err(AdminError::Forked));
-    assert_eq!(semaphore.revoke(permit.holder(), "by the child"), Err(AdminError::Forked));
-    assert_eq!(semaphore.inspect(), Err(AdminError::Forked));
-    assert_eq!(client.list(), Err(AdminError::Forked));
+    assert_eq!(semaphore.acquire().wait().err(), Some(AcquireError::Forked));
+    assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::Forked));
+    assert_eq!(semaphore.set_limit(2).wait(), Err(AdminError::Forked));
+    assert_eq!(semaphore.revoke(permit.holder(), "by the child").wait(), Err(AdminError::Forked));
+    assert_eq!(semaphore.inspect().wait(), Err(AdminError::Forked));
+    assert_eq!(client.list().wait(), Err(AdminError::Forked));
     let handle = "permits2:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
-    assert_eq!(client.adopt(&handle).err(), Some(AdoptError::Forked));
-    assert_eq!(client.clone().close(), Err(CloseError::Forked));
+    assert_eq!(client.adopt(&handle).wait().err(), Some(AdoptError::Forked));
+    assert_eq!(client.clone().close().wait(), Err(CloseError::Forked));
 
     assert!(!permit.is_held());
     assert_eq!((permit.status(), permit.remaining()), (PermitStatus::Lost, Duration::ZERO));
-    assert_eq!(permit.renew(), Err(RenewError::Lost(Lost::Forked)));
+    assert_eq!(permit.renew().wait(), Err(RenewError::Lost(Lost::Forked)));
     assert_eq!(permit.lost_within(LIMIT), Some(Lost::Forked));
 }
 
-/// As [`open`], by the async API, and with operations that consume a permit. Then the child drops all parts
+/// As [`open`], in tasks, and with operations that consume a permit. Then the child drops all parts
 /// of the session.
 fn open_async(url: &str) {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is one");
     let master = runtime();
-    let builder = AsyncClient::builder(url).lease(LEASE).recovery(Recovery::Off);
+    let builder = Client::builder(url).lease(LEASE).recovery(Recovery::Off);
     let client = master.block_on(builder.connect()).expect("the store is there");
     let semaphore = client.semaphore("several", 4).expect("valid");
     let permits = [(); 4].map(|()| master.block_on(semaphore.acquire()).expect("it is free"));
@@ -294,10 +296,10 @@ fn with_an_open_client_every_future_fails_in_a_child() {
 /// Connects in a child while the parent's client is open.
 fn client_of_the_child(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let permit = client.semaphore("shared", 1).expect("valid").acquire().expect("it is free");
+    let permit = client.semaphore("shared", 1).expect("valid").acquire().wait().expect("it is free");
     let mut child = fork::fork(|| match connect(url, None) {
         Ok(own) => {
-            let tried = own.semaphore("shared", 1).expect("valid").try_acquire();
+            let tried = own.semaphore("shared", 1).expect("valid").try_acquire().wait();
             tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));
         }
         Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),
@@ -305,7 +307,7 @@ fn client_of_the_child(url: &str) {
     });
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
     assert!(permit.is_held());
-    permit.release().expect("it is held");
+    permit.release().wait().expect("it is held");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 use std::process::{Command, Stdio};
 
-use permits::blocking::{Client, Semaphore};
 use permits::protocol::pretend_layout;
 use permits::{AcquireError, AdminError, Limit, PermitHandle, Recovery, StoreError};
+use permits::{Client, Semaphore};
 use permits_testkit::Server;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ const THIS: u32 = 2;
 const OTHER: u32 = 3;
 
 fn connect(url: &str) -> Client {
-    Client::builder(url).recovery(Recovery::Off).connect_blocking().expect("the store is up")
+    Client::builder(url).recovery(Recovery::Off).connect().wait().expect("the store is up")
 }
 
 /// Asserts that each operation on `semaphore` is refused because it has layout `found`.
@@ -26,23 +26,23 @@ fn everything_is_refused(semaphore: &Semaphore, found: u32, supported: u32) {
         assert!(what.contains(semaphore.name()) && error.to_string().contains("upgrading"), "{error}");
         (*found, *supported)
     };
-    let acquired = [semaphore.acquire(), semaphore.try_acquire()];
+    let acquired = [semaphore.acquire().wait(), semaphore.try_acquire().wait()];
     for result in acquired {
         let Err(AcquireError::Store(error)) = result else { panic!("{result:?}") };
         assert_eq!(of(&error), (found, supported));
     }
     let administered = [
-        semaphore.declare().map(drop),
-        semaphore.set_limit(7).map(drop),
-        semaphore.adjust_limit(1).map(drop),
-        semaphore.unpin().map(drop),
-        semaphore.pause(),
-        semaphore.resume(),
-        semaphore.close_line("closed"),
-        semaphore.open_line(),
-        semaphore.revoke("this", "").map(drop),
-        semaphore.delete().map(drop),
-        semaphore.inspect().map(drop),
+        semaphore.declare().wait().map(drop),
+        semaphore.set_limit(7).wait().map(drop),
+        semaphore.adjust_limit(1).wait().map(drop),
+        semaphore.unpin().wait().map(drop),
+        semaphore.pause().wait(),
+        semaphore.resume().wait(),
+        semaphore.close_line("closed").wait(),
+        semaphore.open_line().wait(),
+        semaphore.revoke("this", "").wait().map(drop),
+        semaphore.delete().wait().map(drop),
+        semaphore.inspect().wait().map(drop),
     ];
     for (number, result) in administered.into_iter().enumerate() {
         let Err(AdminError::Store(error)) = result else { panic!("operation {number}: {result:?}") };
@@ -60,11 +60,11 @@ fn as_another_version() {
     everything_is_refused(&client.semaphore("this", Limit::Stored).expect("valid"), THIS, OTHER);
     let refused = handle.parse::<PermitHandle>().expect_err("it is of the other layout").to_string();
     assert!(refused.contains("layout 2") && refused.contains("layout 3"), "{refused}");
-    assert_eq!(client.list().expect("the store is up"), ["this"], "a list reads no state");
+    assert_eq!(client.list().wait().expect("the store is up"), ["this"], "a list reads no state");
     let own = client.semaphore("other", 4).expect("valid");
-    std::mem::forget(own.acquire().expect("it is free"));
-    own.set_limit(5).expect("the store is up");
-    println!("left: {}", own.inspect().expect("it is its own").held);
+    std::mem::forget(own.acquire().wait().expect("it is free"));
+    own.set_limit(5).wait().expect("the store is up");
+    println!("left: {}", own.inspect().wait().expect("it is its own").held);
 }
 
 fn start_another_version(url: &str, handle: &str) -> std::process::Output {
@@ -82,23 +82,23 @@ fn two_layouts_on_one_server_leave_each_other_alone() {
     let server = Server::start();
     let client = connect(&server.url());
     let semaphore = client.semaphore("this", 2).expect("valid");
-    let handed_over = semaphore.acquire().expect("it is free").hand_over().expect("it is held");
-    let held = semaphore.acquire().expect("it is free");
-    let before = semaphore.inspect().expect("the server is up");
+    let handed_over = semaphore.acquire().wait().expect("it is free").hand_over().wait().expect("it is held");
+    let held = semaphore.acquire().wait().expect("it is free");
+    let before = semaphore.inspect().wait().expect("the server is up");
 
     let output = start_another_version(&server.url(), &handed_over.to_string());
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("left: 1"), "{text}");
 
-    let after = semaphore.inspect().expect("it is as it was");
+    let after = semaphore.inspect().wait().expect("it is as it was");
     assert_eq!((after.held, after.limit, after.pinned), (2, before.limit, false));
-    held.renew().expect("it is held");
-    held.release().expect("it is held");
-    assert_eq!(client.release(&handed_over), Ok(true));
+    held.renew().wait().expect("it is held");
+    held.release().wait().expect("it is held");
+    assert_eq!(client.release(&handed_over).wait(), Ok(true));
     let others = client.semaphore("other", 4).expect("valid");
     everything_is_refused(&others, OTHER, THIS);
-    assert_eq!(others.delete_unreadable(), Ok(true));
-    others.acquire().expect("it begins anew").release().expect("it is held");
+    assert_eq!(others.delete_unreadable().wait(), Ok(true));
+    others.acquire().wait().expect("it begins anew").release().wait().expect("it is held");
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn a_file_of_one_layout_is_refused_by_the_other() {
     let url = format!("local:{}", directory.path().join("semaphores.db").display());
     let client = connect(&url);
     let semaphore = client.semaphore("this", 1).expect("valid");
-    let held = semaphore.acquire().expect("it is free");
+    let held = semaphore.acquire().wait().expect("it is free");
     let handle = "permits2:this:h:s.1:1:15000:7:0";
     let output = start_another_version(&url, handle);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("OtherLayout"), "{text}");
-    held.renew().expect("the file is as it was");
-    held.release().expect("it is held");
+    held.renew().wait().expect("the file is as it was");
+    held.release().wait().expect("it is held");
 }

@@ -248,10 +248,10 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
     let semaphore = client.semaphore("stuck", 4).expect("valid");
     let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
     let (awaited, run, watched) = (acquire(), acquire(), acquire());
-    let blocking = Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off).connect_blocking();
+    let blocking = Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off).connect().wait();
     let blocking = blocking.expect("the store is there");
     let early = watched.cancellation_token();
-    let renewed = blocking.semaphore("renewed", 1).expect("valid").acquire().expect("it is free");
+    let renewed = blocking.semaphore("renewed", 1).expect("valid").acquire().wait().expect("it is free");
     assert_eq!(renewed.lost_within(2 * LEASE), None);
     assert!(!early.is_cancelled(), "it is renewed past the deadline that it had");
     let _kept = spring(&client, forever);

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AdminError, Limit};
 use permits_testkit::{Proxy, Server};
 
@@ -74,16 +74,16 @@ impl Operator {
         self.paused.retain(|(index, until)| {
             // A command that fails is retried.
             *until > Instant::now()
-                || client.semaphore(name(*index), Limit::Stored).expect("valid").resume().is_err()
+                || client.semaphore(name(*index), Limit::Stored).expect("valid").resume().wait().is_err()
         });
         let index = random.usize(..SEMAPHORES);
         let semaphore = client.semaphore(name(index), Limit::Stored).expect("valid");
         let act = match random.u32(0..6) {
-            0..3 => semaphore.set_limit(random.u32(LIMITS)).map(|_| &mut done.limits_set),
-            3 => semaphore.unpin().map(|_| &mut done.unpinned),
+            0..3 => semaphore.set_limit(random.u32(LIMITS)).wait().map(|_| &mut done.limits_set),
+            3 => semaphore.unpin().wait().map(|_| &mut done.unpinned),
             4 => {
                 self.paused.push((index, Instant::now() + Duration::from_millis(random.u64(500..5000))));
-                semaphore.pause().map(|()| &mut done.pauses)
+                semaphore.pause().wait().map(|()| &mut done.pauses)
             }
             _ => match revoke_some(&semaphore, random) {
                 Ok(true) => Ok(&mut done.revoked),
@@ -99,22 +99,19 @@ impl Operator {
 }
 
 /// Revokes a holder or waiter, if there is one.
-fn revoke_some(
-    semaphore: &permits::blocking::Semaphore,
-    random: &mut fastrand::Rng,
-) -> Result<bool, AdminError> {
-    let seen = semaphore.inspect_up_to(20)?;
+fn revoke_some(semaphore: &permits::Semaphore, random: &mut fastrand::Rng) -> Result<bool, AdminError> {
+    let seen = semaphore.inspect_up_to(20).wait()?;
     let holders = seen.holders.iter().map(|it| &it.holder);
     let all: Vec<&String> = holders.chain(seen.waiters.iter().map(|it| &it.holder)).collect();
-    if all.is_empty() { Ok(false) } else { semaphore.revoke(all[random.usize(..all.len())], "soak") }
+    if all.is_empty() { Ok(false) } else { semaphore.revoke(all[random.usize(..all.len())], "soak").wait() }
 }
 
 /// Lets all semaphores grant again, by the limits that programs declare.
 pub(crate) fn settle(client: &Client) -> Result<(), AdminError> {
     for index in 0..SEMAPHORES {
         let semaphore = client.semaphore(name(index), Limit::Stored).expect("valid");
-        semaphore.unpin()?;
-        semaphore.resume()?;
+        semaphore.unpin().wait()?;
+        semaphore.resume().wait()?;
     }
     Ok(())
 }

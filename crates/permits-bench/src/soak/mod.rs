@@ -11,7 +11,7 @@ mod memory;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use permits::blocking::Client;
+use permits::Client;
 use permits_testkit::worker::{Mix, TIMEOUT, Wait, Work, Worker, WorkerPool, WorkerSettings};
 use permits_testkit::{Proxy, Resp, Server, wait};
 
@@ -114,7 +114,7 @@ pub(crate) fn run(words: &[&str]) -> Result<(), Failure> {
 impl Soak {
     fn start(server: Server, seed: u64) -> Result<Self, Failure> {
         let proxy = Proxy::start(server.address());
-        let admin = Client::connect(&server.url())?;
+        let admin = Client::connect(&server.url()).wait()?;
         let pool = WorkerPool::new(faults::worker, settings(&proxy.url(), seed));
         let steady = (0..STEADY).map(|_| start(&pool, TASKS)).collect();
         let doomed = start(&pool, DOOMED_TASKS);
@@ -162,7 +162,7 @@ impl Soak {
     fn check_bound(&self) -> Result<(u64, u64), Failure> {
         let (mut held, mut waiting) = (0, 0);
         for index in 0..SEMAPHORES {
-            let seen = self.admin.semaphore(name(index), permits::Limit::Stored)?.inspect_up_to(0)?;
+            let seen = self.admin.semaphore(name(index), permits::Limit::Stored)?.inspect_up_to(0).wait()?;
             if seen.held >= u64::from(LIMITS.end) {
                 return Err(format!("{} units of {} are held", seen.held, seen.name).into());
             }
@@ -199,7 +199,8 @@ fn at_rest(admin: &Client) -> Result<String, String> {
     wait::until(TIMEOUT, || {
         left.clear();
         for index in 0..SEMAPHORES {
-            match admin.semaphore(name(index), permits::Limit::Stored).expect("valid").inspect_up_to(0) {
+            match admin.semaphore(name(index), permits::Limit::Stored).expect("valid").inspect_up_to(0).wait()
+            {
                 Ok(seen) if (seen.held, seen.waiting) == (0, 0) => {}
                 Ok(seen) => left.push(format!("{}: {} held, {} waiting", seen.name, seen.held, seen.waiting)),
                 Err(error) => left.push(error.to_string()),
@@ -210,8 +211,8 @@ fn at_rest(admin: &Client) -> Result<String, String> {
     for index in 0..SEMAPHORES {
         let semaphore = admin.semaphore(name(index), LIMITS.start).expect("valid");
         let options = permits::AcquireOptions::new().weight(LIMITS.start).timeout(TIMEOUT);
-        let all = semaphore.acquire_with(options).map_err(|error| format!("{}: {error}", name(index)));
-        match all.map(|permit| permit.release()) {
+        let all = semaphore.acquire_with(options).wait().map_err(|error| format!("{}: {error}", name(index)));
+        match all.map(|permit| permit.release().wait()) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => left.push(error.to_string()),
             Err(error) => left.push(error),

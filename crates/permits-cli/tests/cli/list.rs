@@ -93,10 +93,15 @@ fn unused_semaphores_are_not_listed(store: &dyn Store, name: &str) {
 }
 
 fn thousands_are_listed_in_order(store: &dyn Store, name: &str) {
-    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
+    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
     let names: Vec<String> = (0..3000).map(|number| format!("number {number:04} of {{3000}} 100%")).collect();
     for name in &names {
-        client.semaphore(name, permits::Limit::Stored).expect("valid").set_limit(3).expect("it can be set");
+        client
+            .semaphore(name, permits::Limit::Stored)
+            .expect("valid")
+            .set_limit(3)
+            .wait()
+            .expect("it can be set");
     }
     assert_eq!(output(&mut run(store, name, "--limit 1", "true")).code, 0);
     let listed = list(store);

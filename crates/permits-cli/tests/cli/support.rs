@@ -98,10 +98,10 @@ pub(crate) fn fresh() -> (Server, String) {
 #[track_caller]
 pub(crate) fn prepare(store: &dyn Store, name: &str) {
     let builder = permits::Client::builder(store.url()).recovery(permits::Recovery::Off);
-    let client = builder.connect_blocking().expect("the server is up");
-    let permit = client.semaphore(name, 1).expect("valid").try_acquire().expect("no holders");
-    permit.release().expect("it is held");
-    client.close().expect("nothing is left");
+    let client = builder.connect().wait().expect("the server is up");
+    let permit = client.semaphore(name, 1).expect("valid").try_acquire().wait().expect("no holders");
+    permit.release().wait().expect("it is held");
+    client.close().wait().expect("nothing is left");
 }
 
 /// The command with `arguments`. Its acquisitions have no label, because the default one has the user's name.
@@ -305,9 +305,9 @@ pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usiz
 /// Revokes `holder` as an operator does.
 #[track_caller]
 pub(crate) fn revoke(store: &dyn Store, name: &str, holder: &str, reason: &str) {
-    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
+    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
     assert_eq!(
-        client.semaphore(name, permits::Limit::Stored).expect("valid").revoke(holder, reason),
+        client.semaphore(name, permits::Limit::Stored).expect("valid").revoke(holder, reason).wait(),
         Ok(true)
     );
 }

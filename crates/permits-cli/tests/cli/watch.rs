@@ -130,9 +130,9 @@ fn an_unused_semaphore_is_watched_too(store: &dyn Store, _: &str) {
 }
 
 fn more_than_1000_are_followed_by_number(store: &dyn Store, name: &str) {
-    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
+    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
     let semaphore = client.semaphore(name, 1010).expect("valid");
-    let acquire = |_| semaphore.try_acquire().expect("there are units");
+    let acquire = |_| semaphore.try_acquire().wait().expect("there are units");
     let mut permits: Vec<_> = (0..999).map(acquire).collect();
     let watch = watch(store, name);
     permits.extend((0..3).map(acquire));
@@ -224,8 +224,8 @@ fn a_store_that_cannot_be_used_is_69() {
 fn people_get_sentences() {
     let (server, name) = fresh();
     let watch = Running::until(&mut command(&server, &name, &[]), "0 of 1 held, 0 waiting\n");
-    let client = permits::blocking::Client::connect(&server.url()).expect("the store is up");
-    client.semaphore(&name, Limit::Stored).expect("valid").close_line("moved").expect("it is ours");
+    let client = permits::Client::connect(&server.url()).wait().expect("the store is up");
+    client.semaphore(&name, Limit::Stored).expect("valid").close_line("moved").wait().expect("it is ours");
     watch.prints(" closed the line: moved\n");
     let refused = output(&mut run(&server, &name, "--no-wait", "true"));
     assert_eq!(refused.code, 75);

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AcquireError, AcquireOptions};
 
 use self::fixture::{Deployment, Fixture};
@@ -264,11 +264,11 @@ impl Cell {
 
 /// P10: the semaphore is idle, and all units and slots can be had.
 fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
-    let client = Client::connect(&deployment.url(0)).map_err(|error| error.to_string())?;
+    let client = Client::connect(&deployment.url(0)).wait().map_err(|error| error.to_string())?;
     let semaphore = client.semaphore(SEMAPHORE, limit).expect("valid");
     let mut left = Err("the semaphore was not inspected".to_owned());
     wait::until(TIMEOUT, || {
-        left = match semaphore.inspect() {
+        left = match semaphore.inspect().wait() {
             Ok(seen) if (seen.held, seen.waiting) == (0, 0) => Ok(()),
             Ok(seen) => Err(format!("{} held, {} waiting", seen.held, seen.waiting)),
             Err(error) => Err(error.to_string()),
@@ -278,16 +278,16 @@ fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
     left?;
     let refused = |error: AcquireError| format!("not all units can be had: {error}");
     let options = AcquireOptions::new().weight(limit).timeout(TIMEOUT);
-    let all = semaphore.acquire_with(options).map_err(refused)?;
+    let all = semaphore.acquire_with(options).wait().map_err(refused)?;
     if all.slot() != 0 {
         return Err(format!("the only holder has slot {}", all.slot()));
     }
-    all.release().map_err(|error| error.to_string())?;
-    let each: Result<Vec<_>, _> = (0..limit).map(|_| semaphore.try_acquire()).collect();
+    all.release().wait().map_err(|error| error.to_string())?;
+    let each: Result<Vec<_>, _> = (0..limit).map(|_| semaphore.try_acquire().wait()).collect();
     let mut slots: Vec<u32> = each.map_err(refused)?.iter().map(|permit| permit.slot()).collect();
     slots.sort_unstable();
     if slots != (0..limit).collect::<Vec<u32>>() {
         return Err(format!("the slots are {slots:?}"));
     }
-    client.close().map_err(|error| error.to_string())
+    client.close().wait().map_err(|error| error.to_string())
 }

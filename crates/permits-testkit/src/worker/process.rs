@@ -360,19 +360,19 @@ fn run_child(shared: &Shared) {
 }
 
 fn take_turn_of_child(settings: &WorkerSettings) {
-    let client = builder(settings).connect_blocking().expect("the store is up while workers fork");
+    let client = builder(settings).connect().wait().expect("the store is up while workers fork");
     let tag = format!("child.{}", std::process::id());
     report_at(now(), &tag, ClientEvent::Asked { weight: 1 });
     let options = AcquireOptions::new().holder(holder(settings, &tag));
     let semaphore = client.semaphore(&settings.semaphores[0], settings.limit).expect("valid");
-    let permit = semaphore.acquire_with(options).expect("the turn of the child comes");
+    let permit = semaphore.acquire_with(options).wait().expect("the turn of the child comes");
     let (at, until) = deadline(|| permit.remaining());
     report_at(at, &tag, acquired(permit.token(), permit.slot(), until));
     std::thread::sleep(settings.step.unwrap_or_default());
     report_at(now(), &tag, ClientEvent::Releasing);
-    let outcome = permit.release().map_err(|error| error.to_string());
+    let outcome = permit.release().wait().map_err(|error| error.to_string());
     report_at(now(), &tag, ClientEvent::Released(outcome));
-    client.close().expect("the store is up while workers fork");
+    client.close().wait().expect("the store is up while workers fork");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AcquireError, StoreError};
 use permits_testkit::cluster::slot;
 use permits_testkit::{
@@ -137,13 +137,14 @@ fn a_primary_that_demands_replicas_refuses_writes_without_them() {
 #[test]
 fn a_fake_server_sends_garbage_once() {
     let server = FakeServer::start();
-    let client = Client::connect(&format!("redis://{}/", server.address())).expect("the server behaves");
+    let client =
+        Client::connect(&format!("redis://{}/", server.address())).wait().expect("the server behaves");
     let connections = server.connections();
     server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: true });
     let semaphore = client.semaphore("exports", 4).expect("valid");
-    let error = semaphore.acquire().expect_err("the reply is no array");
+    let error = semaphore.acquire().wait().expect_err("the reply is no array");
     assert!(matches!(error, AcquireError::Store(StoreError::Malformed { .. })), "{error}");
-    semaphore.acquire().expect("the server behaves").release().expect("it is held");
+    semaphore.acquire().wait().expect("the server behaves").release().wait().expect("it is held");
     assert_eq!(server.behave(), 1);
     assert!(server.connections() > connections, "the client has connected again");
 }

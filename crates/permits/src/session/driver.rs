@@ -336,7 +336,6 @@ async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, time
 #[cfg(test)]
 mod tests {
     use std::future::{Future as _, poll_fn};
-    use std::pin::Pin;
     use std::task::{Context, Waker};
 
     use futures_util::future::BoxFuture;
@@ -425,10 +424,10 @@ mod tests {
             let held = pending.try_take().expect("it is answered").expect("it is granted");
             let mut waiting = PendingAcquire::new(&session, spec(&session));
             waiting.send();
-            let mut release = held.release().expect("it is held");
+            let mut release = Box::pin(held.release());
             assert_eq!(store.kinds(), ["acquire", "acquire"], "it waits for others");
             for _ in 0..polls {
-                assert!(Pin::new(&mut release).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                assert!(release.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             }
             drop(release);
             assert_eq!(store.kinds(), ["acquire", "acquire", "release"]);
@@ -487,8 +486,8 @@ mod tests {
         assert_eq!(inspecting.await.err(), Some(AdminError::SessionFailed));
         let listing = session.call(|answer| Message::List { answer });
         assert_eq!(listing.await.err(), Some(AdminError::SessionFailed));
-        assert_eq!(held.renew().await.err(), Some(RenewError::Lost(Lost::SessionFailed)));
-        assert_eq!(held.release().err(), Some(ReleaseError::Lost(Lost::SessionFailed)));
+        assert_eq!(session.renew(&held.state).await.err(), Some(RenewError::Lost(Lost::SessionFailed)));
+        assert_eq!(held.release().await.err(), Some(ReleaseError::Lost(Lost::SessionFailed)));
         assert_eq!(session.close().await.err(), Some(CloseError::SessionFailed));
     }
 }

@@ -137,14 +137,7 @@ impl PendingAcquire {
                 self.progress = Progress::Sent(receiver);
                 self.session.flush();
             }
-            progress => {
-                self.progress = progress;
-                return;
-            }
-        }
-        // A cancellation after this sends a message of its own, behind the request.
-        if self.cancelled.load(Ordering::SeqCst) {
-            self.canceller().cancel();
+            progress => self.progress = progress,
         }
     }
 
@@ -158,6 +151,10 @@ impl PendingAcquire {
                 let gathered = self.session.gather(Message::Acquire(spec, answer));
                 self.progress =
                     if gathered { Progress::Gathered(receiver) } else { Progress::Sent(receiver) };
+                // A cancellation after this sends a message of its own, behind the request.
+                if self.cancelled.load(Ordering::SeqCst) {
+                    self.canceller().cancel();
+                }
                 gathered
             }
             progress => {

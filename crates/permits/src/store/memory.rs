@@ -231,15 +231,15 @@ fn micros(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocking::Client;
+    use crate::Client;
 
     fn client(name: &str) -> Client {
-        Client::connect(&format!("memory:{name}")).expect("there is memory")
+        Client::connect(&format!("memory:{name}")).wait().expect("there is memory")
     }
 
     /// Closes the last client, and waits until its session has dropped the store.
     fn close(client: Client, name: &str) {
-        client.close().expect("it is there");
+        client.close().wait().expect("it is there");
         let has_session = || memories().get(name).is_some_and(|shared| !shared.lock().sessions.is_empty());
         while has_session() {
             std::thread::yield_now();
@@ -265,31 +265,44 @@ mod tests {
     fn pinned_limits_and_pauses_stay_when_the_last_client_has_closed() {
         let name = "memory-that-stays";
         let first = client(name);
-        first.semaphore("pinned", 1).expect("valid").set_limit(7).expect("it is there");
-        first.semaphore("paused", 2).expect("valid").pause().expect("it is there");
+        first.semaphore("pinned", 1).expect("valid").set_limit(7).wait().expect("it is there");
+        first.semaphore("paused", 2).expect("valid").pause().wait().expect("it is there");
         first
             .semaphore("used", 3)
             .expect("valid")
             .acquire()
+            .wait()
             .expect("it is free")
             .release()
+            .wait()
             .expect("it is held");
-        let handed_over =
-            first.semaphore("pinned", 1).expect("valid").acquire().expect("it is free").hand_over();
+        let handed_over = first
+            .semaphore("pinned", 1)
+            .expect("valid")
+            .acquire()
+            .wait()
+            .expect("it is free")
+            .hand_over()
+            .wait();
         handed_over.expect("it is held");
         close(first, name);
 
         let second = client(name);
         let seen = |semaphore: &str| {
-            second.semaphore(semaphore, crate::Limit::Stored).expect("valid").inspect().expect("it is there")
+            second
+                .semaphore(semaphore, crate::Limit::Stored)
+                .expect("valid")
+                .inspect()
+                .wait()
+                .expect("it is there")
         };
         let pinned = seen("pinned");
         assert_eq!((pinned.limit, pinned.pinned, pinned.held), (Some(7), true, 0));
         assert!(seen("paused").paused);
         assert_eq!(seen("used").limit, None);
-        assert_eq!(second.list().expect("it is there"), ["paused", "pinned"]);
+        assert_eq!(second.list().wait().expect("it is there"), ["paused", "pinned"]);
         let other = client("memory-of-another-name");
-        assert_eq!(other.list().expect("it is there"), [""; 0]);
+        assert_eq!(other.list().wait().expect("it is there"), [""; 0]);
         close(other, "memory-of-another-name");
         close(second, name);
     }
@@ -298,11 +311,11 @@ mod tests {
     fn a_memory_without_pinned_limits_is_dropped_when_its_last_client_has_closed() {
         let name = "memory-that-goes";
         let first = client(name);
-        first.semaphore("pinned", 1).expect("valid").set_limit(7).expect("it is there");
+        first.semaphore("pinned", 1).expect("valid").set_limit(7).wait().expect("it is there");
         close(first, name);
         assert!(memories().contains_key(name));
         let second = client(name);
-        second.semaphore("pinned", crate::Limit::Stored).expect("valid").unpin().expect("it is there");
+        second.semaphore("pinned", crate::Limit::Stored).expect("valid").unpin().wait().expect("it is there");
         close(second, name);
         assert!(!memories().contains_key(name));
     }

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use permits::blocking::{Canceller, Client, Permit};
-use permits::{AcquireError, AcquireOptions, Recovery};
+use permits::{AcquireError, Recovery};
+use permits::{Canceller, Client, Permit};
 
 use crate::fixture::Fixture;
 use crate::{LEASE, UNITS};
@@ -14,13 +14,13 @@ type Waiting = thread::JoinHandle<Result<Permit, AcquireError>>;
 /// A client that reaches the server through the proxy.
 fn client(fixture: &Fixture) -> Client {
     let builder = Client::builder(fixture.proxy.url()).recovery(Recovery::Off).lease(LEASE);
-    builder.connect_blocking().expect("the server is up")
+    builder.connect().wait().expect("the server is up")
 }
 
 /// A thread that acquires, and what cancels it.
 fn start(client: &Client) -> (Waiting, Canceller) {
     let semaphore = client.semaphore("exports", UNITS).expect("valid");
-    let acquire = semaphore.start_acquire(AcquireOptions::new());
+    let acquire = semaphore.acquire();
     let canceller = acquire.canceller();
     (thread::spawn(move || acquire.wait()), canceller)
 }
@@ -49,7 +49,7 @@ fn one_that_has_not_begun_does_not_wait() {
     let client = client(&fixture);
     fixture.block();
     let semaphore = client.semaphore("exports", UNITS).expect("valid");
-    let acquire = semaphore.start_acquire(AcquireOptions::new());
+    let acquire = semaphore.acquire();
     acquire.canceller().cancel();
     assert_eq!(acquire.wait().err(), Some(AcquireError::Cancelled));
     fixture.settles(UNITS.into(), 0);
@@ -78,7 +78,7 @@ fn one_that_was_granted_has_its_permit() {
     let permit = result(waiting).expect("it is free");
     canceller.cancel();
     assert!(permit.is_held());
-    permit.release().expect("it is held");
+    permit.release().wait().expect("it is held");
     fixture.all_units_come_back();
 }
 
@@ -88,7 +88,7 @@ fn a_canceller_keeps_no_client_open() {
     let client = client(&fixture);
     let (waiting, canceller) = start(&client);
     drop(result(waiting).expect("it is free"));
-    client.close().expect("the server is up");
+    client.close().wait().expect("the server is up");
     canceller.cancel();
     fixture.all_units_come_back();
 }

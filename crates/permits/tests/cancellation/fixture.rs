@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Limit, Lost, Recovery, blocking};
+use permits::{AcquireError, AcquireOptions, Limit, Lost, Recovery};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::user::User;
@@ -13,8 +13,8 @@ use crate::{FIRST, LEASE, LIMIT, Stage, Subject, TIMEOUT, UNITS};
 
 /// A server, a proxy before it, and an observer that connects directly to the server.
 pub(crate) struct Fixture {
-    observer: blocking::Client,
-    blocker: Mutex<Option<blocking::Permit>>,
+    observer: permits::Client,
+    blocker: Mutex<Option<permits::Permit>>,
     pub(crate) proxy: Proxy,
     server: Server,
 }
@@ -24,10 +24,11 @@ impl Fixture {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         let builder = permits::Client::builder(server.url()).recovery(Recovery::Off).lease(LEASE);
-        let observer = builder.connect_blocking().expect("the server is up");
+        let observer = builder.connect().wait().expect("the server is up");
         // The server learns the scripts, so that each request after this has one reply.
-        let permit = observer.semaphore("exports", UNITS).expect("valid").acquire().expect("it is free");
-        permit.release().expect("it is held");
+        let permit =
+            observer.semaphore("exports", UNITS).expect("valid").acquire().wait().expect("it is free");
+        permit.release().wait().expect("it is held");
         Self { observer, blocker: Mutex::default(), proxy, server }
     }
 
@@ -37,20 +38,21 @@ impl Fixture {
         builder.connect().await.expect("the server is up")
     }
 
-    pub(crate) fn semaphore(&self) -> blocking::Semaphore {
+    pub(crate) fn semaphore(&self) -> permits::Semaphore {
         self.observer.semaphore("exports", UNITS).expect("valid")
     }
 
     /// Acquires all units, so that other requests wait.
     pub(crate) fn block(&self) {
-        let permit = self.semaphore().acquire_with(AcquireOptions::new().weight(UNITS)).expect("all is free");
+        let permit =
+            self.semaphore().acquire_with(AcquireOptions::new().weight(UNITS)).wait().expect("all is free");
         *self.blocker.lock().expect("no panic") = Some(permit);
     }
 
     /// Releases the units of [`Fixture::block`].
     pub(crate) fn unblock(&self) {
         if let Some(permit) = self.blocker.lock().expect("no panic").take() {
-            permit.release().expect("it is held");
+            permit.release().wait().expect("it is held");
         }
     }
 
@@ -64,10 +66,10 @@ impl Fixture {
     }
 
     #[track_caller]
-    fn semaphore_settles(semaphore: &blocking::Semaphore, held: u64, waiting: u64) {
+    fn semaphore_settles(semaphore: &permits::Semaphore, held: u64, waiting: u64) {
         let mut seen = None;
         let settled = wait::until(LIMIT, || {
-            let now = semaphore.inspect().expect("the server is up");
+            let now = semaphore.inspect().wait().expect("the server is up");
             let settled = (now.held, now.waiting) == (held, waiting);
             seen = Some(now);
             settled
@@ -79,12 +81,12 @@ impl Fixture {
     /// requested.
     fn acquire_first(&self, user: &mut User, options: AcquireOptions) {
         let first = self.observer.semaphore(FIRST, UNITS).expect("valid");
-        let permit = first.acquire_with(AcquireOptions::new().weight(UNITS)).expect("all is free");
+        let permit = first.acquire_with(AcquireOptions::new().weight(UNITS)).wait().expect("all is free");
         user.start(options);
         Self::semaphore_settles(&first, UNITS.into(), 1);
         user.block_on(user.first().inspect()).expect("the server is up");
         user.gate.shut();
-        permit.release().expect("it is held");
+        permit.release().wait().expect("it is held");
         user.gate.await_stopped_poll();
     }
 
@@ -218,11 +220,11 @@ impl Fixture {
             self.settles(UNITS.into(), 0);
             self.unblock();
         }
-        for name in self.observer.list().expect("the server is up") {
+        for name in self.observer.list().wait().expect("the server is up") {
             let semaphore = self.observer.semaphore(&name, Limit::Stored).expect("valid");
             let all = AcquireOptions::new().weight(UNITS).timeout(LIMIT);
-            let permit = semaphore.acquire_with(all).expect("all units are released");
-            permit.release().expect("it is held");
+            let permit = semaphore.acquire_with(all).wait().expect("all units are released");
+            permit.release().wait().expect("it is held");
             Self::semaphore_settles(&semaphore, 0, 0);
         }
         // A delayed request may arrive only now, be granted, and be released.

@@ -41,8 +41,8 @@ fn a_release_that_is_dropped_goes_on() {
 fn an_adoption_that_is_dropped_releases() {
     let fixture = Fixture::new();
     let user = User::new(&fixture, Subject::Permit);
-    let permit = fixture.semaphore().acquire().expect("it is free");
-    let handle = permit.hand_over().expect("it is held");
+    let permit = fixture.semaphore().acquire().wait().expect("it is free");
+    let handle = permit.hand_over().wait().expect("it is held");
     fixture.proxy.delay_replies(Duration::MAX / 4);
     let mut adopting = Box::pin(user.client.adopt(&handle));
     assert!(poll_once(adopting.as_mut()).is_none(), "it needs the store");

@@ -6,7 +6,7 @@ use permits::{
     AcquireError, AcquireOptions, Limit, Lost, OperatorChange, PermitStatus, ReleaseError, RenewError,
 };
 
-use crate::fixture::{Fixture, LIMIT, Waiter};
+use crate::fixture::{Fixture, LIMIT, Waiter, lost_within};
 
 fn named(holder: &str) -> AcquireOptions {
     AcquireOptions::new().holder(holder)
@@ -23,7 +23,7 @@ pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
         fixture.queued(&semaphore, named("last")).await,
     ];
 
-    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored)).await;
+    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
     assert_eq!((seen.name.as_str(), seen.limit, seen.held, seen.waiting), (fixture.name(), Some(3), 3, 2));
     assert!(!seen.pinned && !seen.paused && seen.recovering.is_zero(), "{seen:?}");
     let holders: Vec<_> = seen
@@ -51,7 +51,7 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(fixture: &F
     let before = Instant::now();
     let first = semaphore.acquire_with(named("first")).await.expect("it is free");
     let second = semaphore.acquire_with(named("second")).await.expect("it is free");
-    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored)).await;
+    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
     let age = |name: &str| seen.holders.iter().find(|info| info.holder == name).expect("it holds").age;
     assert!(age("first") <= before.elapsed(), "{seen:?}");
     let between = Duration::from_micros(second.token() - first.token());
@@ -64,7 +64,7 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(fixture: &F
 pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let (semaphore, observed) =
-        (fixture.semaphore(&client, 1), observer.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 1), observer.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let label = "nightly import, 50 %s \u{e9}";
     let began = Instant::now();
     let permit = semaphore.acquire_with(AcquireOptions::new().label(label)).await.expect("it is free");
@@ -91,7 +91,7 @@ pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture
 
 pub(crate) async fn inspecting_leaves_nothing_behind(fixture: &Fixture) {
     let client = fixture.client().await;
-    let unused = client.semaphore("unused", Limit::Stored);
+    let unused = client.semaphore("unused", Limit::Stored).expect("valid");
     let seen = unused.inspect().await.expect("the store is up");
     assert_eq!((seen.limit, seen.limit_version, seen.held, seen.waiting), (None, 0, 0, 0));
     assert!(seen.holders.is_empty() && seen.waiters.is_empty(), "{seen:?}");
@@ -107,15 +107,15 @@ pub(crate) async fn a_list_names_what_is_in_use(fixture: &Fixture) {
     let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let odd = ["a{b}c", "100%", "%7B", "é*?[x]", "two words"];
     for name in odd {
-        client.semaphore(name, Limit::Stored).set_limit(2).await.expect("the store is up");
+        client.semaphore(name, Limit::Stored).expect("valid").set_limit(2).await.expect("the store is up");
     }
-    client.semaphore("unused", Limit::Stored).inspect().await.expect("the store is up");
+    client.semaphore("unused", Limit::Stored).expect("valid").inspect().await.expect("the store is up");
     let mut expected: Vec<&str> = odd.into_iter().chain([fixture.name()]).collect();
     expected.sort_unstable();
     assert_eq!(observer.list().await.expect("the store is up"), expected);
     for name in odd {
         // A pinned limit does not expire.
-        client.semaphore(name, Limit::Stored).unpin().await.expect("the store is up");
+        client.semaphore(name, Limit::Stored).expect("valid").unpin().await.expect("the store is up");
     }
     permit.release().await.expect("it is held");
 }
@@ -125,9 +125,18 @@ pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
     let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let all = observer.semaphore(fixture.name(), Limit::Stored).inspect().await.expect("the store is up");
-    let none =
-        observer.semaphore(fixture.name(), Limit::Stored).inspect_up_to(0).await.expect("the store is up");
+    let all = observer
+        .semaphore(fixture.name(), Limit::Stored)
+        .expect("valid")
+        .inspect()
+        .await
+        .expect("the store is up");
+    let none = observer
+        .semaphore(fixture.name(), Limit::Stored)
+        .expect("valid")
+        .inspect_up_to(0)
+        .await
+        .expect("the store is up");
     assert_eq!((none.held, none.waiting, none.limit), (all.held, 1, all.limit));
     assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
     drop(permit);
@@ -138,7 +147,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     let client = fixture.client().await;
     let operator = fixture.connect(fixture.builder().label("deploy@ci, 50 % \u{e9}")).await;
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let permit = semaphore.acquire_with(named("web-1")).await.expect("it is free");
     assert_eq!(fixture.inspect(&semaphore).await.changes, []);
     let began = Instant::now();
@@ -147,7 +156,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     administered.pause().await.expect("the store is up");
     administered.close_line("moved: 1, 2").await.expect("the store is up");
     assert_eq!(administered.revoke("web-1", "late").await, Ok(true));
-    assert!(permit.lost_within(LIMIT).await.is_some());
+    assert!(lost_within(&permit, LIMIT).await.is_some());
     let seen = fixture.inspect(&semaphore).await;
     let (holder, waited) = ("web-1".to_owned(), false);
     let changes: Vec<&OperatorChange> = seen.changes.iter().map(|info| &info.change).collect();
@@ -164,7 +173,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     let in_force = [seen.closed_by(), seen.paused_by(), seen.pinned_by()];
     assert_eq!(in_force, [1, 2, 3].map(|number| Some(&seen.changes[number])));
 
-    let other = client.semaphore(fixture.name(), Limit::Stored);
+    let other = client.semaphore(fixture.name(), Limit::Stored).expect("valid");
     other.open_line().await.expect("the store is up");
     other.resume().await.expect("the store is up");
     other.unpin().await.expect("the store is up");
@@ -179,7 +188,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
 pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let permit = semaphore.acquire().await.expect("it is free");
     administered.pause().await.expect("the store is up");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -198,7 +207,7 @@ pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
 pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let reason = "maintenance: \"disk\" 90 % full, siehe ☎ 112";
@@ -206,7 +215,7 @@ pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
     assert_eq!(fixture.inspect(&semaphore).await.waiting, 0, "its units are granted at once");
 
     let why = Lost::Revoked { reason: reason.into() };
-    assert_eq!(permit.lost_within(LIMIT).await, Some(why.clone()));
+    assert_eq!(lost_within(&permit, LIMIT).await, Some(why.clone()));
     assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert!(permit.remaining().is_zero());
     assert_eq!(permit.renew().await, Err(RenewError::Lost(why.clone())));
@@ -221,7 +230,10 @@ pub(crate) async fn a_revoked_waiter_receives_the_reason(fixture: &Fixture) {
     let permit = semaphore.acquire().await.expect("it is free");
     let first = fixture.queued(&semaphore, named("web-4")).await;
     let second = fixture.queued(&semaphore, named("web-5")).await;
-    assert_eq!(operator.semaphore(fixture.name(), Limit::Stored).revoke("web-4", "").await, Ok(true));
+    assert_eq!(
+        operator.semaphore(fixture.name(), Limit::Stored).expect("valid").revoke("web-4", "").await,
+        Ok(true)
+    );
     let error = first.outcome().await.expect_err("its place is gone");
     assert_eq!(error, AcquireError::Revoked { reason: "".into() });
     permit.release().await.expect("it is held");

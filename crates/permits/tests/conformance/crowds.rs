@@ -1,12 +1,10 @@
 //! Crowds: more waiters than one command grants or refuses. The work that is left is asked for by the session
-//! of a waiter, not by a renewal: the lease of the waiters is an hour. Each waiter of the blocking API would
-//! be a thread.
+//! of a waiter, not by a renewal: the lease of the waiters is an hour.
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Limit};
+use permits::{AcquireError, AcquireOptions, Client, Limit, Permit, Semaphore};
 
-use crate::api::{Client, Permit, Semaphore};
 use crate::fixture::{Fixture, Waiter};
 
 const CROWD: u32 = 1_200;
@@ -28,7 +26,7 @@ impl Crowd {
         let semaphore = fixture.semaphore(&other, CROWD);
         let hour = || AcquireOptions::new().lease(Duration::from_secs(3_600));
         let waiters = (0..CROWD).map(|_| Waiter::start(&semaphore, hour())).collect();
-        let operator = operator.semaphore(fixture.name(), Limit::Stored);
+        let operator = operator.semaphore(fixture.name(), Limit::Stored).expect("valid");
         fixture.settles(&operator, CROWD.into(), CROWD.into()).await;
         Self { holder, permit, waiters, operator }
     }

@@ -9,14 +9,12 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use permits::{AclRules, acl_rules};
+use permits::{AclRules, Client, Permit, Semaphore, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
 use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-
-use crate::api::{Api, Client, Permit, Semaphore};
 
 /// A timeout that no step reaches on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -88,19 +86,18 @@ fn log_in(server: &Server, prefix: &str) -> String {
 /// The surroundings of a case.
 pub(crate) struct Fixture {
     provider: Provider,
-    api: Api,
     name: String,
     url: String,
     prefix: String,
     server: Option<Server>,
     /// Deleted with the file in it when dropped.
     _directory: Option<TempDir>,
-    other_client: Option<(permits::Client, permits::Permit)>,
+    other_client: Option<(Client, Permit)>,
 }
 
 impl Fixture {
     /// Sets the fixture up. Blocks while the server starts.
-    pub(crate) fn new(provider: Provider, api: Api) -> Self {
+    pub(crate) fn new(provider: Provider) -> Self {
         static MEMORIES: AtomicU64 = AtomicU64::new(0);
         let (mut server, mut directory) = (None, None);
         let (name, prefix) = ("exports".into(), provider.prefix());
@@ -113,7 +110,7 @@ impl Fixture {
             Provider::Cluster => cluster().url(),
             _ => log_in(server.insert(Server::start()), &prefix),
         };
-        Self { provider, api, name, url, prefix, server, _directory: directory, other_client: None }
+        Self { provider, name, url, prefix, server, _directory: directory, other_client: None }
     }
 
     /// Lets the other client of the provider acquire its units.
@@ -136,7 +133,7 @@ impl Fixture {
 
     fn plain_builder(&self) -> ClientBuilder {
         // The new server is younger than a recovery window, but has lost nothing.
-        permits::Client::builder(&self.url).recovery(Recovery::Off)
+        Client::builder(&self.url).recovery(Recovery::Off)
     }
 
     /// The settings of the case's clients.
@@ -151,7 +148,7 @@ impl Fixture {
 
     /// A new client with settings made from [`Fixture::builder`].
     pub(crate) async fn connect(&self, builder: ClientBuilder) -> Client {
-        Client::connect(self.api, builder).await.expect("the store is up")
+        builder.connect().await.expect("the store is up")
     }
 
     /// The name of the semaphore.
@@ -172,7 +169,7 @@ impl Fixture {
 
     /// The semaphore, of which the case can have `units`.
     pub(crate) fn semaphore(&self, client: &Client, units: u32) -> Semaphore {
-        client.semaphore(&self.name, self.limit(units))
+        client.semaphore(&self.name, self.limit(units)).expect("valid")
     }
 
     /// The inspection of `semaphore` without the other client.
@@ -272,7 +269,7 @@ impl Fixture {
         }
         let client = self.client().await;
         for name in client.list().await.expect("the store is up") {
-            let semaphore = client.semaphore(&name, Limit::Stored);
+            let semaphore = client.semaphore(&name, Limit::Stored).expect("valid");
             self.settles(&semaphore, 0, 0).await;
             let left = self.inspect(&semaphore).await;
             assert!(
@@ -311,6 +308,11 @@ fn only_idle_state_is_left(server: &Server, pattern: &str) {
         let expiry = connection.call(&["PTTL", key]).expect("the server is up").int();
         assert!(expiry > 0, "{key} does not expire: {expiry}");
     }
+}
+
+/// Waits until the permit is lost, or `limit` has passed.
+pub(crate) async fn lost_within(permit: &Permit, limit: Duration) -> Option<permits::Lost> {
+    timeout(limit, permit.lost()).await.ok()
 }
 
 /// A request in progress.

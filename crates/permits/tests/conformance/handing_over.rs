@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, AdoptError, Limit, Lost, PermitHandle};
 
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::{Fixture, LIMIT, lost_within};
 
 pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -26,7 +26,7 @@ pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(fixture: &F
     assert!(adopted.is_held());
     adopted.renew().await.expect("it is held");
 
-    fixture.sees_a_renewal(&other.semaphore(fixture.name(), Limit::Stored)).await;
+    fixture.sees_a_renewal(&other.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
     assert!(adopted.is_held());
     adopted.release().await.expect("it is held");
 }
@@ -82,10 +82,14 @@ pub(crate) async fn an_adopted_permit_can_be_revoked(fixture: &Fixture) {
     let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
     let adopted = other.adopt(&permit.hand_over().await.expect("it is held")).await.expect("its lease runs");
     assert_eq!(
-        operator.semaphore(fixture.name(), Limit::Stored).revoke(adopted.holder(), "enough").await,
+        operator
+            .semaphore(fixture.name(), Limit::Stored)
+            .expect("valid")
+            .revoke(adopted.holder(), "enough")
+            .await,
         Ok(true)
     );
-    assert_eq!(adopted.lost_within(LIMIT).await, Some(Lost::Revoked { reason: "enough".into() }));
+    assert_eq!(lost_within(&adopted, LIMIT).await, Some(Lost::Revoked { reason: "enough".into() }));
 }
 
 pub(crate) async fn a_handle_is_renewed_and_released_by_any_client(fixture: &Fixture) {

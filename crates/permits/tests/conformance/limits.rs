@@ -7,7 +7,7 @@ use crate::fixture::Fixture;
 pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let first = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.set_limit(fixture.limit(1) + 1).await.expect("the store is up");
@@ -21,7 +21,7 @@ pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
 pub(crate) async fn a_lowered_limit_revokes_no_holder_and_grants_when_it_fits(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 2), operator.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 2), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let first = semaphore.acquire().await.expect("it is free");
     let second = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -46,7 +46,7 @@ pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(fixture: &F
     let permit = semaphore.acquire().await.expect("it is free");
     let heavy = fixture.queued(&fixture.semaphore(&other, 3), AcquireOptions::new().weight(3)).await;
     let light = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let administered = operator.semaphore(fixture.name(), Limit::Stored);
+    let administered = operator.semaphore(fixture.name(), Limit::Stored).expect("valid");
     administered.set_limit(2).await.expect("the store is up");
     let error = heavy.outcome().await.expect_err("it can never fit");
     assert_eq!(error, AcquireError::ExceedsLimit { weight: 3, limit: 2 });
@@ -58,16 +58,21 @@ pub(crate) async fn waiters_heavier_than_a_lowered_limit_are_refused(fixture: &F
 pub(crate) async fn the_last_declaration_counts(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
-    let semaphore = client.semaphore(fixture.name(), limit);
+    let semaphore = client.semaphore(fixture.name(), limit).expect("valid");
     let first = semaphore.acquire().await.expect("it is free");
     assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit));
     // The next version of the program.
-    let second = other.semaphore(fixture.name(), limit + 1).try_acquire().await.expect("it is free now");
+    let second = other
+        .semaphore(fixture.name(), limit + 1)
+        .expect("valid")
+        .try_acquire()
+        .await
+        .expect("it is free now");
     assert_eq!(fixture.inspect(&semaphore).await.limit, Some(limit + 1));
     // The old version does not set it back, because its session has declared its limit already, with another
     // handle.
     second.release().await.expect("it is held");
-    let handle = client.semaphore(fixture.name(), limit);
+    let handle = client.semaphore(fixture.name(), limit).expect("valid");
     let second = handle.try_acquire().await.expect("the new limit is in force");
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.pinned, seen.held), (Some(limit + 1), false, 2));
@@ -77,7 +82,8 @@ pub(crate) async fn the_last_declaration_counts(fixture: &Fixture) {
 
 pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (limit, administered) = (fixture.limit(1), operator.semaphore(fixture.name(), Limit::Stored));
+    let (limit, administered) =
+        (fixture.limit(1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     let version = administered.set_limit(limit + 1).await.expect("the store is up");
     let semaphore = fixture.semaphore(&client, 1);
     let first = semaphore.try_acquire().await.expect("it is free");
@@ -131,7 +137,7 @@ pub(crate) async fn of_two_changes_at_one_version_one_is_made(fixture: &Fixture)
     // The same limit again, and the stored one.
     for wanted in [limit + 1, limit + 1, limit] {
         let version = fixture.inspect(&semaphore).await.limit_version;
-        let administered = other.semaphore(fixture.name(), Limit::Stored);
+        let administered = other.semaphore(fixture.name(), Limit::Stored).expect("valid");
         let made = tokio::join!(
             semaphore.set_limit_if_version(wanted, version),
             administered.set_limit_if_version(wanted, version)
@@ -150,7 +156,7 @@ pub(crate) async fn changes_of_several_sessions_add_up(fixture: &Fixture) {
     semaphore.set_limit(limit).await.expect("the store is up");
     let mut sessions = Vec::new();
     for number in 0..10 {
-        let administered = fixture.client().await.semaphore(fixture.name(), Limit::Stored);
+        let administered = fixture.client().await.semaphore(fixture.name(), Limit::Stored).expect("valid");
         sessions.push(tokio::spawn(async move {
             for _ in 0..10 {
                 if number % 2 == 0 {
@@ -178,10 +184,14 @@ pub(crate) async fn changes_of_several_sessions_add_up(fixture: &Fixture) {
 
 pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(fixture: &Fixture) {
     let client = fixture.client().await;
-    let error =
-        client.semaphore("unheard of", Limit::Stored).adjust_limit(1).await.expect_err("there is none");
+    let error = client
+        .semaphore("unheard of", Limit::Stored)
+        .expect("valid")
+        .adjust_limit(1)
+        .await
+        .expect_err("there is none");
     assert_eq!(error, AdminError::NoLimit { semaphore: "unheard of".into() });
-    let semaphore = client.semaphore(fixture.name(), Limit::Stored);
+    let semaphore = client.semaphore(fixture.name(), Limit::Stored).expect("valid");
     let limit = fixture.limit(1);
     semaphore.set_limit(limit).await.expect("the store is up");
     for number in [-i64::from(limit), i64::MIN, i64::from(u32::MAX), i64::MAX] {
@@ -195,23 +205,26 @@ pub(crate) async fn a_limit_is_not_adjusted_out_of_its_range(fixture: &Fixture) 
 pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
-    let permit = client.semaphore(fixture.name(), limit).acquire().await.expect("it is free");
-    let seen = fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored)).await;
-    let (lower, higher) =
-        (other.semaphore(fixture.name(), limit), other.semaphore(fixture.name(), limit + 1));
+    let permit = client.semaphore(fixture.name(), limit).expect("valid").acquire().await.expect("it is free");
+    let seen = fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
+    let (lower, higher) = (
+        other.semaphore(fixture.name(), limit).expect("valid"),
+        other.semaphore(fixture.name(), limit + 1).expect("valid"),
+    );
     // Under the same limit no unit is free, and under a higher one never as many as are asked for.
     assert_eq!(lower.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
     let heavy = higher.acquire_with(AcquireOptions::new().weight(limit + 2)).await.map(drop);
     assert_eq!(heavy, Err(AcquireError::ExceedsLimit { weight: limit + 2, limit: limit + 1 }));
     let named = AcquireOptions::new().holder(permit.holder());
-    let again = other.semaphore(fixture.name(), limit + 2).acquire_with(named).await.map(drop);
+    let again =
+        other.semaphore(fixture.name(), limit + 2).expect("valid").acquire_with(named).await.map(drop);
     assert_eq!(again, Err(AcquireError::AlreadyHeld { holder: permit.holder().to_owned() }));
-    let after = fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored)).await;
+    let after = fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
     assert_eq!((after.limit, after.limit_version), (seen.limit, seen.limit_version));
     // A granted request changes the limit, also after a refusal.
     let second = higher.try_acquire().await.expect("one is free under the higher limit");
     assert_eq!(
-        fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored)).await.limit,
+        fixture.inspect(&client.semaphore(fixture.name(), Limit::Stored).expect("valid")).await.limit,
         Some(limit + 1)
     );
     for permit in [permit, second] {
@@ -222,8 +235,13 @@ pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
 pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
-    let permit = client.semaphore(fixture.name(), Limit::Exactly(limit)).acquire().await.expect("it is free");
-    let demanding = other.semaphore(fixture.name(), Limit::Exactly(limit + 1));
+    let permit = client
+        .semaphore(fixture.name(), Limit::Exactly(limit))
+        .expect("valid")
+        .acquire()
+        .await
+        .expect("it is free");
+    let demanding = other.semaphore(fixture.name(), Limit::Exactly(limit + 1)).expect("valid");
     let error = demanding.acquire().await.expect_err("another limit is in force");
     let semaphore = fixture.name().to_owned();
     assert_eq!(error, AcquireError::LimitMismatch { semaphore, required: limit + 1, stored: limit });
@@ -235,13 +253,13 @@ pub(crate) async fn a_required_limit_is_refused_where_another_is_in_force(fixtur
 
 pub(crate) async fn without_a_limit_nothing_is_granted(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let opened = client.semaphore("unheard of", Limit::Stored);
+    let opened = client.semaphore("unheard of", Limit::Stored).expect("valid");
     for _ in 0..2 {
         let error = opened.acquire().await.expect_err("no limit was given");
         assert_eq!(error, AcquireError::NoLimit { semaphore: "unheard of".into() });
         assert!(!error.is_not_now());
     }
-    let permit = other.semaphore("unheard of", 2).acquire().await.expect("it is free");
+    let permit = other.semaphore("unheard of", 2).expect("valid").acquire().await.expect("it is free");
     let second = opened.acquire().await.expect("now it has a limit");
     let error = opened.try_acquire().await.expect_err("that is 2");
     assert_eq!(error, AcquireError::NoPermits);
@@ -251,9 +269,9 @@ pub(crate) async fn without_a_limit_nothing_is_granted(fixture: &Fixture) {
 
 pub(crate) async fn a_declared_limit_is_available_before_it_is_used(fixture: &Fixture) {
     let client = fixture.client().await;
-    let declared = client.semaphore("unheard of", 3);
+    let declared = client.semaphore("unheard of", 3).expect("valid");
     assert_eq!(declared.available().await, Ok(3));
-    let without = client.semaphore("unheard of", Limit::Stored).available().await;
+    let without = client.semaphore("unheard of", Limit::Stored).expect("valid").available().await;
     assert_eq!(
         without,
         Err(AdminError::NoLimit { semaphore: "unheard of".into() }),
@@ -261,6 +279,10 @@ pub(crate) async fn a_declared_limit_is_available_before_it_is_used(fixture: &Fi
     );
     let permit = declared.acquire().await.expect("it is free");
     assert_eq!(declared.available().await, Ok(2));
-    assert_eq!(client.semaphore("unheard of", 5).available().await, Ok(2), "the stored limit counts");
+    assert_eq!(
+        client.semaphore("unheard of", 5).expect("valid").available().await,
+        Ok(2),
+        "the stored limit counts"
+    );
     permit.release().await.expect("it is held");
 }

@@ -9,13 +9,17 @@ use crate::fixture::{Fixture, Waiter};
 pub(crate) async fn a_declared_limit_is_shown_before_anything_is_acquired(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
-    assert_eq!(client.semaphore("declared", limit).declare().await, Ok(limit));
-    let declared = observer.semaphore("declared", Limit::Stored);
+    assert_eq!(client.semaphore("declared", limit).expect("valid").declare().await, Ok(limit));
+    let declared = observer.semaphore("declared", Limit::Stored).expect("valid");
     let seen = declared.inspect().await.expect("the store is up");
     assert_eq!((seen.limit, seen.pinned, seen.held, seen.waiting), (Some(limit), false, 0, 0));
     assert!(observer.list().await.expect("the store is up").contains(&"declared".to_owned()));
     let permit = declared.try_acquire().await.expect("the stored limit counts");
-    assert_eq!(client.semaphore("declared", limit + 1).declare().await, Ok(limit + 1), "the last one counts");
+    assert_eq!(
+        client.semaphore("declared", limit + 1).expect("valid").declare().await,
+        Ok(limit + 1),
+        "the last one counts"
+    );
     assert_eq!(declared.declare().await, Ok(limit + 1), "the stored one is returned");
     permit.release().await.expect("it is held");
 }
@@ -26,17 +30,22 @@ pub(crate) async fn a_raised_declaration_grants_at_once(fixture: &Fixture) {
     let first = semaphore.acquire().await.expect("it is free");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let raised = fixture.limit(1) + 1;
-    assert_eq!(client.semaphore(fixture.name(), raised).declare().await, Ok(raised));
+    assert_eq!(client.semaphore(fixture.name(), raised).expect("valid").declare().await, Ok(raised));
     waiter.permit().await.release().await.expect("it is held");
     first.release().await.expect("it is held");
 }
 
 pub(crate) async fn a_declaration_leaves_a_pinned_limit(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (limit, administered) = (fixture.limit(1), operator.semaphore(fixture.name(), Limit::Stored));
+    let (limit, administered) =
+        (fixture.limit(1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     administered.set_limit(limit).await.expect("the store is up");
-    assert_eq!(client.semaphore(fixture.name(), limit + 1).declare().await, Ok(limit), "the pinned one");
-    let required = client.semaphore(fixture.name(), Limit::Exactly(limit + 1));
+    assert_eq!(
+        client.semaphore(fixture.name(), limit + 1).expect("valid").declare().await,
+        Ok(limit),
+        "the pinned one"
+    );
+    let required = client.semaphore(fixture.name(), Limit::Exactly(limit + 1)).expect("valid");
     let mismatch = |error: &AdminError| {
         matches!(error, AdminError::LimitMismatch { required, stored, .. }
             if (*required, *stored) == (limit + 1, limit))
@@ -49,17 +58,22 @@ pub(crate) async fn a_declaration_leaves_a_pinned_limit(fixture: &Fixture) {
 
 pub(crate) async fn without_a_limit_there_is_nothing_to_declare(fixture: &Fixture) {
     let client = fixture.client().await;
-    let error = client.semaphore("unused", Limit::Stored).declare().await.expect_err("none is stored");
+    let error = client
+        .semaphore("unused", Limit::Stored)
+        .expect("valid")
+        .declare()
+        .await
+        .expect_err("none is stored");
     assert_eq!(error, AdminError::NoLimit { semaphore: "unused".into() });
     fixture.has_no_key_of("unused");
-    let required = client.semaphore("unused", Limit::Exactly(3));
+    let required = client.semaphore("unused", Limit::Exactly(3)).expect("valid");
     assert_eq!(required.declare().await, Ok(3), "where none is stored, the required one is declared");
 }
 
 pub(crate) async fn an_idle_line_is_deleted_with_its_pin_and_pause(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
-    let semaphore = client.semaphore("deleted", 1);
-    let observed = observer.semaphore("deleted", Limit::Stored);
+    let semaphore = client.semaphore("deleted", 1).expect("valid");
+    let observed = observer.semaphore("deleted", Limit::Stored).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let token = permit.token();
     observed.set_limit(2).await.expect("the store is up");
@@ -76,14 +90,14 @@ pub(crate) async fn an_idle_line_is_deleted_with_its_pin_and_pause(fixture: &Fix
     assert_eq!(observed.inspect().await.expect("the store is up").limit, Some(1));
     again.release().await.expect("it is held");
     fixture.has_no_key_of("unused");
-    assert_eq!(client.semaphore("unused", 1).delete().await, Ok(false), "it was never used");
+    assert_eq!(client.semaphore("unused", 1).expect("valid").delete().await, Ok(false), "it was never used");
     fixture.has_no_key_of("unused");
 }
 
 pub(crate) async fn a_line_in_use_is_not_deleted(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let semaphore = client.semaphore("used", 1);
-    let administered = operator.semaphore("used", Limit::Stored);
+    let semaphore = client.semaphore("used", 1).expect("valid");
+    let administered = operator.semaphore("used", Limit::Stored).expect("valid");
     let in_use = |held, waiting| Err(AdminError::InUse { semaphore: "used".into(), held, waiting });
     let permit = semaphore.acquire().await.expect("it is free");
     assert_eq!(administered.delete().await, in_use(1, 0));
@@ -110,7 +124,7 @@ pub(crate) async fn a_line_in_use_is_not_deleted(fixture: &Fixture) {
 pub(crate) async fn a_closed_line_refuses_waiters_and_newcomers_with_the_reason(fixture: &Fixture) {
     let (client, other, operator) = (fixture.client().await, fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let administered = operator.semaphore(fixture.name(), Limit::Stored);
+    let administered = operator.semaphore(fixture.name(), Limit::Stored).expect("valid");
     let permit = semaphore.acquire().await.expect("it is free");
     let waiters = [
         fixture.queued(&semaphore, AcquireOptions::new()).await,
@@ -143,9 +157,9 @@ pub(crate) async fn a_closed_line_refuses_waiters_and_newcomers_with_the_reason(
 
 pub(crate) async fn a_line_can_be_closed_before_it_is_used(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let administered = operator.semaphore("new", Limit::Stored);
+    let administered = operator.semaphore("new", Limit::Stored).expect("valid");
     administered.close_line("not yet").await.expect("the store is up");
-    let semaphore = client.semaphore("new", 1);
+    let semaphore = client.semaphore("new", 1).expect("valid");
     let closed = AcquireError::LineClosed { reason: "not yet".into() };
     assert_eq!(semaphore.acquire().await.expect_err("the line is closed"), closed);
     assert!(operator.list().await.expect("the store is up").contains(&"new".to_owned()));
@@ -159,7 +173,7 @@ pub(crate) async fn a_line_can_be_closed_before_it_is_used(fixture: &Fixture) {
 pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored));
+        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
     administered.pause().await.expect("the store is up");
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.close_line("out of order").await.expect("the store is up");

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Lost, PermitStatus, ReleaseError, RenewError};
+use permits::{
+    AcquireError, AcquireOptions, Lost, Permit, PermitStatus, ReleaseError, RenewError, Semaphore,
+};
 use tokio::time::sleep;
 
-use crate::api::{Permit, Semaphore};
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::{Fixture, LIMIT, lost_within};
 
 const SHORT: Duration = Duration::from_millis(600);
 
@@ -23,7 +24,7 @@ pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(fixture: &Fixtu
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = unrenewed(&semaphore, SHORT).await;
     assert_eq!(permit.lease(), SHORT);
-    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
     assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert!(permit.remaining().is_zero());
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Expired)));
@@ -99,16 +100,16 @@ pub(crate) async fn a_lost_permit_stops_the_work_it_runs(fixture: &Fixture) {
         let _on_drop = on_drop;
         std::future::pending::<()>().await;
     };
-    let ran = tokio::time::timeout(LIMIT, permit.as_async().run(work)).await.expect("the lease ends");
+    let ran = tokio::time::timeout(LIMIT, permit.run(work)).await.expect("the lease ends");
     assert_eq!(ran, Err(Lost::Expired));
     assert!(dropped.load(Ordering::SeqCst), "the work is dropped where it stood");
-    assert_eq!(permit.as_async().run(async { 7 }).await, Err(Lost::Expired), "and none is begun");
+    assert_eq!(permit.run(async { 7 }).await, Err(Lost::Expired), "and none is begun");
 }
 
 pub(crate) async fn work_that_ends_in_time_has_its_result(fixture: &Fixture) {
     let client = fixture.client().await;
     let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
-    assert_eq!(permit.as_async().run(async { 7 }).await, Ok(7));
+    assert_eq!(permit.run(async { 7 }).await, Ok(7));
     assert!(permit.is_held());
     permit.release().await.expect("it is held");
 }
@@ -117,7 +118,7 @@ pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixt
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
     let permit = unrenewed(&semaphore, SHORT).await;
-    let (token, own) = (permit.as_async().cancellation_token(), permit.as_async().cancellation_token());
+    let (token, own) = (permit.cancellation_token(), permit.cancellation_token());
     own.cancel();
     assert!(permit.is_held() && !token.is_cancelled(), "cancelling one's own token does nothing else");
     tokio::time::timeout(LIMIT, token.cancelled()).await.expect("the lease ends");
@@ -127,7 +128,7 @@ pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixt
 pub(crate) async fn a_release_is_no_loss(fixture: &Fixture) {
     let client = fixture.client().await;
     let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
-    let token = permit.as_async().cancellation_token();
+    let token = permit.cancellation_token();
     permit.release().await.expect("it is held");
     assert!(!token.is_cancelled());
 }

@@ -1,17 +1,16 @@
-//! One suite of behaviours, run over every store and both APIs.
+//! One suite of behaviours, run over every store.
 //!
-//! A semaphore must behave the same in every store and by either API. So each behaviour is a *case*, written
-//! once, in a module by subject; [`every_case`] lists them. A [`Provider`] is a semaphore in some store, with
-//! one unit or several; an [`Api`] is one of the library's. `suites` crosses the three, and each combination
-//! is a test of its own: `drained_blocking::queue::waiters_are_granted_in_order`.
+//! A semaphore must behave the same in every store. So each behaviour is a *case*, written once, in a module
+//! by subject; [`every_case`] lists them. A [`Provider`] is a semaphore in some store, with one unit or
+//! several. `suites` crosses the two, and each combination is a test of its own:
+//! `drained::queue::waiters_are_granted_in_order`.
 //!
-//! A case that needs more than a provider or an API has is an ignored test with the reason.
+//! A case that needs several units is an ignored test where there is one.
 //! [`no_combination_is_missing`] compares the list with the sources and the tests with the list: it fails for
 //! a case that is not listed, and for a provider that lacks a combination.
 
 mod acquiring;
 mod administering;
-mod api;
 mod closing;
 mod crowds;
 mod fixture;
@@ -23,11 +22,11 @@ mod queue;
 mod rates;
 mod several;
 mod terms;
+mod threads;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::Api;
 use fixture::{Fixture, Provider};
 use permits_testkit::skip;
 
@@ -50,9 +49,8 @@ macro_rules! listed {
     };
 }
 
-/// The list of the cases, by subject, each with its needs: any provider and API (`anything`), several
-/// `units`, or a method that only the `asynchronous` API has, or both (`tasks`). Passes the list to the macro
-/// `$to`, behind `$with`.
+/// The list of the cases, by subject, each with its needs: any provider (`anything`), or several `units`.
+/// Passes the list to the macro `$to`, behind `$with`.
 macro_rules! every_case {
     ($to:ident $with:tt) => {
         $to! { $with
@@ -80,7 +78,7 @@ macro_rules! every_case {
                 a_wait_that_times_out_leaves_the_queue: anything,
                 waiters_behind_one_that_times_out_move_up: anything,
                 a_request_that_times_out_in_flight_is_gone_for_the_next: units,
-                a_request_that_is_dropped_in_flight_is_gone_for_the_next: tasks,
+                a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,
                 a_waiter_keeps_its_place_beyond_its_lease: anything,
                 a_full_queue_refuses_more: anything,
             }
@@ -124,22 +122,22 @@ macro_rules! every_case {
                 a_reason_of_a_closed_line_is_checked: anything,
             }
             crowds {
-                a_release_grants_a_crowd: tasks,
-                a_client_that_closes_grants_a_crowd: tasks,
-                a_revocation_grants_a_crowd: tasks,
-                a_raised_limit_grants_a_crowd: tasks,
-                a_resumed_semaphore_grants_a_crowd: tasks,
-                a_closed_line_refuses_a_crowd: tasks,
+                a_release_grants_a_crowd: units,
+                a_client_that_closes_grants_a_crowd: units,
+                a_revocation_grants_a_crowd: units,
+                a_raised_limit_grants_a_crowd: units,
+                a_resumed_semaphore_grants_a_crowd: units,
+                a_closed_line_refuses_a_crowd: units,
             }
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,
                 a_late_drop_frees_no_other_permit: anything,
                 renewal_keeps_a_permit_for_many_leases: anything,
                 an_explicit_renewal_extends: anything,
-                a_lost_permit_stops_the_work_it_runs: asynchronous,
-                work_that_ends_in_time_has_its_result: asynchronous,
-                a_cancellation_token_is_cancelled_by_the_loss: asynchronous,
-                a_release_is_no_loss: asynchronous,
+                a_lost_permit_stops_the_work_it_runs: anything,
+                work_that_ends_in_time_has_its_result: anything,
+                a_cancellation_token_is_cancelled_by_the_loss: anything,
+                a_release_is_no_loss: anything,
             }
             rates {
                 a_released_grant_counts_for_as_long_as_asked: anything,
@@ -160,6 +158,12 @@ macro_rules! every_case {
                 a_lease_out_of_range_changes_nothing: anything,
                 renewal_can_be_left_to_the_caller_and_taken_back: anything,
             }
+            threads {
+                a_thread_waits_for_every_operation: units,
+                threads_are_granted_in_order: anything,
+                a_blocked_thread_is_cancelled_by_another: anything,
+                a_thread_waits_for_a_loss: anything,
+            }
             several {
                 a_set_is_acquired_in_the_order_that_all_programs_share: anything,
                 a_set_is_acquired_completely_or_not_at_all: anything,
@@ -177,9 +181,9 @@ macro_rules! every_case {
                 a_renewal_extends_each_permit_of_a_set: anything,
                 a_dropped_set_is_released: anything,
                 permits_of_a_set_can_be_released_one_by_one: anything,
-                the_line_that_a_set_waits_in_is_known: asynchronous,
-                a_dropped_acquisition_of_a_set_leaves_nothing: asynchronous,
-                a_set_that_is_lost_stops_the_work_it_runs: asynchronous,
+                the_line_that_a_set_waits_in_is_known: anything,
+                a_dropped_acquisition_of_a_set_leaves_nothing: anything,
+                a_set_that_is_lost_stops_the_work_it_runs: anything,
             }
             closing {
                 closing_ends_permits_and_waits: anything,
@@ -207,21 +211,12 @@ macro_rules! every_case {
 enum Needs {
     anything,
     units,
-    asynchronous,
-    tasks,
 }
 
 impl Needs {
-    /// The reason for which a case with this need cannot run here; `None` if it can.
-    fn missing(self, provider: Provider, api: Api) -> Option<&'static str> {
-        match self {
-            Self::units if !provider.has_several_units() => Some("needs several units"),
-            Self::asynchronous if matches!(api, Api::Blocking) => Some("the blocking API has no such method"),
-            Self::tasks if !provider.has_several_units() || matches!(api, Api::Blocking) => {
-                Some("needs several units, and tasks")
-            }
-            Self::anything | Self::units | Self::asynchronous | Self::tasks => None,
-        }
+    /// Returns true if a case with this need runs here.
+    fn are_met(self, provider: Provider) -> bool {
+        self == Self::anything || provider.has_several_units()
     }
 }
 
@@ -242,67 +237,42 @@ macro_rules! case_table {
 
 every_case! { case_table [] }
 
-/// A test: a case with a provider and an API, and whether it runs.
+/// A test: a case with a provider, and whether it runs.
 struct Combination {
     subject: &'static str,
     name: &'static str,
     provider: Provider,
-    api: Api,
     runs: bool,
 }
 
 /// One test: run, or ignored with the reason.
 macro_rules! test {
-    ($subject:ident $case:ident units SingleUnit $provider:ident $api:ident) => {
+    ($case:ident units SingleUnit $provider:ident $subject:ident) => {
         #[test]
         #[ignore = "needs several units"]
         fn $case() {}
     };
-    ($subject:ident $case:ident tasks SingleUnit $provider:ident $api:ident) => {
-        #[test]
-        #[ignore = "needs several units, and tasks"]
-        fn $case() {}
-    };
-    ($subject:ident $case:ident tasks $units_kind:ident $provider:ident Blocking) => {
-        #[test]
-        #[ignore = "needs several units, and tasks"]
-        fn $case() {}
-    };
-    ($subject:ident $case:ident asynchronous $units_kind:ident $provider:ident Blocking) => {
-        #[test]
-        #[ignore = "the blocking API has no such method"]
-        fn $case() {}
-    };
-    ($subject:ident $case:ident $needs:ident $units_kind:ident $provider:ident $api:ident) => {
+    ($case:ident $needs:ident $units_kind:ident $provider:ident $subject:ident) => {
         #[test]
         fn $case() {
-            crate::run(crate::Provider::$provider, crate::Api::$api, crate::$subject::$case);
+            crate::run(crate::Provider::$provider, crate::$subject::$case);
         }
     };
 }
 
 /// True if [`test`] runs it.
 macro_rules! runs {
-    (units SingleUnit $api:ident) => {
+    (units SingleUnit) => {
         false
     };
-    (asynchronous $units_kind:ident Blocking) => {
-        false
-    };
-    (tasks SingleUnit $api:ident) => {
-        false
-    };
-    (tasks $units_kind:ident Blocking) => {
-        false
-    };
-    ($needs:ident $units_kind:ident $api:ident) => {
+    ($needs:ident $units_kind:ident) => {
         true
     };
 }
 
-/// All cases with one provider and one API.
+/// All cases with one provider.
 macro_rules! suite {
-    ([$suite:ident $provider:ident $units_kind:ident $api:ident]
+    ([$suite:ident $provider:ident $units_kind:ident]
         $($subject:ident { $($case:ident: $needs:ident,)* })*
     ) => {
         mod $suite {
@@ -311,54 +281,46 @@ macro_rules! suite {
                     subject: stringify!($subject),
                     name: stringify!($case),
                     provider: crate::Provider::$provider,
-                    api: crate::Api::$api,
-                    runs: runs!($needs $units_kind $api),
+                    runs: runs!($needs $units_kind),
                 },
             )*)*];
 
             $(mod $subject {
-                $(test! { $subject $case $needs $units_kind $provider $api })*
+                $(test! { $case $needs $units_kind $provider $subject })*
             })*
         }
     };
 }
 
-/// The suites: provider, number of units, API.
+/// The suites: provider and number of units.
 macro_rules! suites {
-    ($($suite:ident: $provider:ident $units_kind:ident $api:ident,)*) => {
-        $(every_case! { suite [$suite $provider $units_kind $api] })*
+    ($($suite:ident: $provider:ident $units_kind:ident,)*) => {
+        $(every_case! { suite [$suite $provider $units_kind] })*
 
         const SUITES: &[&[Combination]] = &[$($suite::COMBINATIONS,)*];
     };
 }
 
 suites! {
-    memory_async: Memory MultiUnit Async,
-    memory_blocking: Memory MultiUnit Blocking,
-    local_async: Local MultiUnit Async,
-    local_blocking: Local MultiUnit Blocking,
-    redis_async: Redis MultiUnit Async,
-    redis_blocking: Redis MultiUnit Blocking,
-    cluster_async: Cluster MultiUnit Async,
-    cluster_blocking: Cluster MultiUnit Blocking,
-    other_prefix_async: OtherPrefix MultiUnit Async,
-    other_prefix_blocking: OtherPrefix MultiUnit Blocking,
-    mutex_async: Mutex SingleUnit Async,
-    mutex_blocking: Mutex SingleUnit Blocking,
-    drained_async: Drained SingleUnit Async,
-    drained_blocking: Drained SingleUnit Blocking,
+    memory: Memory MultiUnit,
+    local: Local MultiUnit,
+    redis: Redis MultiUnit,
+    cluster: Cluster MultiUnit,
+    other_prefix: OtherPrefix MultiUnit,
+    mutex: Mutex SingleUnit,
+    drained: Drained SingleUnit,
 }
 
 /// A timeout that no case reaches unless it hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs one case, from the set-up of its fixture to the check that it left nothing.
-fn run(provider: Provider, api: Api, case: impl AsyncFnOnce(&Fixture)) {
+fn run(provider: Provider, case: impl AsyncFnOnce(&Fixture)) {
     // In a cluster permits needs sharded channels.
     if provider == Provider::Cluster && skip::before(7, 0) {
         return;
     }
-    let mut fixture = Fixture::new(provider, api);
+    let mut fixture = Fixture::new(provider);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
         let whole = async {
@@ -385,6 +347,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("rates", include_str!("rates.rs")),
         ("terms", include_str!("terms.rs")),
         ("several", include_str!("several.rs")),
+        ("threads", include_str!("threads.rs")),
     ];
     let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();
     let cases = |(subject, source): (&'static str, &'static str)| {
@@ -403,20 +366,14 @@ fn no_combination_is_missing() {
     let (mut run, mut skipped) = (0, 0);
     for case in CASES {
         for &provider in Provider::ALL {
-            for &api in Api::ALL {
-                let what = format!("{}::{} over {provider:?} by {api:?}", case.subject, case.name);
-                let mut found = tests.iter().filter(|test| {
-                    (test.subject, test.name, test.provider, test.api)
-                        == (case.subject, case.name, provider, api)
-                });
-                let Some(test) = found.next() else { panic!("{what} is missing") };
-                assert!(found.next().is_none(), "{what} is there twice");
-                match case.needs.missing(provider, api) {
-                    None => assert!(test.runs, "{what} is skipped without need"),
-                    Some(reason) => assert!(!test.runs, "{what} {reason}, and is run"),
-                }
-                if test.runs { run += 1 } else { skipped += 1 }
-            }
+            let what = format!("{}::{} over {provider:?}", case.subject, case.name);
+            let mut found = tests.iter().filter(|test| {
+                (test.subject, test.name, test.provider) == (case.subject, case.name, provider)
+            });
+            let Some(test) = found.next() else { panic!("{what} is missing") };
+            assert!(found.next().is_none(), "{what} is there twice");
+            assert_eq!(test.runs, case.needs.are_met(provider), "{what} runs if, and only if, it can");
+            if test.runs { run += 1 } else { skipped += 1 }
         }
     }
     assert_eq!(tests.len(), run + skipped, "there is nothing else");

@@ -4,9 +4,8 @@ use std::future::{Future as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions};
+use permits::{AcquireError, AcquireOptions, Semaphore};
 
-use crate::api::Semaphore;
 use crate::fixture::{Fixture, LIMIT};
 
 fn named(holder: &str) -> AcquireOptions {
@@ -199,7 +198,7 @@ pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fix
     let semaphore = fixture.semaphore(&client, 10);
     let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).await.expect("it is free");
     for round in 0..60 {
-        let mut dropped = Box::pin(semaphore.as_async().acquire_with(heavy()));
+        let mut dropped = Box::pin(semaphore.acquire_with(heavy()));
         for _ in 0..=round % 3 {
             let polled = poll_fn(|context| Poll::Ready(dropped.as_mut().poll(context))).await;
             assert!(polled.is_pending(), "4 are held");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, InvalidInput, Lost};
 use tokio::task::JoinSet;
 
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::{Fixture, LIMIT, lost_within};
 
 const WINDOW: Duration = Duration::from_millis(300);
 
@@ -60,7 +60,7 @@ pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) 
     let lease = Duration::from_millis(100);
     let expiring = counted().lease(lease).auto_renew(false);
     let permit = semaphore.acquire_with(expiring).await.expect("it is free");
-    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
     let revoked = semaphore.acquire_with(counted().holder("revoked")).await.expect("it comes");
     assert!(between(permit.token(), revoked.token()) >= WINDOW);
     assert!(semaphore.revoke("revoked", "maintenance").await.expect("the store is up"));

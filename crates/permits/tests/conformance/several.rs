@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-use permits::{AcquireAllError, AcquireError, AcquireOptions, InvalidInput, Lost, ReleaseError, RenewError};
+use permits::{
+    AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Lost, Permit, PermitSet,
+    ReleaseError, RenewError, Semaphore,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::api::{Client, Permit, PermitSet, Semaphore};
 use crate::fixture::{Fixture, LIMIT};
 
 /// The narrow semaphore. It comes before the wide one.
@@ -29,7 +31,7 @@ struct Program {
 impl Program {
     async fn new(fixture: &Fixture) -> Self {
         let client = fixture.client().await;
-        let (wide, tenant) = (fixture.semaphore(&client, 1), client.semaphore(TENANT, 1));
+        let (wide, tenant) = (fixture.semaphore(&client, 1), client.semaphore(TENANT, 1).expect("valid"));
         Self { client, wide, tenant }
     }
 
@@ -39,7 +41,7 @@ impl Program {
         wide: AcquireOptions,
         tenant: AcquireOptions,
     ) -> Result<PermitSet, AcquireAllError> {
-        let acquired = self.client.acquire_all([(&self.wide, wide), (&self.tenant, tenant)]);
+        let acquired = self.client.acquire_all([(self.wide.clone(), wide), (self.tenant.clone(), tenant)]);
         timeout(LIMIT, acquired).await.expect("it is answered in time")
     }
 
@@ -72,26 +74,37 @@ async fn outcome(
 pub(crate) async fn a_set_is_acquired_in_the_order_that_all_programs_share(fixture: &Fixture) {
     let client = fixture.client().await;
     let names = [fixture.name(), "exports/b", "exports/a", "exports/b/c"];
-    let [wide, b, a, c] = names.map(|name| client.semaphore(name, fixture.limit(1)));
+    let [wide, b, a, c] = names.map(|name| client.semaphore(name, fixture.limit(1)).expect("valid"));
     let options = AcquireOptions::new;
     let set = client
-        .acquire_all([(&wide, options()), (&b, options()), (&a, options()), (&c, options())])
+        .acquire_all([&wide, &b, &a, &c].map(|semaphore| (semaphore.clone(), options())))
         .await
         .expect("all are free");
     let order = ["exports/b/c", "exports/a", "exports/b", "exports"];
-    assert_eq!(set.weights(), order.map(|name| (name.to_owned(), 1)));
+    assert_eq!(weights(&set), order.map(|name| (name.to_owned(), 1)));
     for semaphore in [&wide, &b, &a, &c] {
         let seen = fixture.inspect(semaphore).await;
         assert_eq!((seen.held, seen.waiting), (1, 0));
-        assert_eq!(set.token(&seen.name), Some(seen.holders[0].token));
+        assert_eq!(set.get(&seen.name).map(Permit::token), Some(seen.holders[0].token));
     }
-    assert_eq!(set.token("exports/d"), None);
+    assert!(set.get("exports/d").is_none());
     assert!(set.is_held() && !set.remaining().is_zero());
-    assert_eq!(set.lost_within(Duration::ZERO).await, None);
+    assert_eq!(first_lost(&set, Duration::ZERO).await, None);
     set.release().await.expect("all are held");
     for semaphore in [&wide, &b, &a, &c] {
         assert_eq!(fixture.inspect(semaphore).await.held, 0);
     }
+}
+
+/// The semaphores and weights, in order.
+fn weights(set: &PermitSet) -> Vec<(String, u32)> {
+    set.permits().iter().map(|permit| (permit.semaphore().to_owned(), permit.weight())).collect()
+}
+
+/// The semaphore of the first loss until `limit` has passed, and its reason.
+async fn first_lost(set: &PermitSet, limit: Duration) -> Option<(String, Lost)> {
+    let (permit, lost) = timeout(limit, set.lost()).await.ok()?;
+    Some((permit.semaphore().to_owned(), lost))
 }
 
 pub(crate) async fn a_set_is_acquired_completely_or_not_at_all(fixture: &Fixture) {
@@ -133,9 +146,9 @@ pub(crate) async fn a_request_that_is_not_valid_fails_before_any_is_sent(fixture
 pub(crate) async fn a_semaphore_named_twice_is_refused(fixture: &Fixture) {
     let (program, other) = (Program::new(fixture).await, Program::new(fixture).await);
     for tenant in [&program.tenant, &other.tenant] {
-        let (one, two, options) = (&program.tenant, tenant, AcquireOptions::new);
+        let all = [&program.tenant, &program.wide, tenant];
         let error =
-            program.client.acquire_all([(one, options()), (&program.wide, options()), (two, options())]);
+            program.client.acquire_all(all.map(|semaphore| (semaphore.clone(), AcquireOptions::new())));
         let error = error.await.expect_err("it is named twice");
         assert_eq!(error, AcquireAllError::Twice { semaphore: TENANT.into() });
         assert!(!error.is_not_now());
@@ -145,8 +158,8 @@ pub(crate) async fn a_semaphore_named_twice_is_refused(fixture: &Fixture) {
 
 pub(crate) async fn an_empty_set_is_acquired_at_once(fixture: &Fixture) {
     let set = fixture.client().await.acquire_all([]).await.expect("there is nothing to wait for");
-    assert_eq!((set.weights(), set.is_held(), set.remaining()), (vec![], true, Duration::MAX));
-    assert_eq!(set.lost_within(Duration::from_millis(1)).await, None);
+    assert_eq!((weights(&set), set.is_held(), set.remaining()), (vec![], true, Duration::MAX));
+    assert_eq!(first_lost(&set, Duration::from_millis(1)).await, None);
     set.release().await.expect("there is nothing to release");
 }
 
@@ -231,7 +244,7 @@ pub(crate) async fn a_set_is_lost_with_any_of_its_permits(fixture: &Fixture) {
         let revoked = if lost == TENANT { &program.tenant } else { &program.wide };
         assert!(revoked.revoke("web-3", "maintenance").await.expect("the store is up"));
         let reason = Lost::Revoked { reason: "maintenance".into() };
-        assert_eq!(set.lost_within(LIMIT).await, Some((lost.to_owned(), reason.clone())));
+        assert_eq!(first_lost(&set, LIMIT).await, Some((lost.to_owned(), reason.clone())));
         assert!(!set.is_held() && set.remaining().is_zero());
         let left = if lost == TENANT { &program.wide } else { &program.tenant };
         assert_eq!(
@@ -259,7 +272,7 @@ pub(crate) async fn a_renewal_extends_each_permit_of_a_set(fixture: &Fixture) {
     assert!(
         program.tenant.revoke(&holder(fixture, &program.tenant).await, "").await.expect("the store is up")
     );
-    assert!(set.lost_within(LIMIT).await.is_some());
+    assert!(first_lost(&set, LIMIT).await.is_some());
     let lost = RenewError::Lost(Lost::Revoked { reason: "".into() });
     assert_eq!(set.renew().await, Err(lost));
 }
@@ -287,11 +300,10 @@ pub(crate) async fn permits_of_a_set_can_be_released_one_by_one(fixture: &Fixtur
     assert_eq!(fixture.inspect(&program.tenant).await.held, 1);
 }
 
-/// The acquisition of both, as only the async API shows it.
+/// The acquisition of both.
 fn acquire_all(program: &Program) -> permits::AcquireAll {
-    let Client::Async(client) = &program.client else { panic!("mark the case `asynchronous`") };
-    let both = [&program.wide, &program.tenant].map(|semaphore| semaphore.as_async().clone());
-    client.acquire_all(both.map(|semaphore| (semaphore, AcquireOptions::new())))
+    let both = [&program.wide, &program.tenant].map(|semaphore| semaphore.clone());
+    program.client.acquire_all(both.map(|semaphore| (semaphore, AcquireOptions::new())))
 }
 
 /// The semaphore that is acquired now, and the position in its line.
@@ -340,7 +352,6 @@ pub(crate) async fn a_set_that_is_lost_stops_the_work_it_runs(fixture: &Fixture)
     let unrenewed = AcquireOptions::new().lease(SHORT).auto_renew(false);
     for (options, expected) in [(AcquireOptions::new(), Ok(7)), (unrenewed, Err(Lost::Expired))] {
         let set = program.acquire_with(options, AcquireOptions::new()).await.expect("both are free");
-        let PermitSet::Async(set) = set else { panic!("mark the case `asynchronous`") };
         let held = expected.is_ok();
         let work = async { if held { 7 } else { std::future::pending().await } };
         assert_eq!(timeout(LIMIT, set.run(work)).await.expect("it ends"), expected);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, InvalidInput, Lost, RenewError};
 
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::{Fixture, LIMIT, lost_within};
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ pub(crate) async fn a_longer_lease_holds_at_once(fixture: &Fixture) {
     assert!(permit.remaining() > SHORT, "{:?}", permit.remaining());
     let stored = fixture.inspect(&semaphore).await.holders[0].lease_remaining;
     assert!(stored > permit.remaining() && stored <= LONG, "{stored:?}");
-    assert_eq!(permit.lost_within(2 * SHORT).await, None);
+    assert_eq!(lost_within(&permit, 2 * SHORT).await, None);
     permit.release().await.expect("it is held");
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn a_shorter_lease_ends_sooner(fixture: &Fixture) {
     let waiter = fixture.queued(&others, AcquireOptions::new()).await;
     permit.set_lease(SHORT).await.expect("it is held");
     assert!(permit.remaining() <= SHORT);
-    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
     waiter.permit().await.release().await.expect("it is held");
     assert_eq!(permit.set_lease(LONG).await, Err(RenewError::Lost(Lost::Expired)));
 }
@@ -117,9 +117,9 @@ pub(crate) async fn renewal_can_be_left_to_the_caller_and_taken_back(fixture: &F
     let permit = semaphore.acquire_with(options).await.expect("it is free");
     permit.auto_renew(true);
     fixture.sees_a_renewal(&semaphore).await;
-    assert_eq!(permit.lost_within(2 * SHORT).await, None);
+    assert_eq!(lost_within(&permit, 2 * SHORT).await, None);
     permit.auto_renew(false);
-    assert_eq!(permit.lost_within(LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
     let error = semaphore.try_acquire().await.map(drop);
     assert!(matches!(error, Ok(()) | Err(AcquireError::NoPermits)), "{error:?}");
 }

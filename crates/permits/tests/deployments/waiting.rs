@@ -191,7 +191,7 @@ fn a_blocking_client_waits_too() {
     server.kill();
     let url = server.url();
     let connecting =
-        std::thread::spawn(move || builder(&url).store_timeout(LIMIT).connect_blocking().map(drop));
+        std::thread::spawn(move || builder(&url).store_timeout(LIMIT).connect().wait().map(drop));
     std::thread::sleep(Duration::from_millis(300));
     server.restart();
     connecting.join().expect("it does not panic").expect("the server is up");

@@ -117,7 +117,7 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
     let proxy = Proxy::start(server.address());
     let connect = |url: &str| {
         let builder = permits::Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(3));
-        builder.connect_blocking().expect("the server runs")
+        builder.connect().wait().expect("the server runs")
     };
     let (direct, proxied) = (connect(&server.url()), connect(&proxy.url()));
     let (semaphore, administered) = (
@@ -125,22 +125,26 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
         proxied.semaphore("exports", permits::Limit::Stored).expect("valid"),
     );
     // So that the server knows the scripts, and a lost reply is the reply of a command.
-    administered.set_limit(3).expect("the server runs");
-    administered.revoke("none", "").expect("the server runs");
+    administered.set_limit(3).wait().expect("the server runs");
+    administered.revoke("none", "").wait().expect("the server runs");
 
     let options = permits::AcquireOptions::new().holder("web-3");
-    let permit = semaphore.acquire_with(options).expect("it is free");
+    let permit = semaphore.acquire_with(options).wait().expect("it is free");
     proxy.swallow_reply_to(b"web-3");
-    assert_eq!(administered.revoke("web-3", "late"), Ok(true), "the first call took it");
+    assert_eq!(administered.revoke("web-3", "late").wait(), Ok(true), "the first call took it");
     assert_eq!(permit.lost_within(TIMEOUT), Some(permits::Lost::Revoked { reason: "late".into() }));
 
-    let version = administered.inspect().expect("the server runs").limit_version;
+    let version = administered.inspect().wait().expect("the server runs").limit_version;
     proxy.swallow_reply_to(b"adjust");
-    assert_eq!(administered.adjust_limit(2), Ok(5), "once");
+    assert_eq!(administered.adjust_limit(2).wait(), Ok(5), "once");
     proxy.swallow_reply_to(b"set\r\n");
-    assert_eq!(administered.set_limit_if_version(7, version + 1), Ok(version + 2), "the first call set it");
+    assert_eq!(
+        administered.set_limit_if_version(7, version + 1).wait(),
+        Ok(version + 2),
+        "the first call set it"
+    );
     assert_eq!(proxy.swallowed(), 3, "each first reply was lost");
-    let seen = semaphore.inspect().expect("the server runs");
+    let seen = semaphore.inspect().wait().expect("the server runs");
     assert_eq!((seen.limit, seen.limit_version, seen.held), (Some(7), version + 2, 0));
 }
 
@@ -148,28 +152,33 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
 fn a_lost_reply_to_the_release_of_a_handle_or_to_a_deletion_is_no_failure() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    let connect = |url: &str| permits::Client::builder(url).recovery(Recovery::Off).connect_blocking();
+    let connect = |url: &str| permits::Client::builder(url).recovery(Recovery::Off).connect().wait();
     let direct = connect(&server.url()).expect("the server runs");
     let proxied = connect(&proxy.url()).expect("the server runs");
     let semaphore = direct.semaphore("exports", 1).expect("valid");
-    let hand_over = || semaphore.acquire().expect("it is free").hand_over().expect("it is held");
-    let deleted = || proxied.semaphore("exports", permits::Limit::Stored).expect("valid").delete();
+    let hand_over =
+        || semaphore.acquire().wait().expect("it is free").hand_over().wait().expect("it is held");
+    let deleted = || proxied.semaphore("exports", permits::Limit::Stored).expect("valid").delete().wait();
     // So that the server knows the scripts, and a lost reply is the reply of a command.
     let handle = hand_over();
-    assert_eq!(proxied.release(&handle), Ok(true));
-    assert_eq!(proxied.release(&handle), Ok(false), "every call had a reply, and the second found none");
+    assert_eq!(proxied.release(&handle).wait(), Ok(true));
+    assert_eq!(
+        proxied.release(&handle).wait(),
+        Ok(false),
+        "every call had a reply, and the second found none"
+    );
     assert_eq!((deleted(), deleted()), (Ok(true), Ok(false)));
 
     let handle = hand_over();
     proxy.swallow_reply_to(b"exports");
-    assert_eq!(proxied.release(&handle), Ok(true), "the first call released it");
-    assert_eq!(semaphore.available(), Ok(1));
+    assert_eq!(proxied.release(&handle).wait(), Ok(true), "the first call released it");
+    assert_eq!(semaphore.available().wait(), Ok(1));
     proxy.swallow_reply_to(b"exports");
     assert_eq!(deleted(), Ok(true), "the first call deleted it");
-    assert_eq!(direct.list(), Ok(Vec::new()));
+    assert_eq!(direct.list().wait(), Ok(Vec::new()));
     assert_eq!(proxy.swallowed(), 2, "each first reply was lost");
     // Nothing of that stays with the client.
-    assert_eq!((proxied.release(&handle), deleted()), (Ok(false), Ok(false)));
+    assert_eq!((proxied.release(&handle).wait(), deleted()), (Ok(false), Ok(false)));
 }
 
 #[test]

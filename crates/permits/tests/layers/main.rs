@@ -48,7 +48,7 @@ const LIBRARY: Layered = Layered {
                 "several",
                 "handle",
                 "hand_over",
-                "blocking",
+                "reply",
                 "check",
                 "error",
             ],

@@ -128,12 +128,12 @@ fn writer(fixture: &Fixture) -> (ChildGuard, std::process::ChildStdin) {
 fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
     let fixture = Fixture::new(1, Duration::from_secs(60));
     let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().expect("it is free");
+    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
     let (mut writer, mut stdin) = writer(&fixture);
     writer.pause();
     let hasty = permits::Client::builder(fixture.url()).store_timeout(Duration::from_millis(500));
-    let hasty = hasty.connect_blocking().expect("to look needs no lock");
-    match fixture.semaphore(&hasty).try_acquire() {
+    let hasty = hasty.connect().wait().expect("to look needs no lock");
+    match fixture.semaphore(&hasty).try_acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("locked by another process"), "{reason}");
         }
@@ -146,13 +146,13 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
     writer.resume();
     writeln!(stdin, "go on").expect("it listens");
     fixture.await_waiting(1);
-    held.release().expect("no other process writes");
+    held.release().wait().expect("no other process writes");
     other.acquired("next");
     other.release("next");
     other.close();
     assert!(!other_failed(&fixture), "it has waited, and that is all");
-    hasty.close().expect("no other process writes");
-    client.close().expect("no other process writes");
+    hasty.close().wait().expect("no other process writes");
+    client.close().wait().expect("no other process writes");
     fixture.assert_at_rest();
 }
 
@@ -164,15 +164,15 @@ fn other_failed(fixture: &Fixture) -> bool {
 fn what_a_process_had_half_written_when_it_was_killed_never_was() {
     let fixture = Fixture::new(1, Duration::from_secs(60));
     let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().expect("it is free");
+    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
     let (mut writer, _stdin) = writer(&fixture);
     writer.kill();
     let killed = now();
-    let seen = fixture.semaphore(&client).inspect().expect("no other process writes");
+    let seen = fixture.semaphore(&client).inspect().wait().expect("no other process writes");
     println!("{} us after the kill the others go on", now() - killed);
     assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
-    held.release().expect("it is held");
-    client.close().expect("no other process writes");
+    held.release().wait().expect("it is held");
+    client.close().wait().expect("no other process writes");
     assert!(wait::until(TIMEOUT, || fixture.waiting() == 0));
     fixture.assert_at_rest();
 }

@@ -96,8 +96,8 @@ async fn a_permit_outlasts_a_crowd_of_its_own_session_that_leaves_at_once() {
 #[test]
 fn a_longer_line_than_a_file_takes_is_refused() {
     let fixture = Fixture::small();
-    let connect = |max| permits::Client::builder(fixture.url()).max_waiters(max).connect_blocking();
-    connect(10_000).expect("the file can be used").close().expect("the file can be used");
+    let connect = |max| permits::Client::builder(fixture.url()).max_waiters(max).connect().wait();
+    connect(10_000).expect("the file can be used").close().wait().expect("the file can be used");
     let refused = connect(10_001).expect_err("it is longer");
     assert_eq!(
         refused.to_string(),

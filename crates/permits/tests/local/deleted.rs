@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::ClientEvent;
 use permits_testkit::wait;
@@ -27,7 +27,12 @@ fn delete(fixture: &Fixture, suffixes: &[&str]) {
 fn fill(fixture: &Fixture, client: &Client) {
     for number in 0..60 {
         drop(
-            client.semaphore(format!("semaphore {number}"), 1).expect("valid").acquire().expect("it is free"),
+            client
+                .semaphore(format!("semaphore {number}"), 1)
+                .expect("valid")
+                .acquire()
+                .wait()
+                .expect("it is free"),
         );
         if number == 40 {
             let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
@@ -94,11 +99,11 @@ fn a_new_client_waits_for_the_holder_to_follow() {
         holder.acquire("first");
         delete(&fixture, suffixes);
         let newcomer = fixture.client();
-        match fixture.semaphore(&newcomer).try_acquire() {
+        match fixture.semaphore(&newcomer).try_acquire().wait() {
             Err(AcquireError::NoPermits) => {}
             other => panic!("{suffixes:?}: {other:?}\n{}", fixture.tail()),
         }
-        newcomer.close().expect("the file can be used");
+        newcomer.close().wait().expect("the file can be used");
         holder.release("first");
         holder.close();
         fixture.assert_safe();
@@ -115,9 +120,9 @@ fn a_new_client_that_makes_the_directory_again_waits_for_the_holder_to_follow() 
     let mut holder = fixture.start_connected("holder", &url, fixture.settings.lease);
     holder.acquire("first");
     fs::remove_dir_all(&below).expect("it is ours");
-    let newcomer = permits::Client::builder(&url).connect_blocking().expect("the directory can be made");
-    assert_eq!(fixture.semaphore(&newcomer).try_acquire().err(), Some(AcquireError::NoPermits));
-    newcomer.close().expect("the file can be used");
+    let newcomer = Client::builder(&url).connect().wait().expect("the directory can be made");
+    assert_eq!(fixture.semaphore(&newcomer).try_acquire().wait().err(), Some(AcquireError::NoPermits));
+    newcomer.close().wait().expect("the file can be used");
     holder.release("first");
     holder.close();
     fixture.assert_safe();
@@ -156,19 +161,22 @@ fn a_deleted_companion_of_an_idle_clients_file_hinders_no_other_client() {
             delete(&fixture, suffixes);
             if in_this_process {
                 let client = fixture.client();
-                let permit = fixture.semaphore(&client).acquire().expect("it is free");
-                permit.release().expect("it is held");
-                client.close().expect("the file can be used");
+                let permit = fixture.semaphore(&client).acquire().wait().expect("it is free");
+                permit.release().wait().expect("it is held");
+                client.close().wait().expect("the file can be used");
             } else {
                 let mut other = fixture.worker("other");
                 other.acquire("permit");
-                assert!(matches!(fixture.semaphore(&idle).try_acquire(), Err(AcquireError::NoPermits)));
+                assert!(matches!(
+                    fixture.semaphore(&idle).try_acquire().wait(),
+                    Err(AcquireError::NoPermits)
+                ));
                 other.release("permit");
                 other.close();
             }
-            let permit = fixture.semaphore(&idle).acquire().expect("it is free");
-            permit.release().expect("it is held");
-            idle.close().expect("the file can be used");
+            let permit = fixture.semaphore(&idle).acquire().wait().expect("it is free");
+            permit.release().wait().expect("it is held");
+            idle.close().wait().expect("the file can be used");
             fixture.assert_at_rest();
         }
     }
@@ -179,14 +187,14 @@ fn without_users_a_deleted_shared_memory_loses_nothing() {
     for suffixes in [&["-shm"][..], &[]] {
         let fixture = Fixture::small();
         let client = fixture.client();
-        fixture.semaphore(&client).set_limit(7).expect("the file can be used");
-        client.close().expect("the file can be used");
+        fixture.semaphore(&client).set_limit(7).wait().expect("the file can be used");
+        client.close().wait().expect("the file can be used");
         await_closed(fixture.directory());
         delete(&fixture, suffixes);
         let client = fixture.client();
-        let seen = fixture.semaphore(&client).inspect().expect("the file can be used");
+        let seen = fixture.semaphore(&client).inspect().wait().expect("the file can be used");
         assert_eq!((seen.limit, seen.pinned), (Some(7), true), "{suffixes:?}");
-        client.close().expect("the file can be used");
+        client.close().wait().expect("the file can be used");
     }
 }
 
@@ -202,7 +210,7 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
         holder.acquire("first");
         let client = fixture.client();
         fill(&fixture, &client);
-        client.close().expect("the file can be used");
+        client.close().wait().expect("the file can be used");
         await_closed(fixture.directory());
         holder.pause();
         delete(&fixture, suffixes);
@@ -229,12 +237,12 @@ fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     let fixture = Fixture::new(1, Duration::from_secs(60));
     let below: PathBuf = fixture.directory().join("below");
     let url = crate::fixture::url(&below.join("semaphores.db"));
-    let hasty = permits::Client::builder(&url).store_timeout(Duration::from_millis(300));
-    let client = hasty.connect_blocking().expect("the file can be used");
+    let hasty = Client::builder(&url).store_timeout(Duration::from_millis(300));
+    let client = hasty.connect().wait().expect("the file can be used");
     let semaphore = client.semaphore(SEMAPHORE, 1).expect("valid");
-    let held = semaphore.acquire().expect("it is free");
+    let held = semaphore.acquire().wait().expect("it is free");
     fs::remove_dir_all(&below).expect("it is ours");
-    match semaphore.try_acquire() {
+    match semaphore.try_acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("was deleted, with its directory"), "{reason}");
         }
@@ -242,9 +250,9 @@ fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     }
     assert!(!below.exists(), "it may have been meant");
     fs::create_dir(&below).expect("there is room");
-    held.renew().expect("there is a directory");
-    held.release().expect("it is held");
-    client.close().expect("the file can be used");
+    held.renew().wait().expect("there is a directory");
+    held.release().wait().expect("it is held");
+    client.close().wait().expect("the file can be used");
 }
 
 #[test]

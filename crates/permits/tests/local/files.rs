@@ -36,9 +36,10 @@ fn made() -> Fixture {
             .semaphore(format!("semaphore {number}"), 5)
             .expect("valid")
             .set_limit(5)
+            .wait()
             .expect("the file can be used");
     }
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
     await_closed(fixture.directory());
     let log: (i64, i64) = fixture
         .sqlite()
@@ -112,13 +113,14 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
     let existing = fixture.client();
     let lock = fs::File::open(fixture.directory()).expect("it is there");
     flock(&lock, FlockOperation::LockExclusive).expect("it is free");
-    fixture.client().close().expect("a file in use needs no lock");
+    fixture.client().close().wait().expect("a file in use needs no lock");
     let another = fixture.directory().join("another.db");
     let began = Instant::now();
     let error = refusal(
         permits::Client::builder(crate::fixture::url(&another))
             .store_timeout(Duration::from_millis(500))
-            .connect_blocking(),
+            .connect()
+            .wait(),
     );
     assert!(began.elapsed() < TIMEOUT, "without a bound");
     assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("lslocks")), "{error}");
@@ -130,10 +132,9 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
         left().collect::<Vec<_>>()
     );
     drop(lock);
-    let client =
-        permits::blocking::Client::connect(&crate::fixture::url(&another)).expect("nothing is locked");
-    client.close().expect("the file can be used");
-    existing.close().expect("the file can be used");
+    let client = permits::Client::connect(&crate::fixture::url(&another)).wait().expect("nothing is locked");
+    client.close().wait().expect("the file can be used");
+    existing.close().wait().expect("the file can be used");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn old_temporary_files_of_killed_processes_are_deleted() {
         let file = fs::File::create(path).expect("there is room");
         file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("it is ours");
     }
-    fixture.client().close().expect("the file can be used");
+    fixture.client().close().wait().expect("the file can be used");
     assert_eq!([old, new, other].map(|path| path.exists()), [false, true, true]);
 }
 
@@ -184,7 +185,7 @@ fn a_file_that_was_cut_off_is_refused() {
     let before = content(&fixture.path());
     let error = match fixture.connect() {
         // The pages that opening reads may be present.
-        Ok(client) => match client.semaphore("semaphore 49", 5).expect("valid").acquire() {
+        Ok(client) => match client.semaphore("semaphore 49", 5).expect("valid").acquire().wait() {
             Err(AcquireError::Store(error)) => error,
             other => panic!("half of it is missing: {other:?}"),
         },
@@ -201,7 +202,7 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
     let sql = "UPDATE semaphores SET state = '{\"limit\": 5' WHERE name = 'semaphore 7'";
     assert_eq!(fixture.sqlite().execute(sql, []).expect("it is ours"), 1);
     let client = fixture.client();
-    match client.semaphore("semaphore 7", 5).expect("valid").acquire() {
+    match client.semaphore("semaphore 7", 5).expect("valid").acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreadable { semaphore, .. })) => {
             assert_eq!(semaphore, "semaphore 7");
         }
@@ -211,8 +212,10 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
         .semaphore("semaphore 8", 5)
         .expect("valid")
         .acquire()
+        .wait()
         .expect("this one does")
         .release()
+        .wait()
         .expect("it is held");
     let left: String = fixture
         .sqlite()
@@ -220,10 +223,10 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
         .expect("it is there");
     assert_eq!(left, "{\"limit\": 5", "untouched");
     let damaged = client.semaphore("semaphore 7", 5).expect("valid");
-    assert!(matches!(damaged.delete(), Err(AdminError::Store(StoreError::Unreadable { .. }))));
-    assert_eq!(damaged.delete_unreadable(), Ok(true));
-    damaged.acquire().expect("it begins anew").release().expect("it is held");
-    client.close().expect("the file can be used");
+    assert!(matches!(damaged.delete().wait(), Err(AdminError::Store(StoreError::Unreadable { .. }))));
+    assert_eq!(damaged.delete_unreadable().wait(), Ok(true));
+    damaged.acquire().wait().expect("it begins anew").release().wait().expect("it is held");
+    client.close().wait().expect("the file can be used");
 }
 
 #[test]
@@ -244,7 +247,7 @@ fn what_cannot_be_a_file_is_refused() {
     let fixture = Fixture::small();
     fs::write(fixture.directory().join("parent"), "a file").expect("there is room");
     let below = crate::fixture::url(&fixture.directory().join("parent/semaphores.db"));
-    let error = refusal(permits::blocking::Client::connect(&below));
+    let error = refusal(permits::Client::connect(&below).wait());
     assert!(
         matches!(&error, StoreError::Denied { reason } if reason.contains("parent/semaphores.db")),
         "{error}"

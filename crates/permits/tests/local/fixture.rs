@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use permits::blocking::{Client, Semaphore};
+use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
@@ -60,7 +60,7 @@ impl Fixture {
     }
 
     pub(crate) fn connect(&self) -> Result<Client, ConnectError> {
-        permits::Client::builder(self.url()).lease(self.settings.lease).connect_blocking()
+        Client::builder(self.url()).lease(self.settings.lease).connect().wait()
     }
 
     /// The semaphore of the workers.
@@ -95,15 +95,15 @@ impl Fixture {
         let client = self.client();
         let semaphore = self.semaphore(&client);
         let left = || {
-            let seen = semaphore.inspect().expect("the file can be used");
+            let seen = semaphore.inspect().wait().expect("the file can be used");
             (seen.held, seen.waiting)
         };
         assert!(wait::until(TIMEOUT, || left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
-        let all = (0..self.settings.limit).map(|_| semaphore.try_acquire().expect("all are free"));
+        let all = (0..self.settings.limit).map(|_| semaphore.try_acquire().wait().expect("all are free"));
         let mut slots: Vec<u32> = all.collect::<Vec<_>>().iter().map(|permit| permit.slot()).collect();
         slots.sort_unstable();
         assert!(slots.iter().copied().eq(0..slots.len() as u32), "each slot once: {slots:?}");
-        client.close().expect("the file can be used");
+        client.close().wait().expect("the file can be used");
         self.assert_sound();
     }
 

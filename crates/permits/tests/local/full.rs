@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-use permits::blocking::{Client, Permit, Semaphore};
 use permits::{AcquireError, AcquireOptions, StoreError};
+use permits::{Client, Permit, Semaphore};
 use tempfile::TempDir;
 
 use crate::child_task;
@@ -19,8 +19,8 @@ use crate::fixture::{Fixture, refusal, url};
 const BLOCKS: u64 = 900;
 
 fn connect(path: &std::path::Path) -> Client {
-    let builder = permits::Client::builder(url(path)).lease(Duration::from_secs(60));
-    builder.connect_blocking().expect("the file can be used")
+    let builder = Client::builder(url(path)).lease(Duration::from_secs(60));
+    builder.connect().wait().expect("the file can be used")
 }
 
 /// Acquires until there is no room for more.
@@ -29,7 +29,7 @@ fn acquire_all(semaphore: &Semaphore) -> Vec<Permit> {
     loop {
         // A long name takes more room.
         let options = AcquireOptions::new().holder(format!("{:0>200}", permits.len()));
-        match semaphore.acquire_with(options) {
+        match semaphore.acquire_with(options).wait() {
             Ok(permit) => permits.push(permit),
             Err(AcquireError::Store(StoreError::OutOfMemory { reason })) => {
                 println!("{} permits; then: {reason}", permits.len());
@@ -63,16 +63,22 @@ pub(crate) fn without_room() {
     let client = connect(&child_task::place());
     let semaphore = client.semaphore("room", 100_000).expect("valid");
     for _ in 0..300 {
-        semaphore.acquire().expect("the log is emptied when it is full").release().expect("it is held");
+        semaphore
+            .acquire()
+            .wait()
+            .expect("the log is emptied when it is full")
+            .release()
+            .wait()
+            .expect("it is held");
     }
-    let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().expect("there is room")).collect();
+    let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().wait().expect("there is room")).collect();
     for _ in 0..20 {
         for permit in &permits {
-            permit.renew().expect("it can be renewed");
+            permit.renew().wait().expect("it can be renewed");
         }
     }
     for permit in permits {
-        permit.release().expect("it can be released");
+        permit.release().wait().expect("it can be released");
     }
     // When the file itself is full, only a clear error is promised.
     drop(acquire_all(&semaphore));
@@ -108,27 +114,27 @@ pub(crate) fn on_a_full_disk() {
     let path = directory.join("semaphores.db");
     let client = connect(&path);
     let semaphore = client.semaphore("room", 100_000).expect("valid");
-    let permits: Vec<Permit> = (0..20).map(|_| semaphore.acquire().expect("there is room")).collect();
+    let permits: Vec<Permit> = (0..20).map(|_| semaphore.acquire().wait().expect("there is room")).collect();
     let filler = directory.join("filler");
     let mut file = File::create(&filler).expect("there is room");
     while file.write_all(&[0x5A; 512]).is_ok() {}
 
-    let error = refusal(Client::connect(&url(&directory.join("another.db"))));
+    let error = refusal(Client::connect(&url(&directory.join("another.db"))).wait());
     assert!(matches!(error, StoreError::OutOfMemory { .. }), "a new file has no room: {error}");
     let late = connect(&path);
     let more = acquire_all(&late.semaphore("room", 100_000).expect("valid"));
     // Both write enough that the log must be emptied many times.
     for _ in 0..20 {
         for permit in &permits {
-            permit.renew().expect("it can be renewed");
+            permit.renew().wait().expect("it can be renewed");
         }
     }
     for permit in permits.into_iter().chain(more) {
-        permit.release().expect("it can be released");
+        permit.release().wait().expect("it can be released");
     }
-    late.close().expect("the file can be used");
+    late.close().wait().expect("the file can be used");
     std::fs::remove_file(filler).expect("it is ours");
-    let permit = semaphore.acquire().expect("there is room again");
-    permit.release().expect("it is held");
-    client.close().expect("the file can be used");
+    let permit = semaphore.acquire().wait().expect("there is room again");
+    permit.release().wait().expect("it is held");
+    client.close().wait().expect("the file can be used");
 }

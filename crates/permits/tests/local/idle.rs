@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use permits::blocking::Client;
+use permits::Client;
 use permits_testkit::wait;
 
 use crate::child_task;
@@ -51,14 +51,14 @@ fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
 
 /// a child task, because the thread is found by its name, so the process must have one client.
 pub(crate) fn hand_over() {
-    let client = Client::connect(&url(&child_task::place())).expect("the file can be used");
+    let client = Client::connect(&url(&child_task::place())).wait().expect("the file can be used");
     let semaphore = client.semaphore("idle", 10).expect("valid");
     assert!(rests());
-    let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().expect("it is free")).collect();
+    let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().wait().expect("it is free")).collect();
     assert!(!rests(), "a holder polls; otherwise this test shows nothing");
     for permit in permits {
-        permit.hand_over().expect("it is held");
+        permit.hand_over().wait().expect("it is held");
     }
     assert!(rests());
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
 }

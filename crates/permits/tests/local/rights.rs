@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AcquireError, Severity, StoreError};
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// Asserts that a connect is denied.
 #[track_caller]
 fn denied(path: &Path) -> String {
-    match refusal(Client::connect(&url(path))) {
+    match refusal(Client::connect(&url(path)).wait()) {
         StoreError::Denied { reason } => reason,
         other => panic!("{}: {other}", path.display()),
     }
@@ -37,15 +37,17 @@ fn denied(path: &Path) -> String {
 
 #[track_caller]
 fn works(path: &Path) {
-    let client = Client::connect(&url(path)).expect("the file can be used");
+    let client = Client::connect(&url(path)).wait().expect("the file can be used");
     client
         .semaphore("rights", 1)
         .expect("valid")
         .acquire()
+        .wait()
         .expect("it is free")
         .release()
+        .wait()
         .expect("it is held");
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
     await_closed(path.parent().expect("it has one"));
 }
 
@@ -118,17 +120,17 @@ pub(crate) fn without_rights() {
     set_mode(&directory, 0o700);
     works(&path);
 
-    let client = Client::connect(&url(&path)).expect("the file can be used");
-    let permit = client.semaphore("rights", 1).expect("valid").acquire().expect("it is free");
+    let client = Client::connect(&url(&path)).wait().expect("the file can be used");
+    let permit = client.semaphore("rights", 1).expect("valid").acquire().wait().expect("it is free");
     for (mode, of_file) in [(0o700, 0o400), (0o500, 0o600), (0, 0o600)] {
         set_mode(&directory, 0o700);
         set_mode(&path, of_file);
         set_mode(&directory, mode);
-        permit.renew().expect("the file is open, whatever rights its users have lost");
+        permit.renew().wait().expect("the file is open, whatever rights its users have lost");
     }
     denied(&path);
-    permit.release().expect("it is held");
-    client.close().expect("the file is open");
+    permit.release().wait().expect("it is held");
+    client.close().wait().expect("the file is open");
     set_mode(&directory, 0o700);
 }
 
@@ -170,34 +172,34 @@ fn assert_shared(path: &Path) {
 fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     let Some(directory) = directory_of(0o2770) else { return };
     let path = directory.path().join("semaphores.db");
-    let client = Client::connect(&url(&path)).expect("root may do anything");
-    let permit = client.semaphore("held", 1).expect("valid").acquire().expect("it is free");
+    let client = Client::connect(&url(&path)).wait().expect("root may do anything");
+    let permit = client.semaphore("held", 1).expect("valid").acquire().wait().expect("it is free");
     for user in MEMBERS {
         assert_shared(&path);
         // Each deletes a companion and so makes a new file, to which the others follow.
         send(user, "as_a_member", &path);
-        permit.renew().expect("it is held all the while");
+        permit.renew().wait().expect("it is held all the while");
         assert_eq!(fs::metadata(&path).expect("it is there").uid(), user);
     }
     assert_shared(&path);
     send(OTHER, "as_an_outsider", &path);
-    let diagnosis = permits::Client::builder(url(&path)).diagnose_blocking().expect("it is valid");
+    let diagnosis = Client::builder(url(&path)).diagnose().wait().expect("it is valid");
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     let shared = diagnosis.findings.iter().filter(|finding| finding.observed.contains("group"));
     assert_eq!(shared.filter(|finding| finding.severity == Severity::Fine).count(), 2, "{diagnosis:?}");
-    permit.release().expect("it is held");
-    client.close().expect("the file can be used");
+    permit.release().wait().expect("it is held");
+    client.close().wait().expect("the file can be used");
 }
 
 /// a child task.
 pub(crate) fn as_a_member() {
     let path = child_task::place();
-    let client = Client::connect(&url(&path)).expect("it is of the group");
-    match client.semaphore("held", 1).expect("valid").try_acquire() {
+    let client = Client::connect(&url(&path)).wait().expect("it is of the group");
+    match client.semaphore("held", 1).expect("valid").try_acquire().wait() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("root holds it: {other:?}"),
     }
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
     let user = fs::metadata("/proc/self").expect("the system shows it").uid();
     // Root's client may notice the deletion first, and make the new file.
     let is_own = || fs::metadata(&path).expect("it is there").uid() == user;

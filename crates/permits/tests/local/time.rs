@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use permits::blocking::Client;
+use permits::Client;
 use permits::{AcquireError, RenewError, StoreError};
 use permits_testkit::worker::{SEMAPHORE, micros};
 
@@ -23,7 +23,7 @@ fn restart(fixture: &Fixture) {
 
 /// Makes the file look made when the wall clock was ahead by `ahead_us`.
 fn made_with_clock_ahead(fixture: &Fixture, ahead_us: i64) {
-    fixture.client().close().expect("the file can be used");
+    fixture.client().close().wait().expect("the file can be used");
     let sql = "UPDATE meta SET base_us = base_us + ?1";
     assert_eq!(fixture.sqlite().execute(sql, [ahead_us]).expect("it has the table"), 1);
 }
@@ -49,13 +49,13 @@ fn tokens_rise_over_a_restart_after_which_the_wall_clock_is_behind() {
     let fixture = Fixture::small();
     made_with_clock_ahead(&fixture, HOUR_US);
     let client = fixture.client();
-    let before = fixture.semaphore(&client).acquire().expect("it is free").token();
-    client.close().expect("the file can be used");
+    let before = fixture.semaphore(&client).acquire().wait().expect("it is free").token();
+    client.close().wait().expect("the file can be used");
     restart(&fixture);
     let client = fixture.client();
-    let after = fixture.semaphore(&client).acquire().expect("all leases have ended").token();
+    let after = fixture.semaphore(&client).acquire().wait().expect("all leases have ended").token();
     assert!(before < after, "{before} {after}");
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
     fixture.assert_at_rest();
 }
 
@@ -64,14 +64,14 @@ fn pinned_limits_and_pauses_outlast_a_restart() {
     let fixture = Fixture::small();
     let client = fixture.client();
     let semaphore = fixture.semaphore(&client);
-    semaphore.set_limit(7).expect("the file can be used");
-    semaphore.pause().expect("the file can be used");
-    client.close().expect("the file can be used");
+    semaphore.set_limit(7).wait().expect("the file can be used");
+    semaphore.pause().wait().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
     restart(&fixture);
     let client = fixture.client();
-    let seen = fixture.semaphore(&client).inspect().expect("the file can be used");
+    let seen = fixture.semaphore(&client).inspect().wait().expect("the file can be used");
     assert_eq!((seen.limit, seen.pinned, seen.paused), (Some(7), true, true));
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
 }
 
 /// The store never reads the wall clock once there is a file. Otherwise a difference of an hour would end
@@ -108,9 +108,9 @@ fn a_wrong_wall_clock_changes_nothing() {
 fn another_machine_that_uses_the_file_is_noticed() {
     let fixture = Fixture::small();
     let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().expect("it is free");
+    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
     restart(&fixture);
-    match held.renew() {
+    match held.renew().wait() {
         Err(RenewError::Store(StoreError::Unsupported { reason })) => {
             assert!(reason.contains("another machine"), "{reason}");
         }
@@ -135,7 +135,7 @@ fn a_process_in_a_time_namespace_keeps_the_same_leases() {
             return println!("skipped: this system does not let its users make time namespaces");
         }
         let client = fixture.client();
-        let held = fixture.semaphore(&client).acquire().expect("it is free");
+        let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
         let mut command = unshare("exec \"$0\" \"$@\"");
         command.arg(std::env::current_exe().expect("a test knows its executable"));
         let said = child_task::done(child_task::send(
@@ -144,21 +144,21 @@ fn a_process_in_a_time_namespace_keeps_the_same_leases() {
             &fixture.path(),
         ));
         println!("{said:#?}");
-        held.renew().expect("it is held all the while");
+        held.renew().wait().expect("it is held all the while");
         let token = held.token();
-        held.release().expect("it is held");
-        let next = fixture.semaphore(&client).acquire().expect("it is free");
+        held.release().wait().expect("it is held");
+        let next = fixture.semaphore(&client).acquire().wait().expect("it is free");
         assert!(next.token() - token < 3_600_000_000, "tokens are on the clock of the machine");
-        next.release().expect("it is held");
-        client.close().expect("the file can be used");
+        next.release().wait().expect("it is held");
+        client.close().wait().expect("the file can be used");
     }
     fixture.assert_at_rest();
 }
 
 /// a child task: inspects permits from outside of the namespace, and acquires one.
 pub(crate) fn in_another_time() {
-    let client = Client::connect(&url(&child_task::place())).expect("the file can be used");
-    match client.semaphore(SEMAPHORE, 1).expect("valid").try_acquire() {
+    let client = Client::connect(&url(&child_task::place())).wait().expect("the file can be used");
+    match client.semaphore(SEMAPHORE, 1).expect("valid").try_acquire().wait() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("it is held outside: {other:?}"),
     }
@@ -166,8 +166,10 @@ pub(crate) fn in_another_time() {
         .semaphore("inside", 1)
         .expect("valid")
         .acquire()
+        .wait()
         .expect("it is free")
         .release()
+        .wait()
         .expect("it is held");
-    client.close().expect("the file can be used");
+    client.close().wait().expect("the file can be used");
 }

@@ -158,18 +158,18 @@ async fn the_gauges_come_to_zero_after_every_end_of_an_acquisition() {
 fn the_gauges_come_to_zero_after_a_cancelled_blocking_acquisition() {
     recorder::install();
     let name = "cancelled while blocked";
-    let connecting = builder("memory:blocked").metric_semaphores(1000).connect_blocking();
+    let connecting = builder("memory:blocked").metric_semaphores(1000).connect().wait();
     let client = connecting.expect("there is memory");
     let semaphore = client.semaphore(name, 1).expect("valid");
-    let held = semaphore.acquire().expect("it is free");
-    let acquiring = semaphore.start_acquire(AcquireOptions::new());
+    let held = semaphore.acquire().wait().expect("it is free");
+    let acquiring = semaphore.acquire();
     let canceller = acquiring.canceller();
     let blocked = std::thread::spawn(move || acquiring.wait());
     becomes(name, 1.0, 1.0);
     canceller.cancel();
     assert!(matches!(blocked.join().expect("no panic"), Err(AcquireError::Cancelled)));
     becomes(name, 1.0, 0.0);
-    held.release().expect("it is held");
+    held.release().wait().expect("it is held");
     becomes(name, 0.0, 0.0);
 }
 

@@ -64,16 +64,15 @@ async fn each_acquisition_has_a_span_from_the_request_to_its_outcome() {
     drop(held);
 }
 
-/// The blocking call is one poll: its span is there all the while.
+/// A thread that blocks.
 #[test]
 fn a_blocking_acquisition_has_a_span() {
     let _alone = collector::begin();
-    let client =
-        permits::Client::builder("memory:blocking-span").connect_blocking().expect("there is memory");
+    let client = permits::Client::connect("memory:blocking-span").wait().expect("there is memory");
     let semaphore = client.semaphore("blocking span", 1).expect("valid");
-    let held = semaphore.acquire().expect("it is free");
+    let held = semaphore.acquire().wait().expect("it is free");
     span("blocking span", "granted");
-    semaphore.try_acquire().expect_err("it is held");
+    semaphore.try_acquire().wait().expect_err("it is held");
     span("blocking span", "no_permits");
-    held.release().expect("it is held");
+    held.release().wait().expect("it is held");
 }

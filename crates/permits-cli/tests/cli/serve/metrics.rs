@@ -165,10 +165,10 @@ fn lint(metrics: &str) {
 #[test]
 fn the_number_of_series_is_bounded() {
     let store = Local::new();
-    let client = permits::blocking::Client::connect(&store.url()).expect("the store is up");
+    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
     for number in 0..30 {
         let semaphore = client.semaphore(format!("s{number:02}"), permits::Limit::Stored).expect("valid");
-        semaphore.set_limit(3).expect("it can be set");
+        semaphore.set_limit(3).wait().expect("it can be set");
     }
     let serve = Serve::start(&store, &["--max-semaphores", "20"]);
     let metrics = Metrics::parse(&serve.read("/metrics").body, "");

@@ -402,7 +402,7 @@ impl World {
                 let rest = if action == 10 { held.state.give_back(1) } else { None };
                 let change = rest.map_or(TermsChange::Lease(lease), TermsChange::Weight);
                 self.seen.changed += 1;
-                held.change_terms(change);
+                client.session.change_terms(&held.state, change);
             }
             _ => {}
         }

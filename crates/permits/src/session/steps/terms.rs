@@ -31,7 +31,7 @@ fn a_reply_from_before_a_longer_lease_extends_nothing() {
     let mut bench = Bench::new();
     let held = bench.held("a", LEASE);
     let older = bench.due_renewal();
-    held.change_terms(TermsChange::Lease(LONG));
+    bench.session.change_terms(&held.state, TermsChange::Lease(LONG));
     assert!(bench.calls().is_empty(), "a renewal is on its way");
     let before = bench.deadline(&held);
     bench.answer(older, renewed(RenewOutcome::Held));
@@ -48,7 +48,7 @@ fn a_shorter_lease_counts_before_it_is_sent() {
     let mut bench = Bench::new();
     let held = bench.held("a", LEASE);
     let older = bench.due_renewal();
-    held.change_terms(TermsChange::Lease(SHORT));
+    bench.session.change_terms(&held.state, TermsChange::Lease(SHORT));
     assert!(bench.calls().is_empty(), "a renewal is on its way");
     assert!(bench.deadline(&held) <= SHORT);
     // The reply to a call with the former lease, which may have been executed before the change.
@@ -63,7 +63,7 @@ fn a_lower_weight_stays_if_its_call_fails() {
     let mut bench = Bench::new();
     let held = bench.held("a", LEASE);
     for weight in [3, 4] {
-        held.change_terms(TermsChange::Weight(weight));
+        bench.session.change_terms(&held.state, TermsChange::Weight(weight));
     }
     let lighter = bench.due_renewal();
     assert_eq!(renewal(&lighter).terms.weight, 1, "it was granted 1 unit, and no message adds any");
@@ -76,10 +76,10 @@ fn a_lower_weight_stays_if_its_call_fails() {
 fn renewal_begins_and_ends_with_the_callers_wish() {
     let mut bench = Bench::new();
     let held = bench.held("a", LEASE);
-    held.change_terms(TermsChange::AutoRenew(false));
+    bench.session.change_terms(&held.state, TermsChange::AutoRenew(false));
     bench.pass(LEASE / 2);
     assert!(bench.calls().is_empty(), "the caller renews");
-    held.change_terms(TermsChange::AutoRenew(true));
+    bench.session.change_terms(&held.state, TermsChange::AutoRenew(true));
     assert!(bench.calls().is_empty(), "the time of the next renewal is planned");
     bench.pass(Duration::ZERO);
     assert!(is_renewal(&bench.call()), "the last renewal is half a lease ago");
