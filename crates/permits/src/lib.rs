@@ -131,6 +131,9 @@ const _: () = {
     crosses_threads::<PermitSet>();
     crosses_threads::<Diagnosis>();
     crosses_threads::<Inspection>();
+    const fn is_sent<T: Send + 'static>() {}
+    is_sent::<Reply<(), AdminError>>();
+    crosses_threads::<Canceller>();
     crosses_threads::<AcquireAllError>();
     crosses_threads::<AcquireError>();
     crosses_threads::<AdminError>();

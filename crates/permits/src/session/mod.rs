@@ -1,7 +1,7 @@
 //! The session: one client's connection, its renewals and its wake-ups, on a thread of its own.
 //!
 //! The thread has its own small runtime, so that renewals go out while the program's runtime is blocked, a
-//! permit can be dropped anywhere, and the blocking API is the same engine.
+//! permit can be dropped anywhere, and a thread may wait in place of a task.
 //!
 //! - [`callers`], [`pending_acquire`]: the callers' side; it sends messages, made of a [`spec`], and waits
 //!   for the [`reply`];
