@@ -443,7 +443,7 @@ fn a_busy_minute(server: &Server, name: &str) {
     for number in 0..32 {
         let script = format!("sleep {}", 2 + number * 5 % 7);
         jobs.push(Running::start(&mut run(server, name, "--limit 4", &script)));
-        std::thread::sleep(std::time::Duration::from_millis(300 + 500 * (number % 5)));
+        sleep(Duration::from_millis(300 + 500 * (number % 5)));
     }
     jobs.into_iter().for_each(|job| drop(job.finish()));
 }
