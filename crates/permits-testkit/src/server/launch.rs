@@ -115,8 +115,8 @@ impl ServerBuilder {
         self.arg("appendonly", "yes").arg("appendfsync", "everysec")
     }
 
-    /// Keeps its directory in memory, where the system has such a place: its files outlive the process, and no
-    /// disk delays it.
+    /// Keeps its directory in memory, where the system has such a place: its files outlive the process, and
+    /// no disk delays it.
     pub fn in_memory(mut self) -> Self {
         self.in_memory = true;
         self
