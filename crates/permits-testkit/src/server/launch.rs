@@ -52,6 +52,7 @@ pub struct ServerBuilder {
     directives: Vec<(String, String)>,
     role: Role,
     unix_socket: bool,
+    in_memory: bool,
     password: Option<String>,
     tls: Option<(Certificates, ClientCertificates)>,
 }
@@ -94,7 +95,7 @@ impl ServerBuilder {
     }
 
     fn of(role: Role) -> Self {
-        Self { directives: Vec::new(), role, unix_socket: false, password: None, tls: None }
+        Self { directives: Vec::new(), role, unix_socket: false, in_memory: false, password: None, tls: None }
     }
 
     /// Adds a directive of the configuration file, such as `.arg("maxmemory", "10mb")`.
@@ -112,6 +113,13 @@ impl ServerBuilder {
     /// `.arg("appendfsync", "always")` everything that was answered survives.
     pub fn append_only(self) -> Self {
         self.arg("appendonly", "yes").arg("appendfsync", "everysec")
+    }
+
+    /// Keeps its directory in memory, where the system has such a place: its files outlive the process, and
+    /// no disk delays it.
+    pub fn in_memory(mut self) -> Self {
+        self.in_memory = true;
+        self
     }
 
     /// Listens on a Unix socket in its directory, and not on TCP.
@@ -166,10 +174,10 @@ impl ServerBuilder {
 
     /// Starts the server; returns its site with the log if it does not answer.
     pub(crate) fn attempt(self) -> Result<Server, Box<Site>> {
-        let dir = tempfile::Builder::new()
-            .prefix("permits-server-")
-            .tempdir()
-            .expect("a temporary directory can be made");
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("permits-server-");
+        let in_memory = if self.in_memory { builder.tempdir_in("/dev/shm").ok() } else { None };
+        let dir = in_memory.unwrap_or_else(|| builder.tempdir().expect("a temporary directory can be made"));
         let endpoint = self.endpoint(dir.path());
         let mut site = Site {
             dir,

@@ -5,6 +5,8 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::thread::sleep;
+use std::time::Duration;
 
 use permits_testkit::{Server, skip};
 use serde_json::json;
@@ -378,6 +380,10 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
         assert!(waiters.iter_mut().all(|waiter| waiter.as_mut().poll(context).is_pending()));
         Poll::Ready(())
     }));
+    // On a busy machine this takes longer than a browser is waited for.
+    while runtime.block_on(huge.inspect_up_to(0)).expect("the server is up").waiting < 99_999 {
+        sleep(Duration::from_millis(100));
+    }
     let serve = Serve::start(&server, &[]);
     let browser = Browser::start();
     browser.open(&format!("http://{}/", serve.address));
@@ -437,7 +443,7 @@ fn a_busy_minute(server: &Server, name: &str) {
     for number in 0..32 {
         let script = format!("sleep {}", 2 + number * 5 % 7);
         jobs.push(Running::start(&mut run(server, name, "--limit 4", &script)));
-        std::thread::sleep(std::time::Duration::from_millis(300 + 500 * (number % 5)));
+        sleep(Duration::from_millis(300 + 500 * (number % 5)));
     }
     jobs.into_iter().for_each(|job| drop(job.finish()));
 }
