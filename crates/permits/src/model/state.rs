@@ -85,7 +85,7 @@ pub struct State {
     /// state among them.
     pub changes: Vec<Change>,
     /// The loss of some parts, which the next command notices.
-    #[cfg_attr(feature = "local", serde(skip))]
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub damage: Option<Damage>,
 }
 
