@@ -125,14 +125,9 @@ impl PendingAcquire {
     }
 
     /// Sends the request, if it has not been sent.
-    pub(crate) fn send(&mut self) {
+    pub(super) fn send(&mut self) {
+        self.gather();
         match std::mem::replace(&mut self.progress, Progress::Done) {
-            Progress::Unsent(mut spec) => {
-                self.open_span(&mut spec);
-                let (answer, receiver) = channel();
-                self.progress = Progress::Sent(receiver);
-                self.session.send(Message::Acquire(spec, answer));
-            }
             Progress::Gathered(receiver) => {
                 self.progress = Progress::Sent(receiver);
                 self.session.flush();
