@@ -11,11 +11,11 @@
 //! use permits_testkit::{FakeServer, Garbage};
 //!
 //! let server = FakeServer::start();
-//! let client = Client::connect(&format!("redis://{}", server.address()))?;
+//! let client = Client::connect(&format!("redis://{}", server.address())).wait()?;
 //! server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
-//! assert!(client.semaphore("exports", 4).expect("valid").acquire().is_err(), "the reply is no array");
-//! client.semaphore("exports", 4).expect("valid").acquire()?.release()?;
-//! client.close()?;
+//! assert!(client.semaphore("exports", 4).expect("valid").acquire().wait().is_err(), "the reply is no array");
+//! client.semaphore("exports", 4).expect("valid").acquire().wait()?.release().wait()?;
+//! client.close().wait()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -47,7 +47,8 @@
 //!
 //! [`Client`] connects; [`Semaphore`] acquires, with [`AcquireOptions`], and is administered; [`Permit`] is
 //! the result. [`Client::acquire_all`] acquires permits of several semaphores; [`PermitSet`] is the result.
-//! Operations return a [`Reply`]: a task awaits it, a thread without a runtime calls [`Reply::wait`]. [`error`] has the errors, one enum for each operation.
+//! Operations return a [`Reply`]: a task awaits it, a thread without a runtime calls [`Reply::wait`].
+//! [`error`] has the errors, one enum for each operation.
 //! [`ClientBuilder::diagnose`] finds the problems of a store. [`check`] checks input before there is a
 //! client.
 //!

@@ -399,7 +399,8 @@ impl Drop for PermitGuard {
     }
 }
 
-/// Sends what was gathered, when it is dropped: then the tasks that were ready have run, or the caller gives up.
+/// Sends what was gathered, when it is dropped: then the tasks that were ready have run, or the caller gives
+/// up.
 struct Flush<'a>(&'a Session);
 
 impl Drop for Flush<'_> {
