@@ -62,8 +62,8 @@ async fn a_server_that_is_paused_is_left() {
     };
     let old = set.primary();
     let recorders = continues_through(&set, paused).await;
-    // If it resumed, it would execute what was sent to it before the client left, until it knows that it is no
-    // primary any more.
+    // If it resumed, it would execute what was sent to it before the client left, until it knows that it is
+    // no primary any more.
     set.servers()[old].kill();
     replayed(&recorders);
 }
