@@ -13,8 +13,9 @@
 //! let server = FakeServer::start();
 //! let client = Client::connect(&format!("redis://{}", server.address())).wait()?;
 //! server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
-//! assert!(client.semaphore("exports", 4).expect("valid").acquire().wait().is_err(), "the reply is no array");
-//! client.semaphore("exports", 4).expect("valid").acquire().wait()?.release().wait()?;
+//! let exports = client.semaphore("exports", 4).expect("valid");
+//! assert!(exports.acquire().wait().is_err(), "the reply is no array");
+//! exports.acquire().wait()?.release().wait()?;
 //! client.close().wait()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

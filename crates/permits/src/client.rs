@@ -15,9 +15,9 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::semaphore::Semaphore;
+use crate::session::Config;
 use crate::session::callers::{Message, Session};
-use crate::session::config::Config;
-use crate::session::thread;
+use crate::session::driver;
 use crate::several::AcquireAll;
 use crate::store::Address;
 
@@ -439,7 +439,7 @@ impl ClientBuilder {
             store_timeout: self.store_timeout,
             meters: SessionMeters::new(operations, max_labels),
         };
-        thread::start(config, address, self.prefix)
+        driver::start(config, address, self.prefix)
     }
 }
 

@@ -7,19 +7,6 @@ use super::single_call::SingleCall;
 use crate::clock::Moment;
 use crate::protocol::{Command, Name, OperationKind, RequestKey};
 
-/// The calls that a step of the engine makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sending {
-    /// All that there are.
-    AtOnce,
-    /// All that there are; but while several callers are being answered, when they have been, with their next
-    /// requests.
-    AfterAnswers,
-    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to
-    /// send together: the next one, the reply to that call at the latest.
-    Gathering,
-}
-
 /// A call to make.
 pub(super) struct Call {
     pub(super) command: Command,

@@ -5,14 +5,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
-use super::config::Config;
-use super::declarations::Declarations;
+use super::Config;
+use super::gathering::after_others;
+use super::outbox::{Answer, channel, reply};
 use super::permit_state::{Check, HeldPermit, PermitState};
-use super::reply::{Answer, channel, reply};
-use super::spec::{AcquireSpec, LimitDeclaration};
+use super::spec::{AcquireSpec, Declarations, LimitDeclaration};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
@@ -335,9 +334,7 @@ impl PermitGuard {
             return Err(ReleaseError::Lost(lost));
         }
         if gathered {
-            let flush = Flush(&self.session);
-            others_first().await;
-            drop(flush);
+            after_others(|| self.session.flush()).await;
         }
         receiver.await.unwrap_or_else(|_| match self.session.ended() {
             // A session that was closed has released everything.
@@ -397,29 +394,6 @@ impl Drop for PermitGuard {
     fn drop(&mut self) {
         self.release_once(None);
     }
-}
-
-/// Sends what was gathered, when it is dropped: then the tasks that were ready have run, or the caller gives
-/// up.
-struct Flush<'a>(&'a Session);
-
-impl Drop for Flush<'_> {
-    fn drop(&mut self) {
-        self.0.flush();
-    }
-}
-
-/// Ready when the tasks that are ready now have run.
-async fn others_first() {
-    let mut have_run = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut have_run, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// The outcome of calls that were in flight when the engine panicked.

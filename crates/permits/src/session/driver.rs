@@ -12,20 +12,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
-use super::call::{Call, Sending, SentCall};
+use super::call::{Call, SentCall};
 use super::callers::{Message, Port, Session};
-use super::config::Config;
 use super::engine::Engine;
+use super::gathering::{Answering, Sending};
 use super::locked::Mark;
-use super::reply::{Answer, reply};
-use super::{LONGEST_SLEEP, Map};
+use super::outbox::{Answer, reply};
+use super::{Config, LONGEST_SLEEP, Map};
+use crate::background::spawn_with_runtime;
 use crate::clock::Moment;
-use crate::error::{AdminError, Ended};
+use crate::error::{AdminError, ConnectError, Ended};
 use crate::observe::meters::SessionMeters;
 use crate::protocol::Name;
 use crate::store::{Report, Request, Sink, Store, StoreError};
+use crate::{observe, store};
 
 /// The timeout of one step of a list, and the pause before a retry.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -39,7 +41,7 @@ pub(super) struct Driver {
     meters: SessionMeters,
 }
 
-struct State {
+pub(super) struct State {
     engine: Engine,
     /// `None` until the store is open, and once the session has ended.
     open: Option<Open>,
@@ -50,8 +52,7 @@ struct State {
     overdue_at: Option<Moment>,
     /// When the session's thread checks the time; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
-    /// Several callers are being answered. The step that answers them then sends their next requests.
-    answering: bool,
+    answering: Answering,
     /// A caller has sent something since the thread last looked.
     active: bool,
     ended: Option<Ended>,
@@ -93,7 +94,7 @@ impl Driver {
                 requests: 0,
                 overdue_at: None,
                 wakes_at: None,
-                answering: false,
+                answering: Answering::default(),
                 active: false,
                 ended: None,
             };
@@ -155,7 +156,7 @@ impl Driver {
 
     /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are
     /// left for a later step.
-    fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
+    pub(super) fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
         let mut state = self.lock();
         let stepped = catch_unwind(AssertUnwindSafe(|| {
             let now = Moment::now();
@@ -172,8 +173,7 @@ impl Driver {
         }
         let gathered = sending == Sending::Gathering && state.engine.has_gathered();
         let outbox = state.engine.take_outbox();
-        let answers = sending == Sending::AfterAnswers && outbox.len() > 1 && !state.answering;
-        state.answering |= answers;
+        let sends_next = state.answering.begin(sending, outbox.len());
         let runtime = state.open.as_ref().filter(|_| outbox.len() > 1).map(|open| open.runtime.clone());
         let wake = state.ended.is_some() || state.engine.is_finished() || state.wakes_too_late();
         drop(state);
@@ -181,8 +181,8 @@ impl Driver {
             self.wake.notify_one();
         }
         outbox.deliver(runtime.as_ref()).record(&self.meters);
-        if answers {
-            self.lock().answering = false;
+        if sends_next {
+            self.lock().answering.end();
             self.step(Sending::AtOnce, no_input);
         }
         gathered
@@ -233,7 +233,7 @@ impl State {
         for (semaphore, request) in self.engine.take_handed_over() {
             store.forget(&semaphore, &request);
         }
-        if sending != Sending::AtOnce && (self.answering || self.engine.answers() > 1) {
+        if self.answering.delays(sending, self.engine.answers()) {
             return;
         }
         while !store.is_full() {
@@ -333,161 +333,51 @@ async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, time
     reply(answer, result.map_err(AdminError::Store));
 }
 
-#[cfg(test)]
-mod tests {
-    use std::future::{Future as _, poll_fn};
-    use std::task::{Context, Waker};
-
-    use futures_util::future::BoxFuture;
-
-    use super::*;
-    use crate::clock::millis;
-    use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
-    use crate::protocol::{
-        AcquireOutcome, Answers, Declaration, Grant, Label, Operation, PermitTerms, Recovery, Reply,
-        SessionId,
-    };
-    use crate::session::pending_acquire::PendingAcquire;
-    use crate::session::spec::{AcquireSpec, LimitDeclaration};
-    use crate::store::{Address, Executed, StoreOptions};
-
-    /// A store that keeps the requests, and reports no outcome.
-    #[derive(Default)]
-    struct Silent(Mutex<Vec<Request>>);
-
-    impl Store for Silent {
-        fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
-            self.0.lock().expect("no panic").push(request);
-            None
-        }
-
-        fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
-            Box::pin(async { Ok(Vec::new()) })
-        }
-    }
-
-    impl Silent {
-        /// The kinds of the requests.
-        fn kinds(&self) -> Vec<&'static str> {
-            let requests = self.0.lock().expect("no panic");
-            requests.iter().map(|request| request.command.operation.kind().name()).collect()
-        }
-
-        /// Reports that the last request, an acquisition, was granted.
-        fn grants(&self, driver: &Driver) {
-            let id = self.0.lock().expect("no panic").last().expect("it was sent").id;
-            let grant = Grant { token: id, slot: 0 };
-            let reply = Reply {
-                now_us: 1,
-                sequence: 1,
-                recheck_ms: None,
-                limit: 1,
-                limit_version: 1,
-                pinned: false,
-                recovering_ms: 0,
-                replaced_limit: None,
-                answers: Answers::Acquire(vec![AcquireOutcome::Granted(grant)]),
-            };
-            let result = Ok(Executed { reply, confirmed: 0 });
-            driver.report(&mut vec![Report::Outcome { id, result }]);
-        }
-    }
-
-    /// A session on a silent store, with the shortest lease.
-    fn silent_session() -> (Session, Arc<Driver>, Arc<Silent>) {
-        let lease = Duration::from_millis(100);
-        let (session, driver) = Driver::new(Config { lease, store_timeout: lease, ..config() });
-        let store = Arc::new(Silent::default());
-        driver.open(store.clone());
-        driver.report(&mut vec![Report::Up]);
-        (session, driver, store)
-    }
-
-    #[tokio::test]
-    async fn a_call_without_an_outcome_fails_in_time() {
-        let (session, driver, _store) = silent_session();
-        let mut pending = PendingAcquire::new(&session, spec(&session));
-        let keeping_time = tokio::spawn(async move { driver.keep_time().await });
-        let result = poll_fn(|context| pending.poll(context));
-        let result = tokio::time::timeout(Duration::from_secs(20), result).await.expect("it is answered");
-        assert!(matches!(result, Err(AcquireError::Store(StoreError::NoAnswer { .. }))), "{result:?}");
-        keeping_time.abort();
-    }
-
-    #[tokio::test]
-    async fn a_release_that_was_gathered_is_sent_when_it_is_dropped() {
-        for polls in [0, 1] {
-            let (session, driver, store) = silent_session();
-            let mut pending = PendingAcquire::new(&session, spec(&session));
-            pending.send();
-            store.grants(&driver);
-            let held = pending.try_take().expect("it is answered").expect("it is granted");
-            let mut waiting = PendingAcquire::new(&session, spec(&session));
-            waiting.send();
-            let mut release = Box::pin(held.release());
-            assert_eq!(store.kinds(), ["acquire", "acquire"], "it waits for others");
-            for _ in 0..polls {
-                assert!(release.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+/// Starts a session. The answer comes when the store is open, or cannot be opened.
+pub(crate) fn start(
+    config: Config,
+    address: store::Address,
+    prefix: String,
+) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
+    let (opened, answer) = oneshot::channel();
+    spawn_with_runtime(move || async {
+        let driver = run(config, address, prefix, opened).await;
+        // Answer after the runtime has shut down, so that a process forked next inherits no open connection.
+        || {
+            observe::flush();
+            if let Some(driver) = driver {
+                driver.answer_closed();
             }
-            drop(release);
-            assert_eq!(store.kinds(), ["acquire", "acquire", "release"]);
+        }
+    })?;
+    Ok(answer)
+}
+
+async fn run(
+    config: Config,
+    address: store::Address,
+    prefix: String,
+    mut opened: oneshot::Sender<Result<Session, ConnectError>>,
+) -> Option<Arc<Driver>> {
+    let within = config.store_timeout;
+    let (id, lease) = (config.session.clone(), config.lease);
+    let (session, driver) = Driver::new(config);
+    let options = store::StoreOptions { session: id, prefix, lease, sink: driver.clone() };
+    let opening = tokio::select! {
+        opening = store::open(&address, options, within) => opening,
+        // The caller has given up.
+        () = opened.closed() => return None,
+    };
+    match opening {
+        Ok(store) => driver.open(store),
+        Err(error) => {
+            // A caller that has given up is ignored.
+            let _ = opened.send(Err(ConnectError::Store(error)));
+            return None;
         }
     }
-
-    fn config() -> Config {
-        Config {
-            session: SessionId::new("session").expect("valid"),
-            label: Label::new("label").expect("it is valid"),
-            lease: Duration::from_secs(600),
-            recovery: Recovery::Off,
-            queue_max: 1000,
-            replicas: 0,
-            store_timeout: Duration::from_secs(10),
-            meters: SessionMeters::default(),
-        }
-    }
-
-    /// A session on a memory of this name, without a thread.
-    async fn session(memory: &str) -> (Session, Arc<Driver>) {
-        let config = config();
-        let (id, lease) = (config.session.clone(), config.lease);
-        let (session, driver) = Driver::new(config);
-        let options = StoreOptions { session: id, prefix: "p".into(), lease, sink: driver.clone() };
-        let (address, _) = Address::parse(memory).expect("valid");
-        driver.open(crate::store::open(&address, options, Duration::ZERO).await.expect("there is memory"));
-        (session, driver)
-    }
-
-    fn spec(session: &Session) -> AcquireSpec {
-        let limit = Arc::new(LimitDeclaration::new(Declaration::Declare(1)));
-        let terms = PermitTerms::new(1, millis(session.lease()));
-        AcquireSpec::new(Name::new("s").expect("valid"), session.new_names(None), terms, limit)
-    }
-
-    #[tokio::test]
-    async fn an_engine_that_panics_ends_its_permits_and_answers_its_callers() {
-        let (session, driver) = session("memory:panics-inside").await;
-        let held = PendingAcquire::new(&session, spec(&session)).wait_here().expect("it is free");
-        let mut waiting = PendingAcquire::new(&session, spec(&session));
-        waiting.send();
-        driver.step(Sending::AtOnce, |_, _| panic!("a fault"));
-
-        assert_eq!(held.state.reason(), Some(Lost::SessionFailed));
-        assert_eq!(waiting.wait_here().err(), Some(AcquireError::SessionFailed));
-        let refused = PendingAcquire::new(&session, spec(&session)).wait_here();
-        assert_eq!(refused.err(), Some(AcquireError::SessionFailed));
-        let (semaphore, operation) = (Name::new("s").expect("valid"), Operation::Inspect { max: 0 });
-        let inspecting = session.call(|answer| Message::Admin {
-            semaphore,
-            declaration: Declaration::Stored,
-            operation,
-            answer,
-        });
-        assert_eq!(inspecting.await.err(), Some(AdminError::SessionFailed));
-        let listing = session.call(|answer| Message::List { answer });
-        assert_eq!(listing.await.err(), Some(AdminError::SessionFailed));
-        assert_eq!(session.renew(&held.state).await.err(), Some(RenewError::Lost(Lost::SessionFailed)));
-        assert_eq!(held.release().await.err(), Some(ReleaseError::Lost(Lost::SessionFailed)));
-        assert_eq!(session.close().await.err(), Some(CloseError::SessionFailed));
-    }
+    // If the caller has given up, the session is dropped, which closes it.
+    drop(opened.send(Ok(session)));
+    driver.keep_time().await;
+    Some(driver)
 }

@@ -1,4 +1,4 @@
-//! Decisions of the engine on their way to callers: replies, and losses of permits.
+//! Decisions of the engine on their way to callers: replies, each through a channel, and losses of permits.
 //!
 //! A reply wakes a waker, and a loss cancels a token: both run code of the program, which may use permits of
 //! this session. So the engine, which works under the lock of the session, only collects them. The thread
@@ -14,15 +14,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::locked::assert_unlocked;
 use super::permit_state::{HeldPermit, PermitState};
-use super::reply::{Answer, reply};
 use crate::error::Lost;
 use crate::observe::meters::Tally;
 
 /// The longest time that replies wait for a task of the program's runtime.
 const TASK_TIMEOUT: Duration = Duration::from_millis(2);
+
+/// The channel for a reply, and the runtime of the caller, if it has one.
+pub(crate) struct Answer<T, E> {
+    sender: oneshot::Sender<Result<T, E>>,
+    runtime: Option<Handle>,
+}
+
+/// A channel for the reply to a caller, which is the calling task or thread.
+pub(crate) fn channel<T, E>() -> (Answer<T, E>, oneshot::Receiver<Result<T, E>>) {
+    let (sender, receiver) = oneshot::channel();
+    (Answer { sender, runtime: Handle::try_current().ok() }, receiver)
+}
+
+/// Replies to a caller. One that has dropped its receiver is ignored.
+pub(crate) fn reply<T, E>(answer: Answer<T, E>, result: Result<T, E>) {
+    let _ = answer.sender.send(result);
+}
+
+impl<T, E> Answer<T, E> {
+    /// Returns true if the caller no longer waits.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// The runtime on which the caller waits, if any is known.
+    pub(super) fn take_runtime(&mut self) -> Option<Handle> {
+        self.runtime.take()
+    }
+}
 
 type Deliver = Box<dyn FnOnce() + Send>;
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::callers::{Message, PermitGuard, Session, Shared};
 use super::keywords;
-use super::reply::channel;
+use super::outbox::channel;
 use super::spec::{AcquireSpec, Position, Wait};
 use crate::clock::millis;
 use crate::error::AcquireError;

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::callers::PermitGuard;
-use super::outage::Outage;
+use super::outbox::Answer;
 use super::outbox::Outbox;
-use super::reply::Answer;
+use super::timers::Outage;
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, RenewError};
 use crate::protocol::{

@@ -1,9 +1,10 @@
-//! Timers, in order of time.
+//! Timers, in order of time; and outages, whose length decides.
 
 use std::collections::BTreeMap;
 
 use crate::clock::Moment;
 use crate::protocol::{Name, RequestId};
+use crate::store::StoreError;
 
 /// The timers of the engine.
 pub(super) enum Timer {
@@ -56,5 +57,26 @@ impl<T> Timers<T> {
     /// The time of the next one.
     pub(crate) fn next(&self) -> Option<Moment> {
         self.set.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
+/// Calls that failed in a way that may pass, with none in between that succeeded.
+#[derive(Debug, Clone)]
+pub(super) struct Outage {
+    pub(super) since: Moment,
+    /// The last error.
+    pub(super) error: StoreError,
+}
+
+impl Outage {
+    /// Records another failure.
+    pub(super) fn record(outage: &mut Option<Self>, error: StoreError, now: Moment) {
+        let since = outage.as_ref().map_or(now, |outage| outage.since);
+        *outage = Some(Self { since, error });
+    }
+
+    /// The outage that has lasted longer, if there is any.
+    pub(super) fn older<'a>(one: &'a Option<Self>, other: &'a Option<Self>) -> Option<&'a Self> {
+        one.iter().chain(other).min_by_key(|outage| outage.since)
     }
 }

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::watchdog::{self, Watched};
 use super::{Check, PermitState, PermitStatus};
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::observe::events;
 use crate::session::locked::assert_unlocked;
-use crate::session::watchdog::{self, Watched};
 use crate::session::{LONGEST_SLEEP, keywords, timers};
 
 /// See the module. Not for code that runs under the lock of a session.

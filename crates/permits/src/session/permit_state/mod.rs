@@ -10,6 +10,7 @@
 //! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
 
 mod holder;
+mod watchdog;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -18,9 +19,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::holder::HeldPermit;
+use self::watchdog::Watched;
 use super::spec::AcquireSpec;
 use super::timers;
-use super::watchdog::{self, Watched};
 use crate::clock::{Moment, millis};
 use crate::error::Lost;
 use crate::observe::events;

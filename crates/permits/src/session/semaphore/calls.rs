@@ -9,8 +9,7 @@
 
 use std::time::Duration;
 
-use super::entry::Entry;
-use super::schedule::InFlight;
+use super::entry::{Entry, InFlight};
 use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage, Terms};
 use crate::clock::{Moment, millis};
@@ -19,7 +18,6 @@ use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, RenewRequest, RequestId, RequestKey,
 };
 use crate::session::call::{Call, CallKind, SentCall};
-use crate::session::callers::PendingRelease;
 use crate::session::spec::Wait;
 use crate::session::timers::Timer;
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
@@ -128,7 +126,8 @@ impl SemaphoreSession {
     /// units free.
     fn release_calls(&mut self, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
         while !self.releases.is_empty() {
-            let releases = self.next_releases();
+            let releases = self.releases.take_batch();
+            self.in_flight.releases += releases.len();
             let requests = releases.iter().map(|(_, release)| release.request.clone()).collect();
             self.in_flight.releasing += 1;
             calls.push((Declaration::Stored, Operation::Release(requests), CallKind::Release(releases)));
@@ -219,17 +218,6 @@ impl SemaphoreSession {
             matches!(entry.acquisition.stage, Stage::Unconfirmed(_)).then(|| entry.to_renewal())
         };
         self.unconfirmed.drain(..count).filter_map(granted).collect()
-    }
-
-    fn next_releases(&mut self) -> Vec<(Moment, PendingRelease)> {
-        let count = self.releases.len().min(MAX_BATCH);
-        let mut batch: Vec<_> = self.releases.drain(..count).collect();
-        for (until, release) in &mut batch {
-            let last = self.queued_releases.remove(&release.request.request);
-            *until = last.map_or(*until, |last| last.max(*until));
-        }
-        self.in_flight.releases += batch.len();
-        batch
     }
 
     fn renewed(&self) -> impl Iterator<Item = &Entry> {

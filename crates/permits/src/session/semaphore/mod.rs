@@ -6,24 +6,24 @@
 mod calls;
 mod entry;
 mod held;
+mod releases;
 mod replies;
-mod schedule;
 mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use self::entry::Entry;
-use self::schedule::{InFlight, Schedule};
+use self::entry::{Entry, InFlight, Schedule};
+use self::releases::Releases;
 pub(super) use self::view::View;
+use super::Config;
 use super::callers::{PendingRelease, PermitGuard, Session, Shared};
-use super::config::Config;
-use super::outage::Outage;
+use super::outbox::Answer;
 use super::outbox::Outbox;
 use super::permit_state::{Check, PermitState};
-use super::reply::Answer;
 use super::spec::{AcquireSpec, Wait};
+use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
@@ -54,11 +54,7 @@ pub(super) struct SemaphoreSession {
     unsent: BTreeMap<u64, RequestId>,
     /// Grants that the replicas are to be asked about.
     unconfirmed: Vec<RequestId>,
-    /// Releases to send, oldest first, each with the moment after which it is no longer sent.
-    releases: VecDeque<(Moment, PendingRelease)>,
-    /// The requests of the releases to send, each with the latest such moment. One that is in flight may be
-    /// queued again: a call that was sent earlier can be executed later.
-    queued_releases: Map<RequestId, Moment>,
+    releases: Releases,
     in_flight: InFlight,
     /// Handed over while a renewal was in flight: the reply to it is about the permit of another process.
     handed_over: Set<RequestId>,
@@ -83,8 +79,7 @@ impl SemaphoreSession {
             acquisitions: Map::default(),
             unsent: BTreeMap::new(),
             unconfirmed: Vec::new(),
-            releases: VecDeque::new(),
-            queued_releases: Map::default(),
+            releases: Releases::default(),
             in_flight: InFlight::default(),
             handed_over: Set::default(),
             schedule: Schedule::default(),
@@ -309,10 +304,8 @@ impl SemaphoreSession {
     }
 
     fn queue_release(&mut self, release: PendingRelease, now: Moment, context: &mut Context) {
-        let until = now + release.lease;
-        match self.queued_releases.insert(release.request.request.clone(), until) {
-            None => self.releases.push_back((until, release)),
-            Some(_) => context.outbox.discard(release),
+        if let Some(again) = self.releases.push(release, now) {
+            context.outbox.discard(again);
         }
     }
 
@@ -436,19 +429,18 @@ impl SemaphoreSession {
         for request in requests {
             self.fail(&request, AcquireError::Store(error.clone()), now, context);
         }
-        let releases = std::mem::take(&mut self.releases).into_iter();
-        let is_late = |(until, release): &(Moment, PendingRelease)| {
-            now >= self.queued_releases.get(&release.request.request).map_or(*until, |last| *until.max(last))
-        };
-        let (late, in_time): (Vec<_>, Vec<_>) = releases.partition(is_late);
-        self.releases = in_time.into();
-        for (_, release) in late {
-            self.queued_releases.remove(&release.request.request);
-            let given_up = Input::ReleaseReturned { ended: false };
-            self.step(&release.request.request, given_up, None, now, context);
-            if let Some(answer) = release.answer {
-                context.outbox.reply(answer, Err(ReleaseError::Store(error.clone())));
-            }
+        for release in self.releases.take_late(now) {
+            self.give_up(release, &error, now, context);
+        }
+    }
+
+    /// A release that is not sent any more: what the store still has ends with its lease.
+    fn give_up(&mut self, release: PendingRelease, error: &StoreError, now: Moment, context: &mut Context) {
+        let given_up = Input::ReleaseReturned { ended: false };
+        self.step(&release.request.request, given_up, None, now, context);
+        match release.answer {
+            Some(answer) => context.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
+            None => events::not_released(&self.name, &release.request.holder, error),
         }
     }
 

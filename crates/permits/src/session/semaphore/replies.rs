@@ -6,15 +6,14 @@ use super::{Context, SemaphoreSession, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
 use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
-use crate::observe::events;
 use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, Reply, RequestId,
     RequestKey,
 };
 use crate::session::call::CallKind;
 use crate::session::callers::PendingRelease;
-use crate::session::outage::Outage;
 use crate::session::outbox::Outbox;
+use crate::session::timers::Outage;
 use crate::store::{Executed, StoreError};
 use crate::timing::BACKOFF;
 
@@ -270,18 +269,9 @@ impl SemaphoreSession {
         for (until, mut release) in releases.into_iter().rev() {
             release.sent_before |= error.is_outcome_unknown();
             if error.is_temporary() && now < until {
-                self.queued_releases.entry(release.request.request.clone()).or_insert(until);
-                self.releases.push_front((until, release));
-                continue;
-            }
-            let given_up = Input::ReleaseReturned { ended: false };
-            self.step(&release.request.request, given_up, None, now, context);
-            match release.answer {
-                Some(answer) => context.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
-                None => {
-                    let RequestKey { holder, .. } = &release.request;
-                    events::not_released(&self.name, holder, error);
-                }
+                self.releases.put_back(until, release);
+            } else {
+                self.give_up(release, error, now, context);
             }
         }
     }

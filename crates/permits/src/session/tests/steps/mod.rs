@@ -5,27 +5,25 @@ mod terms;
 mod turns;
 mod withdrawals;
 
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::{config, queued_session, reply, spec};
 use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, AdoptError, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
-    AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Label, Name,
-    Operation, PermitTerms, Recovery, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SessionId,
+    AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId,
 };
-use crate::session::call::{Call, Sending};
+use crate::session::call::Call;
 use crate::session::callers::{Message, PermitGuard, Session};
-use crate::session::config::Config;
 use crate::session::engine::Engine;
+use crate::session::gathering::Sending;
+use crate::session::outbox::channel;
 use crate::session::pending_acquire::PendingAcquire;
-use crate::session::queue;
-use crate::session::reply::channel;
-use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::{Executed, StoreError};
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -43,17 +41,7 @@ struct Bench {
 impl Bench {
     /// A session that is connected and has nothing.
     fn new() -> Self {
-        let config = Config {
-            session: SessionId::new("session").expect("valid"),
-            label: Label::new("label").expect("it is valid"),
-            lease: LEASE,
-            recovery: Recovery::Off,
-            queue_max: 1000,
-            replicas: 0,
-            store_timeout: Duration::from_secs(3600),
-            meters: Default::default(),
-        };
-        let (session, mut engine, messages) = queue::session(config);
+        let (session, mut engine, messages) = queued_session(config("session", LEASE));
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
         engine.on_up();
@@ -72,9 +60,8 @@ impl Bench {
 
     fn acquire_under(&mut self, name: &str, lease: Duration, limit: Option<u32>) -> PendingAcquire {
         let declaration = limit.map_or(Declaration::Stored, Declaration::Declare);
-        let limit = Arc::new(LimitDeclaration::new(declaration));
-        let (name, terms) = (Name::new(name).expect("valid"), PermitTerms::new(1, millis(lease)));
-        let spec = AcquireSpec::new(name, self.session.new_names(None), terms, limit);
+        let terms = PermitTerms::new(1, millis(lease));
+        let spec = spec(&self.session, name, terms, declaration);
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         pending
@@ -103,17 +90,7 @@ impl Bench {
 
     /// Answers as a store whose clock shows `now_us`.
     fn answer_at(&mut self, call: Call, now_us: u64, answers: Answers) {
-        let reply = Reply {
-            now_us,
-            sequence: 1,
-            recheck_ms: self.recheck_ms,
-            limit: 1,
-            limit_version: 1,
-            pinned: false,
-            recovering_ms: 0,
-            replaced_limit: None,
-            answers,
-        };
+        let reply = Reply { recheck_ms: self.recheck_ms, ..reply(now_us, answers) };
         self.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), self.now);
         self.engine.take_outbox().deliver(None);
     }

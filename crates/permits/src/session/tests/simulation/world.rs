@@ -2,7 +2,6 @@
 //! its way between them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -10,16 +9,15 @@ use tokio::sync::mpsc;
 use crate::clock::{Moment, millis};
 use crate::error::AcquireError;
 use crate::model::{self, EntryState, ServerClock, State};
-use crate::protocol::{
-    Command, Declaration, Label, Name, Operation, PermitTerms, Recovery, Reply, SessionId,
-};
-use crate::session::call::{Call, Sending};
+use crate::protocol::{Command, Declaration, Operation, PermitTerms, Recovery, Reply};
+use crate::session::Config;
+use crate::session::call::Call;
 use crate::session::callers::{Message, PermitGuard, Session, TermsChange};
-use crate::session::config::Config;
 use crate::session::engine::Engine;
+use crate::session::gathering::{Answering, Sending};
 use crate::session::pending_acquire::PendingAcquire;
-use crate::session::queue;
-use crate::session::spec::{AcquireSpec, LimitDeclaration, Wait};
+use crate::session::spec::{AcquireSpec, Wait};
+use crate::session::tests::{config, queued_session, spec};
 use crate::store::{Executed, Report, StoreError};
 
 pub(super) const LIMIT: u32 = 3;
@@ -57,11 +55,9 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn acquire(&mut self, weight: u32, at_least: Duration, wait: Wait) {
-        let name = Name::new("simulated").expect("valid");
         let terms = PermitTerms { at_least_ms: millis(at_least), ..PermitTerms::new(weight, millis(LEASE)) };
-        let limit = Arc::new(LimitDeclaration::new(Declaration::Declare(LIMIT)));
-        let spec = AcquireSpec { wait, ..AcquireSpec::new(name, self.session.new_names(None), terms, limit) };
-        let mut pending = PendingAcquire::new(&self.session, spec);
+        let spec = spec(&self.session, "simulated", terms, Declaration::Declare(LIMIT));
+        let mut pending = PendingAcquire::new(&self.session, AcquireSpec { wait, ..spec });
         pending.send();
         self.pending.push(pending);
     }
@@ -145,17 +141,9 @@ impl World {
 
     pub(super) fn new_client(&mut self, number: usize) -> Client {
         self.made += 1;
-        let config = Config {
-            session: SessionId::new(&format!("client{number}-{}", self.made)).expect("valid"),
-            label: Label::new("simulated").expect("it is valid"),
-            lease: LEASE,
-            recovery: self.recovery,
-            queue_max: 1000,
-            replicas: 0,
-            store_timeout: Duration::from_secs(3600),
-            meters: Default::default(),
-        };
-        let (session, engine, messages) = queue::session(config);
+        let config = config(&format!("client{number}-{}", self.made), LEASE);
+        let config = Config { recovery: self.recovery, ..config };
+        let (session, engine, messages) = queued_session(config);
         Client {
             engine,
             session,
@@ -339,7 +327,7 @@ impl World {
         // As the driver does, whose caller decides the mode.
         let modes = [Sending::AtOnce, Sending::AfterAnswers, Sending::Gathering];
         let sending = if flushes { Sending::AtOnce } else { modes[self.random.usize(0..modes.len())] };
-        let answers_first = sending != Sending::AtOnce && client.engine.answers() > 1;
+        let answers_first = Answering::default().delays(sending, client.engine.answers());
         let calls = if answers_first { Vec::new() } else { client.engine.calls(sending, now) };
         let is_left = answers_first || client.engine.has_gathered();
         client.engine.take_outbox().deliver(None);

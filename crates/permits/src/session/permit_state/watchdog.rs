@@ -10,10 +10,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::LONGEST_SLEEP;
-use super::timers::{Key, Timers};
 use crate::clock::Moment;
 use crate::process::PerProcess;
+use crate::session::LONGEST_SLEEP;
+use crate::session::timers::{Key, Timers};
 
 static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
 

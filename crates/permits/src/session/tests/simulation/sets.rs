@@ -22,13 +22,12 @@ use super::cases;
 use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::options::{AcquireOptions, Limit};
-use crate::protocol::{Label, Name, Recovery, SessionId};
+use crate::protocol::Name;
 use crate::semaphore::Semaphore;
-use crate::session::call::Sending;
 use crate::session::callers::{Message, Session};
-use crate::session::config::Config;
 use crate::session::engine::Engine;
-use crate::session::queue;
+use crate::session::gathering::Sending;
+use crate::session::tests::{config, queued_session};
 use crate::several::{AcquireAll, PermitSet};
 use crate::store::Executed;
 
@@ -82,17 +81,8 @@ struct Program {
 
 impl Program {
     fn new(number: usize, mut jobs: Jobs) -> Self {
-        let config = Config {
-            session: SessionId::new(&format!("program{number}")).expect("valid"),
-            label: Label::new("simulated").expect("it is valid"),
-            lease: LEASE,
-            recovery: Recovery::Off,
-            queue_max: 1000,
-            replicas: 0,
-            store_timeout: LEASE,
-            meters: Default::default(),
-        };
-        let (session, mut engine, messages) = queue::session(config);
+        let config = config(&format!("program{number}"), LEASE);
+        let (session, mut engine, messages) = queued_session(config);
         engine.on_up();
         let job = jobs();
         Self { engine, session, messages, jobs, job, acquiring: Vec::new(), held: Vec::new() }

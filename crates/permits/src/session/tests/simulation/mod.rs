@@ -11,10 +11,10 @@ mod sets;
 mod world;
 
 use self::world::{CLIENTS, Seen, World};
-use super::callers::Message;
-use super::reply::channel;
 use crate::model::{Entry, EntryState};
 use crate::protocol::Recovery;
+use crate::session::callers::Message;
+use crate::session::outbox::channel;
 
 const STEPS: usize = 1500;
 

@@ -1,0 +1,89 @@
+//! Sessions without a thread, on stores that a test is itself.
+//!
+//! - [`driver`]: the engine behind its lock, with a store that answers at once or never;
+//! - [`steps`]: the engine alone, step by step;
+//! - [`simulation`]: many engines and one store that runs the model, under one clock.
+
+mod driver;
+mod simulation;
+mod steps;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::Config;
+use super::callers::{Message, Port, Session};
+use super::engine::Engine;
+use super::spec::{AcquireSpec, LimitDeclaration};
+use crate::error::Ended;
+use crate::protocol::{Answers, Declaration, Label, Name, PermitTerms, Recovery, Reply, SessionId};
+
+/// The settings of a session that waits for its store for an hour.
+fn config(session: &str, lease: Duration) -> Config {
+    Config {
+        session: SessionId::new(session).expect("valid"),
+        label: Label::new("label").expect("it is valid"),
+        lease,
+        recovery: Recovery::Off,
+        queue_max: 1000,
+        replicas: 0,
+        store_timeout: Duration::from_secs(3600),
+        meters: Default::default(),
+    }
+}
+
+/// A request of this session for the semaphore `name`.
+fn spec(session: &Session, name: &str, terms: PermitTerms, declaration: Declaration) -> AcquireSpec {
+    let limit = Arc::new(LimitDeclaration::new(declaration));
+    AcquireSpec::new(Name::new(name).expect("valid"), session.new_names(None), terms, limit)
+}
+
+/// The reply of a store whose clock shows `now_us`.
+fn reply(now_us: u64, answers: Answers) -> Reply {
+    Reply {
+        now_us,
+        sequence: 1,
+        recheck_ms: None,
+        limit: 1,
+        limit_version: 1,
+        pinned: false,
+        recovering_ms: 0,
+        replaced_limit: None,
+        answers,
+    }
+}
+
+/// The messages of a session wait here, until a test hands them to the engine.
+struct Queue(mpsc::UnboundedSender<Message>);
+
+impl Port for Queue {
+    fn send(&self, message: Message) {
+        if let Err(mpsc::error::SendError(message)) = self.0.send(message) {
+            message.refuse(Ended::Closed);
+        }
+    }
+
+    fn gather(&self, message: Message) -> bool {
+        self.send(message);
+        false
+    }
+
+    fn flush(&self) {}
+
+    fn ended(&self) -> Ended {
+        Ended::Closed
+    }
+}
+
+/// A session, its engine, and the messages to the engine.
+fn queued_session(config: Config) -> (Session, Engine, mpsc::UnboundedReceiver<Message>) {
+    let (sender, messages) = mpsc::unbounded_channel();
+    let mut engine = None;
+    let session = Session::new(config.clone(), |shared| {
+        engine = Some(Engine::new(config, shared.clone()));
+        Arc::new(Queue(sender))
+    });
+    (session, engine.expect("it was just made"), messages)
+}
