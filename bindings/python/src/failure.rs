@@ -7,8 +7,8 @@
 use std::error::Error;
 
 use permits::error::{
-    AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost,
-    ReleaseError, RenewError, StoreError,
+    AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, Ended, InvalidInput,
+    Lost, ReleaseError, RenewError, StoreError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -95,6 +95,18 @@ impl From<InvalidInput> for Failure {
     }
 }
 
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        let class = match ended {
+            Ended::Closed => "ClosedError",
+            Ended::Forked => "ForkedError",
+            Ended::SessionFailed => "SessionFailedError",
+            _ => "PermitsError",
+        };
+        Self::new(class, &ended)
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let class = match &error {
@@ -159,9 +171,7 @@ impl From<AcquireError> for Failure {
                 .number("stored", *stored),
             AcquireError::Revoked { reason } => of("RevokedError").text("reason", &**reason),
             AcquireError::Cancelled => of("CancelledError"),
-            AcquireError::Closed => of("ClosedError"),
-            AcquireError::Forked => of("ForkedError"),
-            AcquireError::SessionFailed => of("SessionFailedError"),
+            AcquireError::Ended(ended) => (*ended).into(),
             AcquireError::Invalid(invalid) => invalid.clone().into(),
             AcquireError::Store(store) => store.clone().into(),
             _ => of("PermitsError"),
@@ -202,9 +212,7 @@ impl From<AdminError> for Failure {
                 of("RecoveringError").with("remaining", Attribute::Seconds(remaining.as_secs_f64()))
             }
             AdminError::LimitOutOfRange { limit } => of("LimitOutOfRangeError").number("limit", *limit),
-            AdminError::Closed => of("ClosedError"),
-            AdminError::Forked => of("ForkedError"),
-            AdminError::SessionFailed => of("SessionFailedError"),
+            AdminError::Ended(ended) => (*ended).into(),
             AdminError::Invalid(invalid) => invalid.clone().into(),
             AdminError::Store(store) => store.clone().into(),
             _ => of("PermitsError"),
@@ -216,9 +224,7 @@ impl From<AdoptError> for Failure {
     fn from(error: AdoptError) -> Self {
         match error {
             AdoptError::Gone => Self::new("GoneError", &error),
-            AdoptError::Closed => Self::new("ClosedError", &error),
-            AdoptError::Forked => Self::new("ForkedError", &error),
-            AdoptError::SessionFailed => Self::new("SessionFailedError", &error),
+            AdoptError::Ended(ended) => ended.into(),
             AdoptError::Invalid(invalid) => invalid.into(),
             AdoptError::Store(store) => store.into(),
             _ => Self::new("PermitsError", &error),
@@ -232,8 +238,7 @@ impl From<CloseError> for Failure {
             CloseError::NotReleased { count, .. } => {
                 Self::new("NotReleasedError", &error).number("count", *count as u64)
             }
-            CloseError::Forked => Self::new("ForkedError", &error),
-            CloseError::SessionFailed => Self::new("SessionFailedError", &error),
+            CloseError::Ended(ended) => (*ended).into(),
             _ => Self::new("PermitsError", &error),
         }
     }

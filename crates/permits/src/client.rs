@@ -40,8 +40,8 @@ const METRIC_SEMAPHORES: usize = 100;
 /// program's own threads and runtimes. It ends when the last clone and the last permit are dropped.
 ///
 /// A client belongs to the process that connected it. In a forked child every operation fails at once, with
-/// [`AcquireError::Forked`](crate::AcquireError::Forked) and its like, and a drop does nothing: connect in
-/// the child. A child may not connect to `local:` while its parent has a client of `local:` open.
+/// [`Ended::Forked`](crate::Ended::Forked), and a drop does nothing: connect in the child. A child may not
+/// connect to `local:` while its parent has a client of `local:` open.
 ///
 /// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics
 /// delays nothing. While it blocks, events beyond 1,024 are dropped, and counted in a warning when it
@@ -191,9 +191,8 @@ impl Client {
         })
     }
 
-    /// Ends the session: waiting acquisitions fail with
-    /// [`AcquireError::Closed`](crate::AcquireError::Closed), permits that are still held are lost with
-    /// [`Lost::Closed`](crate::Lost::Closed), and everything is released.
+    /// Ends the session: waiting acquisitions fail with [`Ended::Closed`](crate::Ended::Closed), permits that
+    /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
     ///
     /// Call it before a program ends, to learn of what could not be released. Without it, permits that were
     /// dropped are released nevertheless, if the store is a server and the connection is up.

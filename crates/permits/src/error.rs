@@ -162,16 +162,9 @@ pub enum AcquireError {
     /// Never: a name, holder, weight, limit or lease is not valid.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The client was closed.
-    #[error("the client is closed")]
-    Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
-    /// its own.
-    #[error("{FORKED}")]
-    Forked,
-    /// The client has panicked inside. Connect again, and report the panic.
-    #[error("{FAILED}")]
-    SessionFailed,
+    /// The client has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// The store refused, or could not be reached within the store timeout. Nothing stays behind for longer
     /// than a lease.
     #[error(transparent)]
@@ -261,7 +254,7 @@ pub enum Lost {
     #[error("the permit is the parent process's: it was acquired before the fork")]
     Forked,
     /// The client has panicked inside, so that the permit is no longer renewed.
-    #[error("the permit was lost: {FAILED}")]
+    #[error("the permit was lost: {}", Ended::SessionFailed)]
     SessionFailed,
 }
 
@@ -306,16 +299,9 @@ pub enum AdoptError {
     /// The text is not a permit handle.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The client was closed.
-    #[error("the client is closed")]
-    Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
-    /// its own.
-    #[error("{FORKED}")]
-    Forked,
-    /// The client has panicked inside. Connect again, and report the panic.
-    #[error("{FAILED}")]
-    SessionFailed,
+    /// The client has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// The store refused or could not be reached.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -381,16 +367,9 @@ pub enum AdminError {
     /// A name, holder, limit or reason is not valid.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The client was closed.
-    #[error("the client is closed")]
-    Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
-    /// its own.
-    #[error("{FORKED}")]
-    Forked,
-    /// The client has panicked inside. Connect again, and report the panic.
-    #[error("{FAILED}")]
-    SessionFailed,
+    /// The client has ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// The store refused or could not be reached.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -408,40 +387,37 @@ pub enum CloseError {
         /// The store's error.
         source: StoreError,
     },
-    /// The process is a forked child of the one that connected. The parent's client stays open.
-    #[error("{FORKED}")]
-    Forked,
-    /// The client has panicked inside: its permits end with their leases.
-    #[error("{FAILED}")]
-    SessionFailed,
+    /// The client has ended before: the parent's stays open, and the permits of one that has panicked end
+    /// with their leases.
+    #[error(transparent)]
+    Ended(#[from] Ended),
 }
 
-const FORKED: &str = "the client was connected before the process was forked: connect in the child";
-const FAILED: &str = "the client has panicked inside";
-
-/// The reason why a session does not reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+/// The end of a client: the reason why an operation was not begun, or is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The client was closed.
+    #[error("the client is closed")]
     Closed,
+    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
+    /// its own.
+    #[error("the client was connected before the process was forked: connect in the child")]
     Forked,
+    /// The client has panicked inside. Connect again, and report the panic.
+    #[error("the client has panicked inside")]
     SessionFailed,
 }
 
-macro_rules! from_ended {
-    ($($error:ident),*) => {$(
-        impl From<Ended> for $error {
-            fn from(ended: Ended) -> Self {
-                match ended {
-                    Ended::Closed => Self::Closed,
-                    Ended::Forked => Self::Forked,
-                    Ended::SessionFailed => Self::SessionFailed,
-                }
-            }
+impl From<Ended> for Lost {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Closed => Self::Closed,
+            Ended::Forked => Self::Forked,
+            Ended::SessionFailed => Self::SessionFailed,
         }
-    )*};
+    }
 }
-
-from_ended!(AcquireError, AdoptError, AdminError, Lost);
 
 /// A reason as the end of a sentence; empty if there is none.
 fn because(reason: &str) -> String {

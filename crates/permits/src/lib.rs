@@ -41,7 +41,7 @@
 //!   [`Recovery`].
 //! - The server's wall clock must not jump forward by more than 1 % of a lease: it would end leases early.
 //! - A client belongs to the process that connected it. In a forked child every operation fails at once, with
-//!   [`AcquireError::Forked`] and its like, and changes nothing for the parent: connect in the child.
+//!   [`Ended::Forked`], and changes nothing for the parent: connect in the child.
 //!
 //! # Map
 //!
@@ -100,8 +100,8 @@ pub use acquire::{Acquire, Canceller};
 pub use client::{Client, ClientBuilder};
 pub use diagnostics::{Diagnosis, Finding, Severity};
 pub use error::{
-    AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, InvalidInput, Lost,
-    ReleaseError, RenewError, StoreError,
+    AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, Ended, InvalidInput,
+    Lost, ReleaseError, RenewError, StoreError,
 };
 pub use handle::PermitHandle;
 pub use inspection::{ChangeInfo, HolderInfo, Inspection, OperatorChange, WaiterInfo};

@@ -14,8 +14,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AdminError, AdoptError, Client, CloseError, ConnectError, Lost, Permit, PermitStatus,
-    Recovery, ReleaseError, RenewError, StoreError,
+    AcquireError, AdminError, AdoptError, Client, CloseError, ConnectError, Ended, Lost, Permit,
+    PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
 };
 use permits_testkit::fork;
 use permits_testkit::history::now;
@@ -194,15 +194,18 @@ fn open_with_one_pid(url: &str) {
 
 fn assert_forked(client: &Client, permit: &Permit) {
     let semaphore = client.semaphore("open", 1).expect("valid");
-    assert_eq!(semaphore.acquire().wait().err(), Some(AcquireError::Forked));
-    assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::Forked));
-    assert_eq!(semaphore.set_limit(2).wait(), Err(AdminError::Forked));
-    assert_eq!(semaphore.revoke(permit.holder(), "by the child").wait(), Err(AdminError::Forked));
-    assert_eq!(semaphore.inspect().wait(), Err(AdminError::Forked));
-    assert_eq!(client.list().wait(), Err(AdminError::Forked));
+    assert_eq!(semaphore.acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
+    assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
+    assert_eq!(semaphore.set_limit(2).wait(), Err(AdminError::Ended(Ended::Forked)));
+    assert_eq!(
+        semaphore.revoke(permit.holder(), "by the child").wait(),
+        Err(AdminError::Ended(Ended::Forked))
+    );
+    assert_eq!(semaphore.inspect().wait(), Err(AdminError::Ended(Ended::Forked)));
+    assert_eq!(client.list().wait(), Err(AdminError::Ended(Ended::Forked)));
     let handle = "permits2:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
-    assert_eq!(client.adopt(&handle).wait().err(), Some(AdoptError::Forked));
-    assert_eq!(client.clone().close().wait(), Err(CloseError::Forked));
+    assert_eq!(client.adopt(&handle).wait().err(), Some(AdoptError::Ended(Ended::Forked)));
+    assert_eq!(client.clone().close().wait(), Err(CloseError::Ended(Ended::Forked)));
 
     assert!(!permit.is_held());
     assert_eq!((permit.status(), permit.remaining()), (PermitStatus::Lost, Duration::ZERO));
@@ -229,7 +232,11 @@ fn open_async(url: &str) {
         let (client, semaphore, [lost, released, handed_over, dropped], waiting) =
             session.take().expect("the child has a copy");
         runtime().block_on(async {
-            assert_eq!(waiting.await.err(), Some(AcquireError::Forked), "begun before the fork");
+            assert_eq!(
+                waiting.await.err(),
+                Some(AcquireError::Ended(Ended::Forked)),
+                "begun before the fork"
+            );
             assert_eq!(lost.lost().await, Lost::Forked);
             assert_eq!(lost.run(std::future::pending::<()>()).await, Err(Lost::Forked));
             assert!(lost.cancellation_token().is_cancelled());

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Bytes;
-use permits::{AdminError, Client, Inspection, Limit};
+use permits::{AdminError, Client, Ended, Inspection, Limit};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
@@ -135,7 +135,7 @@ impl Feed {
         loop {
             let earlier = self.latest.borrow().clone();
             let read = match timeout(READ_TIMEOUT, self.read(&earlier)).await {
-                Ok(Err(AdminError::Closed)) => return AdminError::Closed.into(),
+                Ok(Err(AdminError::Ended(Ended::Closed))) => return AdminError::Ended(Ended::Closed).into(),
                 Ok(read) => read.map_err(|error| report::with_causes(&error)),
                 Err(_) => Err(format!("the store was not read within {} s", READ_TIMEOUT.as_secs())),
             };

@@ -21,7 +21,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
-use permits::AdminError;
+use permits::{AdminError, Ended};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -148,9 +148,11 @@ async fn event_loop(
 fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result<(), Failure> {
     match answer {
         // A session that has ended stays so.
-        Answer::Listed(Err(AdminError::Closed))
-        | Answer::Fetched(Snapshot::Failed(AdminError::Closed))
-        | Answer::Acted(_, Err(AdminError::Closed)) => return Err(AdminError::Closed.into()),
+        Answer::Listed(Err(AdminError::Ended(Ended::Closed)))
+        | Answer::Fetched(Snapshot::Failed(AdminError::Ended(Ended::Closed)))
+        | Answer::Acted(_, Err(AdminError::Ended(Ended::Closed))) => {
+            return Err(AdminError::Ended(Ended::Closed).into());
+        }
         Answer::Listed(listed) => model.on_listed(listed.map(|reading| reading.found), Instant::now()),
         // The settings were valid for the session.
         Answer::Diagnosed(diagnosed) => model.on_diagnosed(diagnosed.ok().as_ref()),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Ended, Permit, Semaphore};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -351,7 +351,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn run_child(shared: &Shared) {
     let asked = pin!(shared.semaphores[0].try_acquire()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(
-        matches!(asked, Poll::Ready(Err(AcquireError::Forked))),
+        matches!(asked, Poll::Ready(Err(AcquireError::Ended(Ended::Forked)))),
         "the parent's client in a child: {asked:?}"
     );
     // The thread that forked is in the parent's runtime, in which nothing may block.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, InvalidInput, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, Ended, InvalidInput, Semaphore};
 use permits_testkit::Server;
 use permits_tower::{Keyed, PermitError, PermitLayer};
 use tower::{Layer as _, ServiceExt as _};
@@ -49,7 +49,7 @@ async fn not_now_never_and_closed_are_told_apart() {
     settles(&exports, 0, 0).await;
 
     client.close().await.expect("all is released");
-    assert_eq!(refusal(&exports, soon).await, AcquireError::Closed);
+    assert_eq!(refusal(&exports, soon).await, AcquireError::Ended(Ended::Closed));
 }
 
 #[tokio::test]

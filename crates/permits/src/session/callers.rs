@@ -88,8 +88,7 @@ impl Message {
                 answer,
                 match ended {
                     Ended::Closed => Ok(()),
-                    Ended::Forked => Err(CloseError::Forked),
-                    Ended::SessionFailed => Err(CloseError::SessionFailed),
+                    Ended::Forked | Ended::SessionFailed => Err(ended.into()),
                 },
             ),
             // A permit that was lost by the closing has the reason.
@@ -287,7 +286,7 @@ impl Session {
     pub(crate) async fn close(&self) -> Result<(), CloseError> {
         let (answer, receiver) = channel();
         self.send(Message::Close { answer: Some(answer) });
-        receiver.await.unwrap_or(Err(CloseError::SessionFailed))
+        receiver.await.unwrap_or(Err(CloseError::Ended(Ended::SessionFailed)))
     }
 
     /// Renews a permit of this session.
@@ -398,5 +397,5 @@ impl Drop for PermitGuard {
 
 /// The outcome of calls that were in flight when the engine panicked.
 fn session_failed() -> StoreError {
-    StoreError::NoAnswer { reason: AcquireError::SessionFailed.to_string() }
+    StoreError::NoAnswer { reason: Ended::SessionFailed.to_string() }
 }

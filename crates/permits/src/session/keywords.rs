@@ -1,7 +1,7 @@
 //! The keywords of outcomes: the field `outcome` of the span `acquire`, the field `reason` of events, and the
 //! label `reason` of metrics. `docs/monitoring.md` lists them.
 
-use crate::error::{AcquireError, Lost};
+use crate::error::{AcquireError, Ended, Lost};
 
 /// The outcome of an acquisition that was granted.
 pub(super) const GRANTED: &str = "granted";
@@ -25,9 +25,9 @@ pub(super) fn of_refusal(error: &AcquireError) -> &'static str {
         AcquireError::Revoked { .. } => "revoked",
         AcquireError::Cancelled => CANCELLED,
         AcquireError::Invalid(_) => "invalid",
-        AcquireError::Closed => "closed",
-        AcquireError::Forked => "forked",
-        AcquireError::SessionFailed => "session_failed",
+        AcquireError::Ended(Ended::Closed) => "closed",
+        AcquireError::Ended(Ended::Forked) => "forked",
+        AcquireError::Ended(Ended::SessionFailed) => "session_failed",
         AcquireError::Store(_) => "store",
     }
 }

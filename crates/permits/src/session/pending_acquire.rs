@@ -13,7 +13,7 @@ use super::keywords;
 use super::outbox::channel;
 use super::spec::{AcquireSpec, Position, Wait};
 use crate::clock::millis;
-use crate::error::AcquireError;
+use crate::error::{AcquireError, Ended};
 use crate::observe::events;
 use crate::observe::meters::SemaphoreMeters;
 use crate::observe::span::AcquireSpan;
@@ -188,7 +188,7 @@ impl PendingAcquire {
     /// child they are the parent's.
     fn observe(&mut self, result: &Result<PermitGuard, AcquireError>) {
         let Some(span) = self.span.take() else { return };
-        if let Err(AcquireError::Forked) = result {
+        if let Err(AcquireError::Ended(Ended::Forked)) = result {
             return std::mem::forget(span);
         }
         self.meters.stops_waiting(&self.position.waiting);
@@ -233,7 +233,11 @@ impl Drop for PendingAcquire {
             let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
             self.session.send(Message::Cancel { semaphore, request });
             let forked = self.session.is_forked();
-            self.observe(&Err(if forked { AcquireError::Forked } else { AcquireError::Cancelled }));
+            self.observe(&Err(if forked {
+                AcquireError::Ended(Ended::Forked)
+            } else {
+                AcquireError::Cancelled
+            }));
         }
     }
 }

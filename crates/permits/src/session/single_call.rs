@@ -11,7 +11,7 @@ use super::outbox::Answer;
 use super::outbox::Outbox;
 use super::timers::Outage;
 use crate::clock::Moment;
-use crate::error::{AdminError, AdoptError, RenewError};
+use crate::error::{AdminError, AdoptError, Ended, RenewError};
 use crate::protocol::{
     AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome,
     RenewRequest, Reply,
@@ -133,10 +133,10 @@ impl SingleCall {
 
     pub(super) fn fail_closed(self, outbox: &mut Outbox) {
         match self.reply_to {
-            ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Closed)),
+            ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Ended(Ended::Closed))),
             // The permit was lost by the closing, and has the reason.
             ReplyTo::Renew(_, answer) => outbox.discard(answer),
-            ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Closed)),
+            ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Ended(Ended::Closed))),
         }
     }
 }

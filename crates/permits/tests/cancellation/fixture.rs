@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Limit, Lost, Recovery};
+use permits::{AcquireError, AcquireOptions, Ended, Limit, Lost, Recovery};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::user::User;
@@ -183,7 +183,7 @@ impl Fixture {
             Stage::GrantedAndNotDelivered if user.subject == Subject::LastOfASet => {
                 user.block_on(closing).expect("closing does not panic").expect("the server is up");
                 user.gate.open();
-                assert_eq!(user.result().map(drop), Err(AcquireError::Closed));
+                assert_eq!(user.result().map(drop), Err(AcquireError::Ended(Ended::Closed)));
             }
             Stage::GrantedAndNotDelivered | Stage::Held => {
                 user.block_on(closing).expect("closing does not panic").expect("the server is up");
@@ -198,7 +198,7 @@ impl Fixture {
                 }
                 user.gate.open();
                 // At once, in spite of the fault.
-                assert_eq!(user.result().map(drop), Err(AcquireError::Closed));
+                assert_eq!(user.result().map(drop), Err(AcquireError::Ended(Ended::Closed)));
                 self.heal();
                 user.block_on(closing).expect("closing does not panic").expect("the server is up");
             }

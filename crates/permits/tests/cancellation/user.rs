@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use permits::{
-    Acquire, AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Lost, Permit, PermitSet,
+    Acquire, AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Ended, Lost, Permit, PermitSet,
     ReleaseError, Semaphore,
 };
 use permits_testkit::wait;
@@ -59,7 +59,7 @@ impl Held {
 fn of_one(error: AcquireAllError) -> AcquireError {
     match error {
         AcquireAllError::Acquire { source, .. } => source,
-        AcquireAllError::Lost { reason: Lost::Closed, .. } => AcquireError::Closed,
+        AcquireAllError::Lost { reason: Lost::Closed, .. } => AcquireError::Ended(Ended::Closed),
         other => panic!("{other:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AcquireOptions, AdminError, AdoptError, Lost, PermitStatus, ReleaseError, RenewError,
+    AcquireError, AcquireOptions, AdminError, AdoptError, Ended, Lost, PermitStatus, ReleaseError, RenewError,
 };
 
 use crate::fixture::{Fixture, LIMIT, lost_within};
@@ -16,7 +16,7 @@ pub(crate) async fn closing_ends_permits_and_waits(fixture: &Fixture) {
     let next = fixture.queued(&others, AcquireOptions::new()).await;
     client.clone().close().await.expect("the store is up");
 
-    assert_eq!(waiter.outcome().await.expect_err("its client is closed"), AcquireError::Closed);
+    assert_eq!(waiter.outcome().await.expect_err("its client is closed"), AcquireError::Ended(Ended::Closed));
     assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Closed));
     assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Closed)));
@@ -25,12 +25,12 @@ pub(crate) async fn closing_ends_permits_and_waits(fixture: &Fixture) {
     let seen = fixture.inspect(&others).await;
     assert_eq!((seen.held, seen.waiting), (1, 0), "all that the closed one had was given back");
 
-    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Closed));
-    assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::Closed));
-    assert_eq!(semaphore.inspect().await, Err(AdminError::Closed));
-    assert_eq!(semaphore.set_limit(9).await, Err(AdminError::Closed));
+    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Ended(Ended::Closed)));
+    assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::Ended(Ended::Closed)));
+    assert_eq!(semaphore.inspect().await, Err(AdminError::Ended(Ended::Closed)));
+    assert_eq!(semaphore.set_limit(9).await, Err(AdminError::Ended(Ended::Closed)));
     let handle = next.hand_over().await.expect("it is held");
-    assert_eq!(client.adopt(&handle).await.map(drop), Err(AdoptError::Closed));
+    assert_eq!(client.adopt(&handle).await.map(drop), Err(AdoptError::Ended(Ended::Closed)));
     client.close().await.expect("it is closed already");
     let adopted = other.adopt(&handle).await.expect("the refusal did not touch it");
     adopted.release().await.expect("it is held");
@@ -53,7 +53,7 @@ pub(crate) async fn clones_are_one_client(fixture: &Fixture) {
     assert_eq!(error, AcquireError::NoPermits);
     clone.close().await.expect("the store is up");
     assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Closed), "what one closes is closed for all");
-    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Closed));
+    assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Ended(Ended::Closed)));
 }
 
 pub(crate) async fn permits_outlive_the_client_that_was_dropped(fixture: &Fixture) {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use permits::{Acquire, AcquireError, AcquireOptions, Client, Limit, Lost, Permit, Semaphore};
+use permits::{Acquire, AcquireError, AcquireOptions, Client, Ended, Limit, Lost, Permit, Semaphore};
 use permits_testkit::documents::{self, LibraryMetric};
 use permits_testkit::{Proxy, Server, wait};
 
@@ -146,7 +146,7 @@ async fn the_gauges_come_to_zero_after_every_end_of_an_acquisition() {
     let closed = waiter(&semaphore, AcquireOptions::new()).await;
     becomes(name, 1.0, 1.0);
     client.close().await.expect("there is memory");
-    assert!(matches!(in_time(closed).await, Err(AcquireError::Closed)));
+    assert!(matches!(in_time(closed).await, Err(AcquireError::Ended(Ended::Closed))));
     becomes(name, 0.0, 0.0);
     one_is_lost(name, "closed");
     drop(held);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::KeyCode;
-use permits::{AdminError, OperatorChange, StoreError};
+use permits::{AdminError, Ended, OperatorChange, StoreError};
 use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
@@ -148,7 +148,7 @@ fn no_size_is_too_small_or_too_large() {
 fn a_question_is_visible_on_the_smallest_screen() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
-    model.on_snapshot(Snapshot::Failed(AdminError::Closed), now);
+    model.on_snapshot(Snapshot::Failed(AdminError::Ended(Ended::Closed)), now);
     types(&mut model, "r");
     let expected =
         ["exports: 3 of 3 hel…", "> web-1      1 h 2 m", "take the permit of", r#""web-1" away? (y/n)"#];
@@ -300,7 +300,7 @@ fn the_problems_of_the_store_are_a_line() {
     assert!(has(&drawn(&mut model, 80, 24, now), line));
     assert!(has(&drawn(&mut model, 30, 24, now), "permits doctor (1 of 2): evic…"));
     assert!(!drawn(&mut model, 80, 9, now).iter().any(|row| row.contains("doctor")));
-    model.on_snapshot(Snapshot::Failed(AdminError::Closed), now);
+    model.on_snapshot(Snapshot::Failed(AdminError::Ended(Ended::Closed)), now);
     assert!(!has(&drawn(&mut model, 80, 24, now), line), "a store that does not answer has no other problem");
     let mut model = overview(&["exports"], now);
     model.problems = Some(line.into());

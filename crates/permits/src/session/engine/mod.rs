@@ -22,7 +22,7 @@ use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdminError, CloseError};
+use crate::error::{AcquireError, AdminError, CloseError, Ended};
 use crate::protocol::{Event, Name, RequestId};
 use crate::store::{Executed, StoreError};
 use crate::timing::call_timeout;
@@ -168,7 +168,7 @@ impl Engine {
     pub(super) fn on_message(&mut self, message: Message, now: Moment) {
         match message {
             Message::Acquire(_, answer) if self.closing.is_some() => {
-                self.context.outbox.reply(answer, Err(AcquireError::Closed));
+                self.context.outbox.reply(answer, Err(AcquireError::Ended(Ended::Closed)));
             }
             Message::Acquire(spec, answer) => {
                 let (semaphore, context) = self.semaphore(&spec.semaphore);
@@ -210,7 +210,9 @@ impl Engine {
             Message::Admin { semaphore, declaration, operation, answer } => {
                 self.run(SingleCall::admin(semaphore, declaration, operation, answer, now));
             }
-            Message::List { answer } => self.context.outbox.reply(answer, Err(AdminError::Closed)),
+            Message::List { answer } => {
+                self.context.outbox.reply(answer, Err(AdminError::Ended(Ended::Closed)))
+            }
             Message::Close { answer } => self.close(answer, now),
         }
     }

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
-use crate::error::{AdoptError, RenewError};
+use crate::error::{AdoptError, Ended, RenewError};
 use crate::observe::events;
 use crate::protocol::{AdoptRequest, Answers, Name, Operation, RenewOutcome, Reply, RequestKey};
 use crate::session::callers::{PendingRelease, PermitGuard};
@@ -69,7 +69,7 @@ impl Engine {
     ) -> Result<PermitGuard, AdoptError> {
         if self.closing.is_some() {
             self.release_adopted(name, adopt, now);
-            return Err(AdoptError::Closed);
+            return Err(AdoptError::Ended(Ended::Closed));
         }
         let (semaphore, context) = self.semaphore(name);
         semaphore.adopt(adopt, sent_at, now, context)

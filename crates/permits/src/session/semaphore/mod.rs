@@ -28,7 +28,7 @@ use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::clock::Moment;
-use crate::error::{AcquireError, Lost, ReleaseError};
+use crate::error::{AcquireError, Ended, Lost, ReleaseError};
 use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
 use crate::store::StoreError;
@@ -453,7 +453,7 @@ impl SemaphoreSession {
                     context.outbox.lose(&permit, Lost::Closed);
                     self.step(&request, Input::Released, None, now, context);
                 }
-                None => self.fail(&request, AcquireError::Closed, now, context),
+                None => self.fail(&request, AcquireError::Ended(Ended::Closed), now, context),
             }
         }
     }
@@ -464,7 +464,7 @@ impl SemaphoreSession {
         for (_, mut entry) in self.acquisitions {
             match &entry.permit {
                 Some(permit) => outbox.lose(permit, Lost::SessionFailed),
-                None => entry.answer(Err(AcquireError::SessionFailed), outbox),
+                None => entry.answer(Err(AcquireError::Ended(Ended::SessionFailed)), outbox),
             }
         }
         // Their callers are answered by their channels closing.

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::{config, reply, spec};
 use crate::clock::millis;
-use crate::error::{AcquireError, AdminError, CloseError, Lost, ReleaseError, RenewError};
+use crate::error::{AcquireError, AdminError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::protocol::{AcquireOutcome, Answers, Declaration, Grant, Name, Operation, PermitTerms};
 use crate::session::Config;
 use crate::session::callers::{Message, Session};
@@ -118,9 +118,9 @@ async fn an_engine_that_panics_ends_its_permits_and_answers_its_callers() {
     driver.step(Sending::AtOnce, |_, _| panic!("a fault"));
 
     assert_eq!(held.state.reason(), Some(Lost::SessionFailed));
-    assert_eq!(waiting.wait_here().err(), Some(AcquireError::SessionFailed));
+    assert_eq!(waiting.wait_here().err(), Some(AcquireError::Ended(Ended::SessionFailed)));
     let refused = request(&session).wait_here();
-    assert_eq!(refused.err(), Some(AcquireError::SessionFailed));
+    assert_eq!(refused.err(), Some(AcquireError::Ended(Ended::SessionFailed)));
     let (semaphore, operation) = (Name::new("s").expect("valid"), Operation::Inspect { max: 0 });
     let inspecting = session.call(|answer| Message::Admin {
         semaphore,
@@ -128,10 +128,10 @@ async fn an_engine_that_panics_ends_its_permits_and_answers_its_callers() {
         operation,
         answer,
     });
-    assert_eq!(inspecting.await.err(), Some(AdminError::SessionFailed));
+    assert_eq!(inspecting.await.err(), Some(AdminError::Ended(Ended::SessionFailed)));
     let listing = session.call(|answer| Message::List { answer });
-    assert_eq!(listing.await.err(), Some(AdminError::SessionFailed));
+    assert_eq!(listing.await.err(), Some(AdminError::Ended(Ended::SessionFailed)));
     assert_eq!(session.renew(&held.state).await.err(), Some(RenewError::Lost(Lost::SessionFailed)));
     assert_eq!(held.release().await.err(), Some(ReleaseError::Lost(Lost::SessionFailed)));
-    assert_eq!(session.close().await.err(), Some(CloseError::SessionFailed));
+    assert_eq!(session.close().await.err(), Some(CloseError::Ended(Ended::SessionFailed)));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::clock::{Moment, millis};
-use crate::error::AcquireError;
+use crate::error::{AcquireError, Ended};
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Operation, PermitTerms, Recovery, Reply};
 use crate::session::Config;
@@ -342,7 +342,7 @@ impl World {
                     AcquireError::NoPermits
                     | AcquireError::Recovering { .. }
                     | AcquireError::TimedOut { .. }
-                    | AcquireError::Closed,
+                    | AcquireError::Ended(Ended::Closed),
                 )) => {}
                 Some(Err(other)) => panic!("an acquisition failed: {other}"),
                 None => client.pending.push(pending),

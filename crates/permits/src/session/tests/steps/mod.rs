@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{config, queued_session, reply, spec};
 use crate::clock::{Moment, millis};
-use crate::error::{AcquireError, AdoptError, Lost};
+use crate::error::{AcquireError, AdoptError, Ended, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
@@ -407,7 +407,7 @@ fn an_adoption_answered_while_closing_is_given_back() {
     let (answer, mut closed) = channel();
     bench.engine.on_message(Message::Close { answer: Some(answer) }, bench.now);
     bench.answer(call, Answers::Adopt(true));
-    assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Closed))));
+    assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Ended(Ended::Closed)))));
     let release = bench.call();
     assert_releases(&release, &(handle.semaphore, handle.holder, request));
     bench.answer_closed();
