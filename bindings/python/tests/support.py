@@ -110,9 +110,14 @@ class Program:
         )
 
     def line(self) -> str:
-        """The next line that it prints."""
+        """The next line that it prints; an empty one if it ends, or prints none in time."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        late = threading.Timer(LIMIT, self.process.kill)
+        late.start()
+        try:
+            return self.process.stdout.readline().strip()
+        finally:
+            late.cancel()
 
     def end(self, limit: float = LIMIT) -> tuple[int, str, str]:
         """Waits for its end: the exit code, the rest of its output, and its errors."""
