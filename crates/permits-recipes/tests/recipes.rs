@@ -3,6 +3,7 @@
 //! Each failure that docs/recipes.md names is asserted here, so that its tables cannot rot, and so is that
 //! `permits` does not have it. Measured figures, such as speed, are not.
 
+use permits_testkit::sound::Succeeds as _;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -78,12 +79,12 @@ async fn a_holder_that_refreshes_learns_that_its_lease_is_over() {
         let mut semaphore = fixture.semaphore(kind);
         semaphore.limit = 1;
         semaphore.time = permits_recipes::Time::manual();
-        let mut holder = fixture.user(&semaphore, Role::default()).await.expect("connected");
-        assert!(holder.try_acquire().await.expect("asked"));
+        let mut holder = fixture.user(&semaphore, Role::default()).succeeds().await;
+        assert!(holder.try_acquire().succeeds().await);
         semaphore.time.pass(2 * semaphore.lease);
-        let mut other = fixture.user(&semaphore, Role::default()).await.expect("connected");
-        assert!(other.try_acquire().await.expect("asked"), "{kind}: the lease is over");
-        assert_eq!(holder.refresh().await.expect("asked"), Some(false), "{kind}");
+        let mut other = fixture.user(&semaphore, Role::default()).succeeds().await;
+        assert!(other.try_acquire().succeeds().await, "{kind}: the lease is over");
+        assert_eq!(holder.refresh().succeeds().await, Some(false), "{kind}");
     }
 }
 

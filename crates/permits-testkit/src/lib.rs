@@ -53,6 +53,7 @@
 //! - [`resp`]: a tiny client, so that tests observe a server independently of the client that they test.
 //! - [`random`]: the seed of a random test, and the number of its cases.
 //! - [`documents`]: the tables of the documents, which tests compare with the programs.
+//! - [`sound`]: steps that cannot fail in a sound test.
 //! - [`skip`]: tests that the server under test cannot run.
 //! - [`wait`]: bounded polling.
 
@@ -75,6 +76,7 @@ pub mod resp;
 pub mod sentinel;
 pub mod server;
 pub mod skip;
+pub mod sound;
 pub mod tls;
 pub mod wait;
 pub mod worker;

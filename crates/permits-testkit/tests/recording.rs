@@ -8,6 +8,7 @@ use permits_testkit::history::{
     self, ClientEvent, Record, Recorder, Replayed, Rules, Violation, merge, replay, verify,
 };
 use permits_testkit::mutants::record;
+use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{
     Mix, TIMEOUT, Wait, Work, Worker, WorkerPool, WorkerSettings, run_if_started, test_command,
 };
@@ -55,7 +56,7 @@ impl Fixture {
     }
 
     fn semaphore(&self) -> Semaphore {
-        self.operator.semaphore("shared", permits::Limit::Stored).expect("valid")
+        self.operator.named("shared", permits::Limit::Stored)
     }
 
     /// Starts the workers, which acquire and release until the end.

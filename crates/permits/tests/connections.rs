@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Limit, Permit, Recovery};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Certificates, ClientCertificates, Cluster, Server, skip, wait};
 use tokio::task::JoinSet;
 
@@ -12,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 async fn connect(url: &str) -> Client {
     let builder = Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(600));
-    builder.connect().await.expect("the server is up")
+    builder.connect().succeeds().await
 }
 
 /// A server without TLS and, if this machine has the programs, one with TLS, each with its URL and its
@@ -48,17 +49,17 @@ fn connections(server: &Server) -> Vec<String> {
 async fn a_session_has_one_connection() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.semaphore("exports", 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("exports", 1);
+    let permit = semaphore.acquire().succeeds().await;
     let next = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    while semaphore.inspect().await.expect("the server is up").waiting == 0 {}
+    while semaphore.inspect().succeeds().await.waiting == 0 {}
     let connections = connections(&server);
     assert!(matches!(&connections[..], [one] if one.starts_with("1+")), "{connections:?}");
-    permit.release().await.expect("it is held");
-    next.await.expect("no panic").expect("it is granted").release().await.expect("it is held");
+    permit.release().succeeds().await;
+    next.await.expect("no panic").expect("it is granted").release().succeeds().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +71,7 @@ async fn a_session_has_one_connection_to_each_node_that_it_uses() {
     let client = connect(&cluster.url()).await;
     let names: Vec<String> = (0..20).map(|number| format!("exports-{number}")).collect();
     for name in &names {
-        drop(client.semaphore(name, 1).expect("valid").acquire().await.expect("it is free"));
+        drop(client.named(name, 1).acquire().succeeds().await);
     }
     let mut subscribed = 0;
     for node in cluster.nodes() {
@@ -91,9 +92,9 @@ async fn scripts_are_sent_as_text_by_the_first_client_alone() {
     };
     let use_once = async || {
         let client = connect(&server.url()).await;
-        let permit = client.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
-        permit.renew().await.expect("it is held");
-        permit.release().await.expect("it is held");
+        let permit = client.named("exports", 1).acquire().succeeds().await;
+        permit.renew().succeeds().await;
+        permit.release().succeeds().await;
     };
     use_once().await;
     let first = evals();
@@ -113,7 +114,7 @@ async fn a_server_that_stands_still_takes_all_calls_when_it_continues() {
         server.pause();
         for number in 0..CALLS {
             let name = format!("{label}-{number}");
-            let semaphore = client.semaphore(name, 1).expect("valid");
+            let semaphore = client.named(name, 1);
             waiting.spawn(async move { semaphore.acquire().await.map(drop) });
         }
         // Long enough for most to be sent, and shorter than the timeout of a call.
@@ -125,7 +126,7 @@ async fn a_server_that_stands_still_takes_all_calls_when_it_continues() {
             }
         };
         tokio::time::timeout(LIMIT, all).await.expect("all continue");
-        client.close().await.expect("the server is up");
+        client.close().succeeds().await;
         let keys = server.command(&["DBSIZE"]).int();
         assert!(keys >= i64::try_from(CALLS).expect("it fits"), "{keys} keys");
     }
@@ -137,7 +138,7 @@ async fn an_inspection_of_many_is_one_large_reply() {
     const EACH: u32 = 500;
     for (server, url, _certificates) in servers() {
         let client = connect(&url).await;
-        let semaphore = client.semaphore("exports", EACH).expect("valid");
+        let semaphore = client.named("exports", EACH);
         let acquire = |number: u32| {
             let semaphore = semaphore.clone();
             let options = AcquireOptions::new().holder(format!("{number:0>150}"));
@@ -147,9 +148,9 @@ async fn an_inspection_of_many_is_one_large_reply() {
         let held: Vec<Permit> =
             holding.join_all().await.into_iter().collect::<Result<_, _>>().expect("all are free");
         let mut waiting: JoinSet<_> = (EACH..2 * EACH).map(acquire).collect();
-        let stored = client.semaphore("exports", Limit::Stored).expect("valid");
+        let stored = client.named("exports", Limit::Stored);
         let seen = loop {
-            let seen = stored.inspect_up_to(1000).await.expect("the server is up");
+            let seen = stored.inspect_up_to(1000).succeeds().await;
             if seen.waiting == u64::from(EACH) {
                 break seen;
             }
@@ -157,7 +158,7 @@ async fn an_inspection_of_many_is_one_large_reply() {
         assert_eq!((seen.holders.len(), seen.waiters.len()), (500, 500));
         waiting.shutdown().await;
         drop(held);
-        client.close().await.expect("the server is up");
+        client.close().succeeds().await;
         assert!(wait::until(LIMIT, || connections(&server).is_empty()), "its connection is closed");
     }
 }

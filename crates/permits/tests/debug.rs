@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use permits::{AcquireOptions, Client};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 
 /// The longest text of a type, in bytes: a line of a log.
 const LINE: usize = 250;
@@ -16,10 +17,9 @@ fn in_a_line(value: &impl Debug) -> String {
 
 #[tokio::test]
 async fn a_permit_is_shown_by_what_identifies_it_and_its_status() {
-    let client = Client::builder("memory:debug").label("job").connect().await.expect("there is memory");
-    let semaphore = client.semaphore("s", 4).expect("valid");
-    let permit =
-        semaphore.acquire_with(AcquireOptions::new().holder("h").weight(3)).await.expect("they are free");
+    let client = Client::builder("memory:debug").label("job").connect().succeeds().await;
+    let semaphore = client.named("s", 4);
+    let permit = semaphore.acquire_with(AcquireOptions::new().holder("h").weight(3)).succeeds().await;
     let token = permit.token();
     let shown = |status| {
         format!(
@@ -36,5 +36,5 @@ async fn a_permit_is_shown_by_what_identifies_it_and_its_status() {
     let all = client.acquire_all([(semaphore.clone(), AcquireOptions::new())]);
     assert_eq!(in_a_line(&all), r#"AcquireAll { semaphore: Some("s"), position: None }"#);
     assert!(in_a_line(&semaphore.acquire()).contains(r#"semaphore: Name("s")"#));
-    assert!(in_a_line(&all.await.expect("they are free")).starts_with("PermitSet"));
+    assert!(in_a_line(&all.succeeds().await).starts_with("PermitSet"));
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use permits::error::InvalidInput;
 use permits::{AclRules, acl_rules};
 use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 use tempfile::TempDir;
 
@@ -207,8 +208,8 @@ async fn a_file_in_use_is_diagnosed_and_nothing_is_left() {
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     assert!(!path.exists() && !subjects(&diagnosis).contains(&"semaphore"), "it is not made");
 
-    let client = Client::connect(&url).await.expect("there is room");
-    let permit = client.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
+    let client = Client::connect(&url).succeeds().await;
+    let permit = client.named("exports", 1).acquire().succeeds().await;
     let diagnosis = diagnose(&url).await;
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
     for subject in ["file", "directory", "contents", "clock", "semaphore", "latency"] {
@@ -216,6 +217,6 @@ async fn a_file_in_use_is_diagnosed_and_nothing_is_left() {
     }
     assert_eq!(client.list().await, Ok(vec!["exports".into()]), "nothing is left");
     permit.renew().await.expect("it is held all the while");
-    permit.release().await.expect("it is held");
-    client.close().await.expect("it is there");
+    permit.release().succeeds().await;
+    client.close().succeeds().await;
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use permits::Client;
 use permits::{AcquireError, AcquireOptions, Recovery};
 use permits_testkit::fork::fork;
+use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, Server};
 
 const WAY: &str = "PERMITS_ENDS_WAY";
@@ -62,7 +63,7 @@ fn program() -> Result<(), AcquireError> {
         "return" => Ok(()),
         "error" => {
             let too_heavy = AcquireOptions::new().weight(UNITS + 1);
-            client.semaphore("ends", UNITS).expect("valid").acquire_with(too_heavy).wait().map(drop)
+            client.named("ends", UNITS).acquire_with(too_heavy).wait().map(drop)
         }
         _ => panic!("as the test asks"),
     }
@@ -70,7 +71,7 @@ fn program() -> Result<(), AcquireError> {
 
 /// Acquires all units, one by one, and drops the permits.
 fn use_all(client: &Client) {
-    let semaphore = client.semaphore("ends", UNITS).expect("valid");
+    let semaphore = client.named("ends", UNITS);
     let permits: Vec<_> = (0..UNITS).map(|_| semaphore.try_acquire().wait().expect("it is free")).collect();
     drop(permits);
 }
@@ -92,6 +93,6 @@ fn what_a_program_has_dropped_is_released_however_it_ends() {
         }
     }
     let client = Client::connect(&server.url()).wait().expect("the server is there");
-    let seen = client.semaphore("ends", UNITS).expect("valid").inspect().wait().expect("the server is there");
+    let seen = client.named("ends", UNITS).inspect().wait().expect("the server is there");
     assert_eq!((seen.held, seen.waiting), (0, 0));
 }

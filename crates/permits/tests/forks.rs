@@ -19,6 +19,7 @@ use permits::{
 };
 use permits_testkit::fork;
 use permits_testkit::history::now;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{ChildGuard, Server, skip};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
@@ -98,15 +99,7 @@ fn connect(url: &str, label: Option<&str>) -> Result<Client, ConnectError> {
 /// Connects, closes, and forks three workers, each of which connects.
 fn workers(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
-    client
-        .semaphore("forked", 1)
-        .expect("valid")
-        .acquire()
-        .wait()
-        .expect("it is free")
-        .release()
-        .wait()
-        .expect("it is held");
+    client.named("forked", 1).acquire().wait().expect("it is free").release().wait().expect("it is held");
     client.close().wait().expect("the store is up");
     let mut workers: Vec<_> = (0..3).map(|_| fork::fork(|| worker(url, label))).collect();
     for worker in &mut workers {
@@ -116,7 +109,7 @@ fn workers(url: &str, label: Option<&str>) {
 
 fn worker(url: &str, label: Option<&str>) {
     let client = connect(url, label).expect("the store is there");
-    let permit = client.semaphore("forked", 1).expect("valid").acquire().wait().expect("its turn comes");
+    let permit = client.named("forked", 1).acquire().wait().expect("its turn comes");
     let began = now();
     // Longer than a renewal interval, so that every event has arrived.
     assert_eq!(permit.lost_within(LEASE * 2 / 3), None, "it holds");
@@ -158,7 +151,7 @@ fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
 /// its permit.
 fn open(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let semaphore = client.semaphore("open", 1).expect("valid");
+    let semaphore = client.named("open", 1);
     let permit = semaphore.acquire().wait().expect("it is free");
     let mut child = fork::fork(|| assert_forked(&client, &permit));
     assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
@@ -177,7 +170,7 @@ fn open(url: &str) {
 #[cfg(target_os = "linux")]
 fn open_with_one_pid(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let semaphore = client.semaphore("open", 1).expect("valid");
+    let semaphore = client.named("open", 1);
     let mut held = Some(semaphore.acquire().wait().expect("it is free"));
     let pid = std::process::id();
     let mut child = fork::fork_into_namespace(|| {
@@ -193,7 +186,7 @@ fn open_with_one_pid(url: &str) {
 }
 
 fn assert_forked(client: &Client, permit: &Permit) {
-    let semaphore = client.semaphore("open", 1).expect("valid");
+    let semaphore = client.named("open", 1);
     assert_eq!(semaphore.acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
     assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
     assert_eq!(semaphore.set_limit(2).wait(), Err(AdminError::Ended(Ended::Forked)));
@@ -221,7 +214,7 @@ fn open_async(url: &str) {
     let master = runtime();
     let builder = Client::builder(url).lease(LEASE).recovery(Recovery::Off);
     let client = master.block_on(builder.connect()).expect("the store is there");
-    let semaphore = client.semaphore("several", 4).expect("valid");
+    let semaphore = client.named("several", 4);
     let permits = [(); 4].map(|()| master.block_on(semaphore.acquire()).expect("it is free"));
     let waiting = semaphore.clone();
     let mut waiting = Box::pin(async move { waiting.acquire().await });
@@ -252,8 +245,8 @@ fn open_async(url: &str) {
         let seen = semaphore.inspect().await.expect("the client works");
         assert_eq!((seen.held, seen.waiting), (4, 1));
         let [released, ..] = permits;
-        released.release().await.expect("it is held");
-        drop(waiting.await.expect("it is handed on"));
+        released.release().succeeds().await;
+        drop(waiting.succeeds().await);
     });
 }
 
@@ -303,10 +296,10 @@ fn with_an_open_client_every_future_fails_in_a_child() {
 /// Connects in a child while the parent's client is open.
 fn client_of_the_child(url: &str) {
     let client = connect(url, None).expect("the store is there");
-    let permit = client.semaphore("shared", 1).expect("valid").acquire().wait().expect("it is free");
+    let permit = client.named("shared", 1).acquire().wait().expect("it is free");
     let mut child = fork::fork(|| match connect(url, None) {
         Ok(own) => {
-            let tried = own.semaphore("shared", 1).expect("valid").try_acquire().wait();
+            let tried = own.named("shared", 1).try_acquire().wait();
             tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));
         }
         Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),

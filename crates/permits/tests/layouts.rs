@@ -7,6 +7,7 @@ use permits::protocol::pretend_layout;
 use permits::{AcquireError, AdminError, Limit, PermitHandle, Recovery, StoreError};
 use permits::{Client, Semaphore};
 use permits_testkit::Server;
+use permits_testkit::sound::Named as _;
 use tempfile::TempDir;
 
 /// The variables by which a process of the other version gets the URL, and a handle of this version.
@@ -57,11 +58,11 @@ fn as_another_version() {
     let (Ok(url), Ok(handle)) = (std::env::var(URL), std::env::var(HANDLE)) else { return };
     pretend_layout(u8::try_from(OTHER).expect("it is small"));
     let client = connect(&url);
-    everything_is_refused(&client.semaphore("this", Limit::Stored).expect("valid"), THIS, OTHER);
+    everything_is_refused(&client.named("this", Limit::Stored), THIS, OTHER);
     let refused = handle.parse::<PermitHandle>().expect_err("it is of the other layout").to_string();
     assert!(refused.contains("layout 2") && refused.contains("layout 3"), "{refused}");
     assert_eq!(client.list().wait().expect("the store is up"), ["this"], "a list reads no state");
-    let own = client.semaphore("other", 4).expect("valid");
+    let own = client.named("other", 4);
     std::mem::forget(own.acquire().wait().expect("it is free"));
     own.set_limit(5).wait().expect("the store is up");
     println!("left: {}", own.inspect().wait().expect("it is its own").held);
@@ -81,7 +82,7 @@ fn start_another_version(url: &str, handle: &str) -> std::process::Output {
 fn two_layouts_on_one_server_leave_each_other_alone() {
     let server = Server::start();
     let client = connect(&server.url());
-    let semaphore = client.semaphore("this", 2).expect("valid");
+    let semaphore = client.named("this", 2);
     let handed_over = semaphore.acquire().wait().expect("it is free").hand_over().wait().expect("it is held");
     let held = semaphore.acquire().wait().expect("it is free");
     let before = semaphore.inspect().wait().expect("the server is up");
@@ -95,7 +96,7 @@ fn two_layouts_on_one_server_leave_each_other_alone() {
     held.renew().wait().expect("it is held");
     held.release().wait().expect("it is held");
     assert_eq!(client.release(&handed_over).wait(), Ok(true));
-    let others = client.semaphore("other", 4).expect("valid");
+    let others = client.named("other", 4);
     everything_is_refused(&others, OTHER, THIS);
     assert_eq!(others.delete_unreadable().wait(), Ok(true));
     others.acquire().wait().expect("it begins anew").release().wait().expect("it is held");
@@ -106,7 +107,7 @@ fn a_file_of_one_layout_is_refused_by_the_other() {
     let directory = TempDir::new().expect("there is room");
     let url = format!("local:{}", directory.path().join("semaphores.db").display());
     let client = connect(&url);
-    let semaphore = client.semaphore("this", 1).expect("valid");
+    let semaphore = client.named("this", 1);
     let held = semaphore.acquire().wait().expect("it is free");
     let handle = "permits2:this:h:s.1:1:15000:7:0";
     let output = start_another_version(&url, handle);

@@ -13,6 +13,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Client, Lost, Permit, PermitStatus, Recovery};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -139,7 +140,7 @@ fn block_on<F: Future>(future: F) -> Option<F::Output> {
 
 async fn connect(url: &str, lease: Duration) -> Client {
     let builder = Client::builder(url).lease(lease).recovery(Recovery::Off);
-    builder.connect().await.expect("the store is there")
+    builder.connect().succeeds().await
 }
 
 /// Asserts that a permit is acquired, renewed, granted to a waiter and lost as usual.
@@ -147,8 +148,8 @@ fn assert_undisturbed() {
     let server = Server::start();
     let all_went_well = block_on(async {
         let client = connect(&server.url(), LEASE).await;
-        let semaphore = client.semaphore("stuck", 1).expect("valid");
-        let permit = semaphore.acquire().await.expect("it is free");
+        let semaphore = client.named("stuck", 1);
+        let permit = semaphore.acquire().succeeds().await;
         let until = Instant::now() + 3 * LEASE;
         let held = poll_fn(|_| if Instant::now() < until { Poll::Pending } else { Poll::Ready(()) });
         let waker = thread::current();
@@ -156,15 +157,15 @@ fn assert_undisturbed() {
             thread::sleep(3 * LEASE);
             waker.unpark();
         });
-        permit.run(held).await.expect("it is renewed");
+        permit.run(held).succeeds().await;
         let mut next = Box::pin(semaphore.acquire());
         let released = poll_fn(|context| {
             assert!(next.as_mut().poll(context).is_pending(), "it is held");
             Poll::Ready(permit.is_held())
         });
         assert!(released.await);
-        permit.release().await.expect("it is held");
-        let permit = next.await.expect("it is handed on");
+        permit.release().succeeds().await;
+        let permit = next.succeeds().await;
         server.kill();
         assert_eq!(permit.lost().await, Lost::Expired);
     });
@@ -190,10 +191,10 @@ fn events_beyond_the_bound_of_the_queue_are_dropped_and_counted() {
     let behaving = Behaving::begin(Behaviour::Block);
     let granted = block_on(async {
         let client = connect("memory:dropped", LEASE).await;
-        let semaphore = client.semaphore("dropped", 1).expect("valid");
+        let semaphore = client.named("dropped", 1);
         // Each makes one event.
         for _ in 0..1200 {
-            semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+            semaphore.acquire().succeeds().await.release().succeeds().await;
         }
     });
     assert!(granted.is_some(), "not within {LIMIT:?}");
@@ -221,7 +222,7 @@ impl Wake for Trap {
 /// Makes the session's thread wake a waker of this kind: by a grant to a waiter, which the store pushes.
 /// Returns the acquisition.
 fn spring(client: &Client, trap: fn()) -> impl Future<Output = Result<Permit, AcquireError>> + use<> {
-    let semaphore = client.semaphore("trap", 1).expect("valid");
+    let semaphore = client.named("trap", 1);
     loop {
         let trap = Arc::new(Trap { woken_by_session: Mutex::new(None), trap });
         let waker = Waker::from(trap.clone());
@@ -245,13 +246,13 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
         }
     }
     let client = block_on(connect("memory:stuck", LEASE)).expect("the store is there");
-    let semaphore = client.semaphore("stuck", 4).expect("valid");
+    let semaphore = client.named("stuck", 4);
     let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
     let (awaited, run, watched) = (acquire(), acquire(), acquire());
     let blocking = Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off).connect().wait();
     let blocking = blocking.expect("the store is there");
     let early = watched.cancellation_token();
-    let renewed = blocking.semaphore("renewed", 1).expect("valid").acquire().wait().expect("it is free");
+    let renewed = blocking.named("renewed", 1).acquire().wait().expect("it is free");
     assert_eq!(renewed.lost_within(2 * LEASE), None);
     assert!(!early.is_cancelled(), "it is renewed past the deadline that it had");
     let _kept = spring(&client, forever);
@@ -266,7 +267,7 @@ fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
 #[test]
 fn a_waker_that_panics_harms_no_other_call() {
     let client = block_on(connect("memory:panics", LEASE)).expect("the store is there");
-    let semaphore = client.semaphore("panics", 1).expect("valid");
+    let semaphore = client.named("panics", 1);
     let held = block_on(semaphore.acquire()).expect("in time").expect("it is free");
     let waiter = {
         let semaphore = semaphore.clone();
@@ -291,7 +292,7 @@ fn a_waker_can_use_permits_itself() {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     static USED: AtomicUsize = AtomicUsize::new(0);
     fn use_permits() {
-        let semaphore = CLIENT.get().expect("it is set").semaphore("in a waker", 1).expect("valid");
+        let semaphore = CLIENT.get().expect("it is set").named("in a waker", 1);
         for _ in 0..2 {
             // The memory store answers at once.
             let mut acquiring = pin!(semaphore.acquire());
@@ -313,7 +314,7 @@ fn a_waker_can_use_permits_itself() {
     let _ = CLIENT.set(client.clone());
     drop(spring(&client, use_permits));
     assert!(wait::until(LIMIT, || USED.load(Ordering::SeqCst) == 1));
-    let semaphore = client.semaphore("in a waker", 1).expect("valid");
+    let semaphore = client.named("in a waker", 1);
     assert!(block_on(semaphore.acquire()).expect("in time").is_ok(), "nothing was left behind");
 }
 
@@ -324,7 +325,7 @@ fn answers_do_not_wait_for_a_runtime_that_runs_no_task() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("the system has room");
     let _entered = runtime.enter();
     let client = block_on(connect("memory:no-tasks", LEASE)).expect("the store is there");
-    let semaphore = client.semaphore("no tasks", 2).expect("valid");
+    let semaphore = client.named("no tasks", 2);
     let both = AcquireOptions::new().weight(2);
     let held = block_on(semaphore.acquire_with(both)).expect("in time").expect("it is free");
     let (mut first, mut second) = (Box::pin(semaphore.acquire()), Box::pin(semaphore.acquire()));

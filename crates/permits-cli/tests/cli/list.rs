@@ -1,6 +1,7 @@
 //! `permits list`: the table and the JSON, of none and of thousands.
 
 use permits_testkit::Server;
+use permits_testkit::sound::Named as _;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -96,12 +97,7 @@ fn thousands_are_listed_in_order(store: &dyn Store, name: &str) {
     let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
     let names: Vec<String> = (0..3000).map(|number| format!("number {number:04} of {{3000}} 100%")).collect();
     for name in &names {
-        client
-            .semaphore(name, permits::Limit::Stored)
-            .expect("valid")
-            .set_limit(3)
-            .wait()
-            .expect("it can be set");
+        client.named(name, permits::Limit::Stored).set_limit(3).wait().expect("it can be set");
     }
     assert_eq!(output(&mut run(store, name, "--limit 1", "true")).code, 0);
     let listed = list(store);

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, Server, wait};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -99,7 +100,7 @@ pub(crate) fn fresh() -> (Server, String) {
 pub(crate) fn prepare(store: &dyn Store, name: &str) {
     let builder = permits::Client::builder(store.url()).recovery(permits::Recovery::Off);
     let client = builder.connect().wait().expect("the server is up");
-    let permit = client.semaphore(name, 1).expect("valid").try_acquire().wait().expect("no holders");
+    let permit = client.named(name, 1).try_acquire().wait().expect("no holders");
     permit.release().wait().expect("it is held");
     client.close().wait().expect("nothing is left");
 }
@@ -306,10 +307,7 @@ pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usiz
 #[track_caller]
 pub(crate) fn revoke(store: &dyn Store, name: &str, holder: &str, reason: &str) {
     let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
-    assert_eq!(
-        client.semaphore(name, permits::Limit::Stored).expect("valid").revoke(holder, reason).wait(),
-        Ok(true)
-    );
+    assert_eq!(client.named(name, permits::Limit::Stored).revoke(holder, reason).wait(), Ok(true));
 }
 
 /// Demands that every line is the command's own.

@@ -10,6 +10,7 @@ use crate::support::{
     CLOSED_PORT, Holder, Local, Running, Store, TIMEOUT, assert_own_lines, fresh, json_lines, on_both_stores,
     output, permits, prepare, revoke, run, status,
 };
+use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, Server, wait};
 
 on_both_stores! {
@@ -131,7 +132,7 @@ fn an_unused_semaphore_is_watched_too(store: &dyn Store, _: &str) {
 
 fn more_than_1000_are_followed_by_number(store: &dyn Store, name: &str) {
     let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
-    let semaphore = client.semaphore(name, 1010).expect("valid");
+    let semaphore = client.named(name, 1010);
     let acquire = |_| semaphore.try_acquire().wait().expect("there are units");
     let mut permits: Vec<_> = (0..999).map(acquire).collect();
     let watch = watch(store, name);
@@ -225,7 +226,7 @@ fn people_get_sentences() {
     let (server, name) = fresh();
     let watch = Running::until(&mut command(&server, &name, &[]), "0 of 1 held, 0 waiting\n");
     let client = permits::Client::connect(&server.url()).wait().expect("the store is up");
-    client.semaphore(&name, Limit::Stored).expect("valid").close_line("moved").wait().expect("it is ours");
+    client.named(&name, Limit::Stored).close_line("moved").wait().expect("it is ours");
     watch.prints(" closed the line: moved\n");
     let refused = output(&mut run(&server, &name, "--no-wait", "true"));
     assert_eq!(refused.code, 75);

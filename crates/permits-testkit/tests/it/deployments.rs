@@ -6,6 +6,7 @@ use std::time::Duration;
 use permits::Client;
 use permits::{AcquireError, StoreError};
 use permits_testkit::cluster::slot;
+use permits_testkit::sound::Named as _;
 use permits_testkit::{
     Certificates, ClientCertificates, Cluster, Connection, FakeServer, FencedClient, FencedServer, Garbage,
     Resp, Sentinels, Server, Stale, skip, wait,
@@ -141,7 +142,7 @@ fn a_fake_server_sends_garbage_once() {
         Client::connect(&format!("redis://{}/", server.address())).wait().expect("the server behaves");
     let connections = server.connections();
     server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: true });
-    let semaphore = client.semaphore("exports", 4).expect("valid");
+    let semaphore = client.named("exports", 4);
     let error = semaphore.acquire().wait().expect_err("the reply is no array");
     assert!(matches!(error, AcquireError::Store(StoreError::Malformed { .. })), "{error}");
     semaphore.acquire().wait().expect("the server behaves").release().wait().expect("it is held");

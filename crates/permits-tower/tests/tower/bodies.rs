@@ -9,6 +9,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt as _, Empty, Full};
 use permits::Semaphore;
+use permits_testkit::sound::Succeeds as _;
 use permits_tower::{PermitBody, PermitError, PermitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
@@ -23,7 +24,7 @@ async fn guarded<B: http_body::Body>(exports: &Semaphore, body: B) -> PermitBody
     });
     // A service that is called once has no clone.
     let service = PermitLayer::until_body_end(exports.clone()).reserve().layer(service);
-    within(service.oneshot(())).await.expect("it is served").into_body()
+    within(service.oneshot(())).succeeds().await.into_body()
 }
 
 /// A body that a test sends by hand.
@@ -95,9 +96,9 @@ async fn a_body_that_is_dropped_or_fails_releases() {
 async fn a_body_whose_permit_is_revoked_ends_with_an_error() {
     let (_client, exports) = semaphore("revoked-body", 1).await;
     let (mut sender, mut body) = channel(&exports).await;
-    let holder = exports.inspect().await.expect("it is in memory").holders.remove(0).holder;
+    let holder = exports.inspect().succeeds().await.holders.remove(0).holder;
     let read = tokio::spawn(async move { (body.frame().await, body) });
-    assert!(exports.revoke(&holder, "maintenance").await.expect("it is in memory"));
+    assert!(exports.revoke(&holder, "maintenance").succeeds().await);
 
     let (frame, mut body) = within(read).await.expect("no panic");
     let error = frame.expect("an error").expect_err("its permit was revoked");

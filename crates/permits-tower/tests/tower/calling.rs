@@ -5,6 +5,7 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use permits::AcquireOptions;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_tower::{Keyed, Line, PermitError, PermitLayer};
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _};
 
@@ -92,7 +93,7 @@ async fn the_inner_service_that_was_ready_is_the_one_that_is_called() {
     let (_client, exports) = semaphore("inner-ready", 1).await;
     let mut service = PermitLayer::until_response(exports.clone()).layer(Reserving { is_ready: false });
     for _ in 0..2 {
-        within(service.ready()).await.expect("it is ready").call(()).await.expect("it is served");
+        within(service.ready()).await.expect("it is ready").call(()).succeeds().await;
     }
     settles(&exports, 0, 0).await;
 }
@@ -109,8 +110,7 @@ async fn tenants_wait_in_lines_of_their_own() {
         })
     });
     let service = PermitLayer::until_response(tenants).layer(service);
-    let of =
-        |tenant: u32| client.semaphore(format!("tenant-{tenant}"), permits::Limit::Stored).expect("valid");
+    let of = |tenant: u32| client.named(format!("tenant-{tenant}"), permits::Limit::Stored);
 
     let mut calls: Vec<_> = Vec::new();
     let mut responds = Vec::new();
@@ -126,7 +126,7 @@ async fn tenants_wait_in_lines_of_their_own() {
     calls.push(tokio::spawn(service.clone().oneshot(7)));
     responds.push(next(&mut handle).await.1);
     settles(&of(7), 2, 0).await;
-    assert_eq!(of(7).inspect().await.expect("it is in memory").limit, Some(2));
+    assert_eq!(of(7).inspect().succeeds().await.limit, Some(2));
 
     responds.into_iter().for_each(|respond| respond.send_response(0));
     next(&mut handle).await.1.send_response(0);
@@ -144,13 +144,13 @@ async fn the_limit_of_a_line_is_declared_once() {
     let lines = Keyed::new(&client, 2, |_: &u32| Some("exports"));
     let service = tower::service_fn(|request: u32| ready(Ok::<_, Infallible>(request)));
     let service = PermitLayer::until_response(lines).layer(service);
-    let limit = async || exports.inspect().await.expect("it is in memory").limit;
+    let limit = async || exports.inspect().succeeds().await.limit;
 
-    within(service.clone().oneshot(1)).await.expect("it is served");
+    within(service.clone().oneshot(1)).succeeds().await;
     assert_eq!(limit().await, Some(2));
     // A newer version of the program has another limit.
-    client.semaphore("exports", 5).expect("valid").declare().await.expect("it is in memory");
-    within(service.oneshot(2)).await.expect("it is served");
+    client.named("exports", 5).declare().succeeds().await;
+    within(service.oneshot(2)).succeeds().await;
     assert_eq!(limit().await, Some(5));
     settles(&exports, 0, 0).await;
 }
@@ -158,7 +158,7 @@ async fn the_limit_of_a_line_is_declared_once() {
 #[tokio::test]
 async fn errors_of_the_inner_service_pass_unchanged() {
     let (client, exports) = semaphore("errors-pass", 1).await;
-    let all = client.semaphore("all", 1).expect("valid");
+    let all = client.named("all", 1);
     let service = ServiceBuilder::new()
         .layer(PermitLayer::until_response(exports.clone()))
         .layer(PermitLayer::until_response(all.clone()).options(AcquireOptions::new().no_wait()))
@@ -169,11 +169,11 @@ async fn errors_of_the_inner_service_pass_unchanged() {
     assert_eq!(error.downcast::<std::io::Error>().expect("it is the same").to_string(), "broken");
 
     // The refusal of the layer below is as that of the layer itself.
-    let held = all.acquire().await.expect("it is free");
+    let held = all.acquire().succeeds().await;
     let error = within(service.oneshot(1)).await.expect_err("it is held");
     assert!(matches!(&error, PermitError::Acquire { semaphore, .. } if semaphore == "all"), "{error:?}");
     assert!(error.is_not_now());
-    held.release().await.expect("it is held");
+    held.release().succeeds().await;
     settles(&exports, 0, 0).await;
     settles(&all, 0, 0).await;
 }

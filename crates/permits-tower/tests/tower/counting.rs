@@ -3,6 +3,7 @@
 use http::Response;
 use http_body_util::Full;
 use permits::AcquireOptions;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_tower::PermitLayer;
 use tower::balance::p2c::Balance;
 use tower::discover::ServiceList;
@@ -19,7 +20,7 @@ async fn requests_count_from_the_call_until_the_permit_is_released() {
     });
     let service = PermitLayer::until_body_end(exports.clone()).layer(service);
     assert_eq!(service.load(), 0);
-    let body = within(service.clone().oneshot(())).await.expect("it is served").into_body();
+    let body = within(service.clone().oneshot(())).succeeds().await.into_body();
     assert_eq!(service.load(), 1, "the body holds it");
     let waiting = tokio::spawn(service.clone().oneshot(()));
     settles(&exports, 1, 1).await;
@@ -34,7 +35,7 @@ async fn requests_count_from_the_call_until_the_permit_is_released() {
 #[tokio::test]
 async fn a_balancer_prefers_the_host_with_fewer_requests_that_wait_or_hold() {
     let (client, busy) = semaphore("balanced", 1).await;
-    let idle = client.semaphore("idle", 8).expect("valid");
+    let idle = client.named("idle", 8);
     let (busy_inner, mut busy_handle) = inner();
     let (idle_inner, mut idle_handle) = inner();
     let of_busy = PermitLayer::until_response(busy.clone()).layer(busy_inner);
@@ -64,7 +65,7 @@ async fn a_reservation_counts() {
     let (service, _handle) = inner();
     let layer = PermitLayer::until_response(exports.clone()).options(AcquireOptions::new().no_wait());
     let mut service = layer.reserve().layer(service);
-    within(service.ready()).await.expect("it is free");
+    within(service.ready()).succeeds().await;
     assert_eq!(service.load(), 1);
     assert!(within(service.clone().ready()).await.is_ok(), "its refusal is for the call");
     assert_eq!(service.load(), 1, "a refusal holds nothing");

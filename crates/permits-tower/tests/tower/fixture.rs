@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use permits::{Client, Semaphore};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use tower_test::mock::{self, Handle, Mock, SendResponse};
 
 /// The limit of every wait.
@@ -10,9 +11,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client of a store that no other test uses, and its semaphore.
 pub(crate) async fn semaphore(test: &str, limit: u32) -> (Client, Semaphore) {
-    let client = Client::connect(&format!("memory:{test}")).await.expect("it is in memory");
-    let semaphore = client.semaphore("exports", limit).expect("valid");
-    semaphore.declare().await.expect("it is in memory");
+    let client = Client::connect(&format!("memory:{test}")).succeeds().await;
+    let semaphore = client.named("exports", limit);
+    semaphore.declare().succeeds().await;
     (client, semaphore)
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn settles(semaphore: &Semaphore, held: u64, waiting: u64) -> impl Fu
     async move {
         let began = Instant::now();
         loop {
-            let now = semaphore.inspect().await.expect("the store is up");
+            let now = semaphore.inspect().succeeds().await;
             if (now.held, now.waiting) == (held, waiting) {
                 return;
             }

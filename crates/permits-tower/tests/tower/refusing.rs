@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, Ended, InvalidInput, Semaphore};
 use permits_testkit::Server;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_tower::{Keyed, PermitError, PermitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
@@ -36,16 +37,16 @@ async fn not_now_never_and_closed_are_told_apart() {
     assert_eq!(error, AcquireError::ExceedsLimit { weight: 2, limit: 1 });
     assert!(!error.is_not_now());
 
-    let held = exports.acquire().await.expect("it is free");
+    let held = exports.acquire().succeeds().await;
     assert_eq!(refusal(&exports, soon.clone().no_wait()).await, AcquireError::NoPermits);
     let error = refusal(&exports, soon.clone()).await;
     assert!(matches!(error, AcquireError::TimedOut { .. }) && error.is_not_now(), "{error:?}");
 
-    exports.close_line("moved to the archive").await.expect("it is in memory");
+    exports.close_line("moved to the archive").succeeds().await;
     let error = refusal(&exports, soon.clone()).await;
     assert!(matches!(&error, AcquireError::LineClosed { reason } if &**reason == "moved to the archive"));
-    exports.open_line().await.expect("it is in memory");
-    held.release().await.expect("it is held");
+    exports.open_line().succeeds().await;
+    held.release().succeeds().await;
     settles(&exports, 0, 0).await;
 
     client.close().await.expect("all is released");
@@ -55,15 +56,15 @@ async fn not_now_never_and_closed_are_told_apart() {
 #[tokio::test]
 async fn a_line_that_is_full_refuses() {
     let builder = Client::builder("memory:full").max_waiters(1);
-    let client = builder.connect().await.expect("it is in memory");
-    let exports = client.semaphore("exports", 1).expect("valid");
-    let held = exports.acquire().await.expect("it is free");
+    let client = builder.connect().succeeds().await;
+    let exports = client.named("exports", 1);
+    let held = exports.acquire().succeeds().await;
     let waiting = tokio::spawn(exports.acquire());
     settles(&exports, 1, 1).await;
 
     assert_eq!(refusal(&exports, AcquireOptions::new()).await, AcquireError::QueueFull { max: 1 });
     waiting.abort();
-    held.release().await.expect("it is held");
+    held.release().succeeds().await;
     settles(&exports, 0, 0).await;
 }
 
@@ -81,17 +82,17 @@ async fn a_name_that_is_not_valid_fails_its_request_alone() {
         };
         assert_eq!((semaphore.as_str(), matches!(invalid, InvalidInput::Empty { .. })), (name, empty));
     }
-    assert_eq!(within(service.clone().oneshot("acme")).await.expect("it is served"), "acme");
+    assert_eq!(within(service.clone().oneshot("acme")).succeeds().await, "acme");
     assert_eq!(service.in_flight(), 0);
-    settles(&client.semaphore("acme", 1).expect("valid"), 0, 0).await;
+    settles(&client.named("acme", 1), 0, 0).await;
 }
 
 #[tokio::test]
 async fn a_store_that_is_down_is_no_lack_of_permits() {
     let server = Server::start();
     let builder = Client::builder(server.url()).store_timeout(Duration::ZERO);
-    let client = builder.connect().await.expect("the server is up");
-    let exports = client.semaphore("exports", 1).expect("valid");
+    let client = builder.connect().succeeds().await;
+    let exports = client.named("exports", 1);
     server.kill();
     let error = refusal(&exports, AcquireOptions::new()).await;
     assert!(matches!(error, AcquireError::Store(_)) && !error.is_not_now(), "{error:?}");

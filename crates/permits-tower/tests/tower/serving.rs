@@ -13,6 +13,7 @@ use hyper_util::client::legacy::{self, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use permits::{Client, Recovery, Semaphore};
 use permits_testkit::Server;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -38,7 +39,7 @@ impl Hosts {
         let (mut addresses, mut clients) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let builder = Client::builder(server.url()).recovery(Recovery::Off);
-            let client = builder.connect().await.expect("the server is up");
+            let client = builder.connect().succeeds().await;
             let sender = sender.clone();
             let export = async move || {
                 let (body, receiver) = Channel::new(1);
@@ -74,7 +75,7 @@ impl Hosts {
     }
 
     fn line(&self, tenant: &str) -> Semaphore {
-        self.clients[0].semaphore(format!("exports/{tenant}"), 2).expect("valid")
+        self.clients[0].named(format!("exports/{tenant}"), 2)
     }
 }
 
@@ -113,8 +114,8 @@ async fn a_receiver_sees_that_a_body_which_lost_its_permit_is_not_whole() {
     let (response, mut body) = hosts.served(0, "acme").await;
     within(body.send_data("half".into())).await.expect("it is received");
     let line = hosts.line("acme");
-    let holder = line.inspect().await.expect("the server is up").holders.remove(0).holder;
-    assert!(line.revoke(&holder, "maintenance").await.expect("the server is up"));
+    let holder = line.inspect().succeeds().await.holders.remove(0).holder;
+    assert!(line.revoke(&holder, "maintenance").succeeds().await);
     assert!(within(response.collect()).await.is_err(), "the connection ends before the body");
     settles(&line, 0, 0).await;
 }
@@ -122,7 +123,7 @@ async fn a_receiver_sees_that_a_body_which_lost_its_permit_is_not_whole() {
 #[tokio::test]
 async fn a_closed_line_and_a_name_that_is_not_valid_have_statuses_of_their_own() {
     let hosts = Hosts::start().await;
-    hosts.line("acme").close_line("moved").await.expect("the server is up");
+    hosts.line("acme").close_line("moved").succeeds().await;
     let closed = hosts.get(0, "acme").await;
     assert_eq!(closed.status(), StatusCode::SERVICE_UNAVAILABLE);
     let message = closed.collect().await.expect("it is whole").to_bytes();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, Recovery};
 use permits::{Canceller, Client, Permit};
+use permits_testkit::sound::Named as _;
 
 use crate::fixture::Fixture;
 use crate::{LEASE, UNITS};
@@ -19,7 +20,7 @@ fn client(fixture: &Fixture) -> Client {
 
 /// A thread that acquires, and what cancels it.
 fn start(client: &Client) -> (Waiting, Canceller) {
-    let semaphore = client.semaphore("exports", UNITS).expect("valid");
+    let semaphore = client.named("exports", UNITS);
     let acquire = semaphore.acquire();
     let canceller = acquire.canceller();
     (thread::spawn(move || acquire.wait()), canceller)
@@ -48,7 +49,7 @@ fn one_that_has_not_begun_does_not_wait() {
     let fixture = Fixture::new();
     let client = client(&fixture);
     fixture.block();
-    let semaphore = client.semaphore("exports", UNITS).expect("valid");
+    let semaphore = client.named("exports", UNITS);
     let acquire = semaphore.acquire();
     acquire.canceller().cancel();
     assert_eq!(acquire.wait().err(), Some(AcquireError::Cancelled));

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Ended, Limit, Lost, Recovery};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::user::User;
@@ -26,8 +27,7 @@ impl Fixture {
         let builder = permits::Client::builder(server.url()).recovery(Recovery::Off).lease(LEASE);
         let observer = builder.connect().wait().expect("the server is up");
         // The server learns the scripts, so that each request after this has one reply.
-        let permit =
-            observer.semaphore("exports", UNITS).expect("valid").acquire().wait().expect("it is free");
+        let permit = observer.named("exports", UNITS).acquire().wait().expect("it is free");
         permit.release().wait().expect("it is held");
         Self { observer, blocker: Mutex::default(), proxy, server }
     }
@@ -35,11 +35,11 @@ impl Fixture {
     /// A client that reaches the server through the proxy.
     pub(crate) async fn client(&self, lease: Duration) -> permits::Client {
         let builder = permits::Client::builder(self.proxy.url()).recovery(Recovery::Off).lease(lease);
-        builder.connect().await.expect("the server is up")
+        builder.connect().succeeds().await
     }
 
     pub(crate) fn semaphore(&self) -> permits::Semaphore {
-        self.observer.semaphore("exports", UNITS).expect("valid")
+        self.observer.named("exports", UNITS)
     }
 
     /// Acquires all units, so that other requests wait.
@@ -80,7 +80,7 @@ impl Fixture {
     /// Starts to acquire a set, and stops it with the grant of the first permit, before the second is
     /// requested.
     fn acquire_first(&self, user: &mut User, options: AcquireOptions) {
-        let first = self.observer.semaphore(FIRST, UNITS).expect("valid");
+        let first = self.observer.named(FIRST, UNITS);
         let permit = first.acquire_with(AcquireOptions::new().weight(UNITS)).wait().expect("all is free");
         user.start(options);
         Self::semaphore_settles(&first, UNITS.into(), 1);
@@ -221,7 +221,7 @@ impl Fixture {
             self.unblock();
         }
         for name in self.observer.list().wait().expect("the server is up") {
-            let semaphore = self.observer.semaphore(&name, Limit::Stored).expect("valid");
+            let semaphore = self.observer.named(&name, Limit::Stored);
             let all = AcquireOptions::new().weight(UNITS).timeout(LIMIT);
             let permit = semaphore.acquire_with(all).wait().expect("all units are released");
             permit.release().wait().expect("it is held");

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use permits::Permit;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::runtime::Runtime;
 
 use crate::UNITS;
@@ -15,7 +16,7 @@ fn permits_outlive_the_runtime_that_acquired_them() {
     let lease = Duration::from_millis(600);
     let runtime = Runtime::new().expect("a runtime");
     let permits: Vec<Permit> = runtime.block_on(async {
-        let semaphore = fixture.client(lease).await.semaphore("exports", UNITS).expect("valid");
+        let semaphore = fixture.client(lease).await.named("exports", UNITS);
         let both = tokio::join!(semaphore.acquire(), semaphore.acquire());
         vec![both.0.expect("it is free"), both.1.expect("it is free")]
     });
@@ -34,14 +35,14 @@ fn a_blocked_runtime_loses_no_permit() {
     let lease = Duration::from_millis(500);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
-        let semaphore = fixture.client(lease).await.semaphore("exports", UNITS).expect("valid");
-        let permit = semaphore.acquire().await.expect("it is free");
+        let semaphore = fixture.client(lease).await.named("exports", UNITS);
+        let permit = semaphore.acquire().succeeds().await;
         let lost = permit.cancellation_token();
         thread::sleep(3 * lease);
         assert!(permit.is_held() && !lost.is_cancelled());
-        let seen = semaphore.inspect().await.expect("the server is up");
+        let seen = semaphore.inspect().succeeds().await;
         assert_eq!(seen.holders.iter().map(|holder| holder.token).collect::<Vec<_>>(), [permit.token()]);
-        permit.release().await.expect("it is held");
+        permit.release().succeeds().await;
     });
     fixture.all_units_come_back();
 }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Semaphore};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{random, wait};
 use tokio::runtime::Runtime;
 
@@ -50,7 +51,7 @@ fn storm_of(acquisitions: u32, cutting: bool, seed: u64) {
     runtime.block_on(async {
         let tasks: Vec<_> = (0..64)
             .map(|number| {
-                let semaphore = clients[number % 2].semaphore("exports", UNITS).expect("valid");
+                let semaphore = clients[number % 2].named("exports", UNITS);
                 let (inside, got) = (inside.clone(), got.clone());
                 let mut random = fastrand::Rng::with_seed(seed.wrapping_add(number as u64));
                 tokio::spawn(async move {
@@ -104,7 +105,7 @@ async fn drop_at_random(
             assert!(permit.is_held());
             inside.fetch_sub(weight, SeqCst);
             if random.bool() {
-                permit.release().await.expect("it is held");
+                permit.release().succeeds().await;
             }
         }
         Ok(Err(error)) => assert!(error.is_not_now(), "{error}"),

@@ -11,6 +11,7 @@ use permits::{
     Acquire, AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Ended, Lost, Permit, PermitSet,
     ReleaseError, Semaphore,
 };
+use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -81,7 +82,7 @@ impl User {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_time().build().expect("a runtime");
         let client = runtime.block_on(fixture.client(LEASE));
-        let semaphore = client.semaphore("exports", UNITS).expect("valid");
+        let semaphore = client.named("exports", UNITS);
         Self {
             runtime: Some(runtime),
             client,
@@ -96,7 +97,7 @@ impl User {
 
     /// The first semaphore of the set.
     pub(crate) fn first(&self) -> Semaphore {
-        self.client.semaphore(FIRST, UNITS).expect("valid")
+        self.client.named(FIRST, UNITS)
     }
 
     /// Starts to acquire, in a task that keeps the result until [`User::result`]. An acquisition that was

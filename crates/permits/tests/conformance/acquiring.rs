@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, PermitStatus};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::time::sleep;
 
 use crate::fixture::{Fixture, Waiter};
@@ -13,7 +14,7 @@ use crate::fixture::{Fixture, Waiter};
 pub(crate) async fn a_permit_says_what_it_is(fixture: &Fixture) {
     let client = fixture.connect(fixture.builder().label("exporter-7").lease(Duration::from_secs(30))).await;
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     assert_eq!(permit.semaphore(), fixture.name());
     assert!(permit.holder().starts_with("exporter-7/"), "holders are named after the label: {permit:?}");
     assert_eq!((permit.weight(), permit.lease()), (1, Duration::from_secs(30)));
@@ -22,21 +23,21 @@ pub(crate) async fn a_permit_says_what_it_is(fixture: &Fixture) {
     assert_eq!(permit.status(), PermitStatus::Held);
     let remaining = permit.remaining();
     assert!(!remaining.is_zero() && remaining < permit.lease(), "{remaining:?}");
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 pub(crate) async fn a_released_permit_can_be_had_again(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
     for _ in 0..3 {
-        let permit = semaphore.try_acquire().await.expect("it is free");
-        permit.release().await.expect("it is held");
+        let permit = semaphore.try_acquire().succeeds().await;
+        permit.release().succeeds().await;
     }
 }
 
 pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
     for semaphore in [fixture.semaphore(&client, 1), fixture.semaphore(&other, 1)] {
         let error = semaphore.try_acquire().await.expect_err("it is full");
         assert_eq!(error, AcquireError::NoPermits);
@@ -45,14 +46,14 @@ pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
         let error = semaphore.acquire_with(no_wait).await.expect_err("it is full");
         assert_eq!(error, AcquireError::NoPermits, "a wait of zero is a try");
     }
-    permit.release().await.expect("it is held");
-    drop(fixture.semaphore(&other, 1).try_acquire().await.expect("it is free"));
+    permit.release().succeeds().await;
+    drop(fixture.semaphore(&other, 1).try_acquire().succeeds().await);
 }
 
 pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     fixture.settles(&semaphore, 1, 0).await;
     drop(permit);
     fixture.settles(&semaphore, 0, 0).await;
@@ -90,7 +91,7 @@ pub(crate) async fn a_holder_has_one_permit_at_a_time(fixture: &Fixture) {
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let named = |holder: &str| AcquireOptions::new().holder(holder);
 
-    let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
+    let permit = semaphore.acquire_with(named("web-3")).succeeds().await;
     assert_eq!(permit.holder(), "web-3");
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!(seen.holders.iter().map(|holder| holder.holder.as_str()).collect::<Vec<_>>(), ["web-3"]);
@@ -107,9 +108,9 @@ pub(crate) async fn a_holder_has_one_permit_at_a_time(fixture: &Fixture) {
     permit.release().await.expect("the refusals did not touch it");
     waiter.permit().await.release().await.expect("the refusals did not touch it");
     let again = others.try_acquire().await.expect("all is free");
-    again.release().await.expect("it is held");
+    again.release().succeeds().await;
     let again = others.acquire_with(named("web-3")).await.expect("the name is free again");
-    again.release().await.expect("it is held");
+    again.release().succeeds().await;
 }
 
 pub(crate) async fn tokens_strictly_increase(fixture: &Fixture) {
@@ -118,13 +119,13 @@ pub(crate) async fn tokens_strictly_increase(fixture: &Fixture) {
     let mut tokens = Vec::new();
     for _ in 0..3 {
         for semaphore in [&semaphore, &others] {
-            let permit = semaphore.acquire().await.expect("it is free");
+            let permit = semaphore.acquire().succeeds().await;
             tokens.push(permit.token());
             let waiter = fixture.queued(semaphore, AcquireOptions::new()).await;
-            permit.release().await.expect("it is held");
+            permit.release().succeeds().await;
             let permit = waiter.permit().await;
             tokens.push(permit.token());
-            permit.release().await.expect("it is held");
+            permit.release().succeeds().await;
         }
     }
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
@@ -135,7 +136,7 @@ pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
     let (semaphore, others) = (fixture.semaphore(&client, 5), fixture.semaphore(&other, 5));
     let mut permits = Vec::new();
     for semaphore in [&semaphore, &others, &semaphore, &others, &semaphore] {
-        permits.push(semaphore.acquire().await.expect("it is free"));
+        permits.push(semaphore.acquire().succeeds().await);
     }
     let slots: BTreeSet<u32> = permits.iter().map(|permit| permit.slot()).collect();
     assert_eq!(slots, (0..5).collect());
@@ -143,10 +144,10 @@ pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
     for freed in [[3, 1], [0, 4]] {
         for slot in freed {
             let at = permits.iter().position(|permit| permit.slot() == slot).expect("it is held");
-            permits.swap_remove(at).release().await.expect("it is held");
+            permits.swap_remove(at).release().succeeds().await;
         }
         for expected in [freed[0].min(freed[1]), freed[0].max(freed[1])] {
-            let permit = others.acquire().await.expect("it is free");
+            let permit = others.acquire().succeeds().await;
             assert_eq!(permit.slot(), expected);
             permits.push(permit);
         }
@@ -163,9 +164,9 @@ pub(crate) async fn weights_are_units(fixture: &Fixture) {
     assert_eq!(error, AcquireError::NoPermits);
     let one = semaphore.acquire_with(weighing(1)).await.expect("1 is free");
     assert_eq!(fixture.inspect(&semaphore).await.held, 4);
-    three.release().await.expect("it is held");
+    three.release().succeeds().await;
     assert_eq!(fixture.inspect(&semaphore).await.held, 1);
-    one.release().await.expect("it is held");
+    one.release().succeeds().await;
 }
 
 pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixture) {
@@ -182,17 +183,17 @@ pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixtu
 
 pub(crate) async fn semaphores_of_other_names_are_apart(fixture: &Fixture) {
     let client = fixture.client().await;
-    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
     // Names that could break out of a key, or be confused with another's.
     for name in ["exports:state", "a}b{c%d", "exports%", "ünï çødé ☂", "*", &"x".repeat(200)] {
-        let other = client.semaphore(name, 1).expect("valid");
+        let other = client.named(name, 1);
         let here = other.try_acquire().await.expect("it is another semaphore");
         assert_eq!(here.semaphore(), name);
         let error = other.try_acquire().await.expect_err("it is full");
         assert_eq!(error, AcquireError::NoPermits);
-        let seen = other.inspect().await.expect("the store is up");
+        let seen = other.inspect().succeeds().await;
         assert_eq!((seen.name.as_str(), seen.held), (name, 1));
-        here.release().await.expect("it is held");
+        here.release().succeeds().await;
     }
     assert!(permit.is_held());
 }
@@ -214,7 +215,7 @@ pub(crate) async fn under_contention_the_limit_holds_and_every_request_is_grante
                 if number % 3 == 0 {
                     drop(permit);
                 } else {
-                    permit.release().await.expect("it is held");
+                    permit.release().succeeds().await;
                 }
             })
         })

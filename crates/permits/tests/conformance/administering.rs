@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use permits::{
     AcquireError, AcquireOptions, Limit, Lost, OperatorChange, PermitStatus, ReleaseError, RenewError,
 };
+use permits_testkit::sound::{Named as _, Succeeds as _};
 
 use crate::fixture::{Fixture, LIMIT, Waiter, lost_within};
 
@@ -16,14 +17,14 @@ pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 3);
     let lease = Duration::from_secs(40);
-    let long = semaphore.acquire_with(named("long").weight(2).lease(lease)).await.expect("it is free");
-    let short = semaphore.acquire_with(named("short")).await.expect("it is free");
+    let long = semaphore.acquire_with(named("long").weight(2).lease(lease)).succeeds().await;
+    let short = semaphore.acquire_with(named("short")).succeeds().await;
     let waiting = [
         fixture.queued(&semaphore, named("next").weight(3)).await,
         fixture.queued(&semaphore, named("last")).await,
     ];
 
-    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
+    let seen = fixture.inspect(&observer.named(fixture.name(), Limit::Stored)).await;
     assert_eq!((seen.name.as_str(), seen.limit, seen.held, seen.waiting), (fixture.name(), Some(3), 3, 2));
     assert!(!seen.pinned && !seen.paused && seen.recovering.is_zero(), "{seen:?}");
     let holders: Vec<_> = seen
@@ -41,7 +42,7 @@ pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
 
     drop((long, short));
     for waiter in waiting {
-        waiter.permit().await.release().await.expect("it is held");
+        waiter.permit().await.release().succeeds().await;
     }
 }
 
@@ -49,25 +50,25 @@ pub(crate) async fn an_inspection_says_how_long_ago_each_was_granted(fixture: &F
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 2);
     let before = Instant::now();
-    let first = semaphore.acquire_with(named("first")).await.expect("it is free");
-    let second = semaphore.acquire_with(named("second")).await.expect("it is free");
-    let seen = fixture.inspect(&observer.semaphore(fixture.name(), Limit::Stored).expect("valid")).await;
+    let first = semaphore.acquire_with(named("first")).succeeds().await;
+    let second = semaphore.acquire_with(named("second")).succeeds().await;
+    let seen = fixture.inspect(&observer.named(fixture.name(), Limit::Stored)).await;
     let age = |name: &str| seen.holders.iter().find(|info| info.holder == name).expect("it holds").age;
     assert!(age("first") <= before.elapsed(), "{seen:?}");
     let between = Duration::from_micros(second.token() - first.token());
     assert_eq!(age("first"), age("second") + between, "by the clock that made the tokens");
     for permit in [first, second] {
-        permit.release().await.expect("it is held");
+        permit.release().succeeds().await;
     }
 }
 
 pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let (semaphore, observed) =
-        (fixture.semaphore(&client, 1), observer.semaphore(fixture.name(), Limit::Stored).expect("valid"));
+        (fixture.semaphore(&client, 1), observer.named(fixture.name(), Limit::Stored));
     let label = "nightly import, 50 %s \u{e9}";
     let began = Instant::now();
-    let permit = semaphore.acquire_with(AcquireOptions::new().label(label)).await.expect("it is free");
+    let permit = semaphore.acquire_with(AcquireOptions::new().label(label)).succeeds().await;
     let waiting = [
         fixture.queued(&semaphore, named("first").label(label)).await,
         fixture.queued(&semaphore, named("second")).await,
@@ -78,83 +79,73 @@ pub(crate) async fn labels_and_the_time_in_the_queue_are_shown(fixture: &Fixture
     assert_eq!((holders, waiters), (vec![Some(label)], vec![Some(label), None]));
     let (first, second) = (seen.waiters[0].age, seen.waiters[1].age);
     assert!(second < first && first <= began.elapsed(), "{seen:?}");
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let [first, second] = waiting.map(Waiter::permit);
     let first = first.await;
     let seen = fixture.inspect(&observed).await;
     assert_eq!(seen.holders[0].label.as_deref(), Some(label), "it keeps its label when it is granted");
-    first.release().await.expect("it is held");
-    second.await.release().await.expect("it is held");
+    first.release().succeeds().await;
+    second.await.release().succeeds().await;
     let long = AcquireOptions::new().label("x".repeat(121));
     assert!(matches!(semaphore.acquire_with(long).await, Err(AcquireError::Invalid(_))));
 }
 
 pub(crate) async fn inspecting_leaves_nothing_behind(fixture: &Fixture) {
     let client = fixture.client().await;
-    let unused = client.semaphore("unused", Limit::Stored).expect("valid");
-    let seen = unused.inspect().await.expect("the store is up");
+    let unused = client.named("unused", Limit::Stored);
+    let seen = unused.inspect().succeeds().await;
     assert_eq!((seen.limit, seen.limit_version, seen.held, seen.waiting), (None, 0, 0, 0));
     assert!(seen.holders.is_empty() && seen.waiters.is_empty(), "{seen:?}");
     assert_eq!(unused.revoke("unknown", "").await, Ok(false));
-    unused.resume().await.expect("the store is up");
-    let again = unused.inspect().await.expect("the store is up");
+    unused.resume().succeeds().await;
+    let again = unused.inspect().succeeds().await;
     assert_eq!(again, seen);
     fixture.has_no_key_of("unused");
 }
 
 pub(crate) async fn a_list_names_what_is_in_use(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
-    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
     let odd = ["a{b}c", "100%", "%7B", "é*?[x]", "two words"];
     for name in odd {
-        client.semaphore(name, Limit::Stored).expect("valid").set_limit(2).await.expect("the store is up");
+        client.named(name, Limit::Stored).set_limit(2).succeeds().await;
     }
-    client.semaphore("unused", Limit::Stored).expect("valid").inspect().await.expect("the store is up");
+    client.named("unused", Limit::Stored).inspect().succeeds().await;
     let mut expected: Vec<&str> = odd.into_iter().chain([fixture.name()]).collect();
     expected.sort_unstable();
-    assert_eq!(observer.list().await.expect("the store is up"), expected);
+    assert_eq!(observer.list().succeeds().await, expected);
     for name in odd {
         // A pinned limit does not expire.
-        client.semaphore(name, Limit::Stored).expect("valid").unpin().await.expect("the store is up");
+        client.named(name, Limit::Stored).unpin().succeeds().await;
     }
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let all = observer
-        .semaphore(fixture.name(), Limit::Stored)
-        .expect("valid")
-        .inspect()
-        .await
-        .expect("the store is up");
-    let none = observer
-        .semaphore(fixture.name(), Limit::Stored)
-        .expect("valid")
-        .inspect_up_to(0)
-        .await
-        .expect("the store is up");
+    let all = observer.named(fixture.name(), Limit::Stored).inspect().succeeds().await;
+    let none = observer.named(fixture.name(), Limit::Stored).inspect_up_to(0).succeeds().await;
     assert_eq!((none.held, none.waiting, none.limit), (all.held, 1, all.limit));
     assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
     drop(permit);
-    waiter.permit().await.release().await.expect("it is held");
+    waiter.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixture: &Fixture) {
     let client = fixture.client().await;
     let operator = fixture.connect(fixture.builder().label("deploy@ci, 50 % \u{e9}")).await;
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
-    let permit = semaphore.acquire_with(named("web-1")).await.expect("it is free");
+        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let permit = semaphore.acquire_with(named("web-1")).succeeds().await;
     assert_eq!(fixture.inspect(&semaphore).await.changes, []);
     let began = Instant::now();
     let limit = fixture.limit(1);
-    administered.set_limit(limit).await.expect("the store is up");
-    administered.pause().await.expect("the store is up");
-    administered.close_line("moved: 1, 2").await.expect("the store is up");
+    administered.set_limit(limit).succeeds().await;
+    administered.pause().succeeds().await;
+    administered.close_line("moved: 1, 2").succeeds().await;
     assert_eq!(administered.revoke("web-1", "late").await, Ok(true));
     assert!(lost_within(&permit, LIMIT).await.is_some());
     let seen = fixture.inspect(&semaphore).await;
@@ -173,10 +164,10 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     let in_force = [seen.closed_by(), seen.paused_by(), seen.pinned_by()];
     assert_eq!(in_force, [1, 2, 3].map(|number| Some(&seen.changes[number])));
 
-    let other = client.semaphore(fixture.name(), Limit::Stored).expect("valid");
-    other.open_line().await.expect("the store is up");
-    other.resume().await.expect("the store is up");
-    other.unpin().await.expect("the store is up");
+    let other = client.named(fixture.name(), Limit::Stored);
+    other.open_line().succeeds().await;
+    other.resume().succeeds().await;
+    other.unpin().succeeds().await;
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!([seen.closed_by(), seen.paused_by(), seen.pinned_by()], [None, None, None]);
     let changes: Vec<String> = seen.changes[..3].iter().map(|info| info.change.to_string()).collect();
@@ -188,9 +179,9 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
 pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
-    let permit = semaphore.acquire().await.expect("it is free");
-    administered.pause().await.expect("the store is up");
+        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let permit = semaphore.acquire().succeeds().await;
+    administered.pause().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     permit.renew().await.expect("holders keep what they hold");
     permit.release().await.expect("holders keep what they hold");
@@ -199,16 +190,16 @@ pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.paused, seen.held, seen.waiting), (true, 0, 1));
     assert!(!waiter.is_answered());
-    administered.resume().await.expect("the store is up");
-    waiter.permit().await.release().await.expect("it is held");
+    administered.resume().succeeds().await;
+    waiter.permit().await.release().succeeds().await;
     assert!(!fixture.inspect(&semaphore).await.paused);
 }
 
 pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
-    let permit = semaphore.acquire_with(named("web-3")).await.expect("it is free");
+        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let permit = semaphore.acquire_with(named("web-3")).succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let reason = "maintenance: \"disk\" 90 % full, siehe ☎ 112";
     assert_eq!(administered.revoke("web-3", reason).await, Ok(true));
@@ -227,15 +218,12 @@ pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
 pub(crate) async fn a_revoked_waiter_receives_the_reason(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let first = fixture.queued(&semaphore, named("web-4")).await;
     let second = fixture.queued(&semaphore, named("web-5")).await;
-    assert_eq!(
-        operator.semaphore(fixture.name(), Limit::Stored).expect("valid").revoke("web-4", "").await,
-        Ok(true)
-    );
+    assert_eq!(operator.named(fixture.name(), Limit::Stored).revoke("web-4", "").await, Ok(true));
     let error = first.outcome().await.expect_err("its place is gone");
     assert_eq!(error, AcquireError::Revoked { reason: "".into() });
-    permit.release().await.expect("it is held");
-    second.permit().await.release().await.expect("it is held");
+    permit.release().succeeds().await;
+    second.permit().await.release().succeeds().await;
 }

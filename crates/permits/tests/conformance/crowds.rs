@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, Limit, Permit, Semaphore};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 
 use crate::fixture::{Fixture, Waiter};
 
@@ -22,11 +23,11 @@ impl Crowd {
         let (holder, other, operator) =
             (fixture.client().await, fixture.client().await, fixture.client().await);
         let all = AcquireOptions::new().weight(CROWD).holder("all");
-        let permit = fixture.semaphore(&holder, CROWD).acquire_with(all).await.expect("it is free");
+        let permit = fixture.semaphore(&holder, CROWD).acquire_with(all).succeeds().await;
         let semaphore = fixture.semaphore(&other, CROWD);
         let hour = || AcquireOptions::new().lease(Duration::from_secs(3_600));
         let waiters = (0..CROWD).map(|_| Waiter::start(&semaphore, hour())).collect();
-        let operator = operator.semaphore(fixture.name(), Limit::Stored).expect("valid");
+        let operator = operator.named(fixture.name(), Limit::Stored);
         fixture.settles(&operator, CROWD.into(), CROWD.into()).await;
         Self { holder, permit, waiters, operator }
     }
@@ -41,13 +42,13 @@ impl Crowd {
 
 pub(crate) async fn a_release_grants_a_crowd(fixture: &Fixture) {
     let Crowd { permit, waiters, .. } = Crowd::wait(fixture).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     Crowd::is_granted(waiters).await;
 }
 
 pub(crate) async fn a_client_that_closes_grants_a_crowd(fixture: &Fixture) {
     let Crowd { holder, permit: _permit, waiters, .. } = Crowd::wait(fixture).await;
-    holder.close().await.expect("the store is up");
+    holder.close().succeeds().await;
     Crowd::is_granted(waiters).await;
 }
 
@@ -59,27 +60,27 @@ pub(crate) async fn a_revocation_grants_a_crowd(fixture: &Fixture) {
 
 pub(crate) async fn a_raised_limit_grants_a_crowd(fixture: &Fixture) {
     let Crowd { permit, waiters, operator, .. } = Crowd::wait(fixture).await;
-    operator.set_limit(2 * CROWD).await.expect("the store is up");
+    operator.set_limit(2 * CROWD).succeeds().await;
     Crowd::is_granted(waiters).await;
-    permit.release().await.expect("it is held");
-    operator.unpin().await.expect("the store is up");
+    permit.release().succeeds().await;
+    operator.unpin().succeeds().await;
 }
 
 pub(crate) async fn a_resumed_semaphore_grants_a_crowd(fixture: &Fixture) {
     let Crowd { permit, waiters, operator, .. } = Crowd::wait(fixture).await;
-    operator.pause().await.expect("the store is up");
-    permit.release().await.expect("it is held");
-    operator.resume().await.expect("the store is up");
+    operator.pause().succeeds().await;
+    permit.release().succeeds().await;
+    operator.resume().succeeds().await;
     Crowd::is_granted(waiters).await;
 }
 
 pub(crate) async fn a_closed_line_refuses_a_crowd(fixture: &Fixture) {
     let Crowd { permit, waiters, operator, .. } = Crowd::wait(fixture).await;
-    operator.close_line("moved").await.expect("the store is up");
+    operator.close_line("moved").succeeds().await;
     for waiter in waiters {
         let refused = waiter.outcome().await.expect_err("the line is closed");
         assert_eq!(refused, AcquireError::LineClosed { reason: "moved".into() });
     }
-    permit.release().await.expect("it is held");
-    operator.open_line().await.expect("the store is up");
+    permit.release().succeeds().await;
+    operator.open_line().succeeds().await;
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use permits::{AclRules, Client, Permit, Semaphore, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -120,14 +121,9 @@ impl Fixture {
             Provider::OtherPrefix => ("permits", 1, 1),
             _ => return,
         };
-        let client = self.plain_builder().prefix(prefix).label("other").connect().await.expect("it is up");
+        let client = self.plain_builder().prefix(prefix).label("other").connect().succeeds().await;
         let options = AcquireOptions::new().weight(weight).holder("other");
-        let permit = client
-            .semaphore(&self.name, limit)
-            .expect("valid")
-            .acquire_with(options)
-            .await
-            .expect("it is free");
+        let permit = client.named(&self.name, limit).acquire_with(options).succeeds().await;
         self.other_client = Some((client, permit));
     }
 
@@ -148,7 +144,7 @@ impl Fixture {
 
     /// A new client with settings made from [`Fixture::builder`].
     pub(crate) async fn connect(&self, builder: ClientBuilder) -> Client {
-        builder.connect().await.expect("the store is up")
+        builder.connect().succeeds().await
     }
 
     /// The name of the semaphore.
@@ -169,12 +165,12 @@ impl Fixture {
 
     /// The semaphore, of which the case can have `units`.
     pub(crate) fn semaphore(&self, client: &Client, units: u32) -> Semaphore {
-        client.semaphore(&self.name, self.limit(units)).expect("valid")
+        client.named(&self.name, self.limit(units))
     }
 
     /// The inspection of `semaphore` without the other client.
     pub(crate) async fn inspect(&self, semaphore: &Semaphore) -> Inspection {
-        let mut inspection = semaphore.inspect().await.expect("the store is up");
+        let mut inspection = semaphore.inspect().succeeds().await;
         inspection.holders.retain(|holder| holder.holder != "other");
         if inspection.name == self.name {
             inspection.held -= u64::from(self.held_by_other());
@@ -216,7 +212,7 @@ impl Fixture {
                 sleep(INTERVAL).await;
             }
         };
-        timeout(LIMIT, renewed).await.expect("it is renewed");
+        timeout(LIMIT, renewed).succeeds().await;
     }
 
     /// Waits until the case holds `held` units and `waiting` requests wait.
@@ -264,12 +260,12 @@ impl Fixture {
     pub(crate) async fn end(mut self) {
         if let Some((client, permit)) = self.other_client.take() {
             assert!(permit.is_held(), "the other client lost its permit: {:?}", permit.status());
-            permit.release().await.expect("it is held");
-            client.close().await.expect("the store is up");
+            permit.release().succeeds().await;
+            client.close().succeeds().await;
         }
         let client = self.client().await;
-        for name in client.list().await.expect("the store is up") {
-            let semaphore = client.semaphore(&name, Limit::Stored).expect("valid");
+        for name in client.list().succeeds().await {
+            let semaphore = client.named(&name, Limit::Stored);
             self.settles(&semaphore, 0, 0).await;
             let left = self.inspect(&semaphore).await;
             assert!(
@@ -280,10 +276,10 @@ impl Fixture {
                 let all = AcquireOptions::new().weight(limit).timeout(LIMIT);
                 let permit = semaphore.acquire_with(all).await.expect("all units are free");
                 assert_eq!(permit.slot(), 0, "all slots are free");
-                permit.release().await.expect("it is held");
+                permit.release().succeeds().await;
             }
         }
-        client.close().await.expect("the store is up");
+        client.close().succeeds().await;
         // Only in a cluster do other cases share the servers, under other prefixes.
         let pattern =
             if self.provider == Provider::Cluster { format!("{}:*", self.prefix) } else { "*".into() };

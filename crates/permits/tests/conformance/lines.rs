@@ -3,49 +3,41 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, AdminError, Limit};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 
 use crate::fixture::{Fixture, Waiter};
 
 pub(crate) async fn a_declared_limit_is_shown_before_anything_is_acquired(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let limit = fixture.limit(1);
-    assert_eq!(client.semaphore("declared", limit).expect("valid").declare().await, Ok(limit));
-    let declared = observer.semaphore("declared", Limit::Stored).expect("valid");
-    let seen = declared.inspect().await.expect("the store is up");
+    assert_eq!(client.named("declared", limit).declare().await, Ok(limit));
+    let declared = observer.named("declared", Limit::Stored);
+    let seen = declared.inspect().succeeds().await;
     assert_eq!((seen.limit, seen.pinned, seen.held, seen.waiting), (Some(limit), false, 0, 0));
-    assert!(observer.list().await.expect("the store is up").contains(&"declared".to_owned()));
+    assert!(observer.list().succeeds().await.contains(&"declared".to_owned()));
     let permit = declared.try_acquire().await.expect("the stored limit counts");
-    assert_eq!(
-        client.semaphore("declared", limit + 1).expect("valid").declare().await,
-        Ok(limit + 1),
-        "the last one counts"
-    );
+    assert_eq!(client.named("declared", limit + 1).declare().await, Ok(limit + 1), "the last one counts");
     assert_eq!(declared.declare().await, Ok(limit + 1), "the stored one is returned");
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 pub(crate) async fn a_raised_declaration_grants_at_once(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
-    let first = semaphore.acquire().await.expect("it is free");
+    let first = semaphore.acquire().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let raised = fixture.limit(1) + 1;
-    assert_eq!(client.semaphore(fixture.name(), raised).expect("valid").declare().await, Ok(raised));
-    waiter.permit().await.release().await.expect("it is held");
-    first.release().await.expect("it is held");
+    assert_eq!(client.named(fixture.name(), raised).declare().await, Ok(raised));
+    waiter.permit().await.release().succeeds().await;
+    first.release().succeeds().await;
 }
 
 pub(crate) async fn a_declaration_leaves_a_pinned_limit(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (limit, administered) =
-        (fixture.limit(1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
-    administered.set_limit(limit).await.expect("the store is up");
-    assert_eq!(
-        client.semaphore(fixture.name(), limit + 1).expect("valid").declare().await,
-        Ok(limit),
-        "the pinned one"
-    );
-    let required = client.semaphore(fixture.name(), Limit::Exactly(limit + 1)).expect("valid");
+    let (limit, administered) = (fixture.limit(1), operator.named(fixture.name(), Limit::Stored));
+    administered.set_limit(limit).succeeds().await;
+    assert_eq!(client.named(fixture.name(), limit + 1).declare().await, Ok(limit), "the pinned one");
+    let required = client.named(fixture.name(), Limit::Exactly(limit + 1));
     let mismatch = |error: &AdminError| {
         matches!(error, AdminError::LimitMismatch { required, stored, .. }
             if (*required, *stored) == (limit + 1, limit))
@@ -53,69 +45,64 @@ pub(crate) async fn a_declaration_leaves_a_pinned_limit(fixture: &Fixture) {
     assert!(required.declare().await.is_err_and(|error| mismatch(&error)));
     let refused = required.try_acquire().await.expect_err("another limit is in force");
     assert!(matches!(refused, AcquireError::LimitMismatch { .. }), "{refused}");
-    administered.unpin().await.expect("the store is up");
+    administered.unpin().succeeds().await;
 }
 
 pub(crate) async fn without_a_limit_there_is_nothing_to_declare(fixture: &Fixture) {
     let client = fixture.client().await;
-    let error = client
-        .semaphore("unused", Limit::Stored)
-        .expect("valid")
-        .declare()
-        .await
-        .expect_err("none is stored");
+    let error = client.named("unused", Limit::Stored).declare().await.expect_err("none is stored");
     assert_eq!(error, AdminError::NoLimit { semaphore: "unused".into() });
     fixture.has_no_key_of("unused");
-    let required = client.semaphore("unused", Limit::Exactly(3)).expect("valid");
+    let required = client.named("unused", Limit::Exactly(3));
     assert_eq!(required.declare().await, Ok(3), "where none is stored, the required one is declared");
 }
 
 pub(crate) async fn an_idle_line_is_deleted_with_its_pin_and_pause(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
-    let semaphore = client.semaphore("deleted", 1).expect("valid");
-    let observed = observer.semaphore("deleted", Limit::Stored).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("deleted", 1);
+    let observed = observer.named("deleted", Limit::Stored);
+    let permit = semaphore.acquire().succeeds().await;
     let token = permit.token();
-    observed.set_limit(2).await.expect("the store is up");
-    observed.pause().await.expect("the store is up");
-    permit.release().await.expect("it is held");
+    observed.set_limit(2).succeeds().await;
+    observed.pause().succeeds().await;
+    permit.release().succeeds().await;
     assert_eq!(observed.delete().await, Ok(true));
-    assert!(!observer.list().await.expect("the store is up").contains(&"deleted".to_owned()));
+    assert!(!observer.list().succeeds().await.contains(&"deleted".to_owned()));
     fixture.has_no_key_of("deleted");
     assert_eq!(observed.delete().await, Ok(false), "there is none any more");
-    let seen = observed.inspect().await.expect("the store is up");
+    let seen = observed.inspect().succeeds().await;
     assert_eq!((seen.limit, seen.limit_version, seen.pinned, seen.paused), (None, 0, false, false));
     let again = semaphore.try_acquire().await.expect("the program's limit counts where none is stored");
     assert!(again.token() > token, "{} after {token}", again.token());
-    assert_eq!(observed.inspect().await.expect("the store is up").limit, Some(1));
-    again.release().await.expect("it is held");
+    assert_eq!(observed.inspect().succeeds().await.limit, Some(1));
+    again.release().succeeds().await;
     fixture.has_no_key_of("unused");
-    assert_eq!(client.semaphore("unused", 1).expect("valid").delete().await, Ok(false), "it was never used");
+    assert_eq!(client.named("unused", 1).delete().await, Ok(false), "it was never used");
     fixture.has_no_key_of("unused");
 }
 
 pub(crate) async fn a_line_in_use_is_not_deleted(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let semaphore = client.semaphore("used", 1).expect("valid");
-    let administered = operator.semaphore("used", Limit::Stored).expect("valid");
+    let semaphore = client.named("used", 1);
+    let administered = operator.named("used", Limit::Stored);
     let in_use = |held, waiting| Err(AdminError::InUse { semaphore: "used".into(), held, waiting });
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     assert_eq!(administered.delete().await, in_use(1, 0));
     let waiter = Waiter::start(&semaphore, AcquireOptions::new());
-    while administered.inspect_up_to(0).await.expect("the store is up").waiting == 0 {
+    while administered.inspect_up_to(0).succeeds().await.waiting == 0 {
         assert!(!waiter.is_answered());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(administered.delete().await, in_use(1, 1));
-    administered.pause().await.expect("the store is up");
-    permit.release().await.expect("it is held");
+    administered.pause().succeeds().await;
+    permit.release().succeeds().await;
     assert_eq!(administered.delete().await, in_use(0, 1));
-    administered.resume().await.expect("the store is up");
-    waiter.permit().await.release().await.expect("it is held");
+    administered.resume().succeeds().await;
+    waiter.permit().await.release().succeeds().await;
     let hour = AcquireOptions::new().at_least(Duration::from_secs(3_600));
-    let rated = semaphore.acquire_with(hour).await.expect("it is free");
+    let rated = semaphore.acquire_with(hour).succeeds().await;
     let (holder, token) = (rated.holder().to_owned(), rated.token());
-    rated.release().await.expect("it is held");
+    rated.release().succeeds().await;
     assert_eq!(administered.delete().await, in_use(1, 0), "it cools");
     assert_eq!(administered.revoke_cooling(&holder, token).await, Ok(true));
     assert_eq!(administered.delete().await, Ok(true));
@@ -124,14 +111,14 @@ pub(crate) async fn a_line_in_use_is_not_deleted(fixture: &Fixture) {
 pub(crate) async fn a_closed_line_refuses_waiters_and_newcomers_with_the_reason(fixture: &Fixture) {
     let (client, other, operator) = (fixture.client().await, fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let administered = operator.semaphore(fixture.name(), Limit::Stored).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let administered = operator.named(fixture.name(), Limit::Stored);
+    let permit = semaphore.acquire().succeeds().await;
     let waiters = [
         fixture.queued(&semaphore, AcquireOptions::new()).await,
         fixture.queued(&others, AcquireOptions::new().label("the last")).await,
     ];
     let reason = "moved to \"exports-2\", 100 %s, siehe \u{260e} 112";
-    administered.close_line(reason).await.expect("the store is up");
+    administered.close_line(reason).succeeds().await;
     let closed = AcquireError::LineClosed { reason: reason.into() };
     for waiter in waiters {
         assert_eq!(waiter.outcome().await.expect_err("the line is closed"), closed);
@@ -146,44 +133,44 @@ pub(crate) async fn a_closed_line_refuses_waiters_and_newcomers_with_the_reason(
     permit.release().await.expect("holders keep what they hold");
     assert_eq!(semaphore.try_acquire().await.expect_err("the line is closed"), closed);
 
-    administered.close_line("").await.expect("the store is up");
+    administered.close_line("").succeeds().await;
     let seen = fixture.inspect(&administered).await;
     assert_eq!(seen.closed.as_deref(), Some(""), "it may have no reason");
-    administered.open_line().await.expect("the store is up");
+    administered.open_line().succeeds().await;
     administered.open_line().await.expect("it is open already");
     assert_eq!(fixture.inspect(&administered).await.closed, None);
-    semaphore.try_acquire().await.expect("it is open").release().await.expect("it is held");
+    semaphore.try_acquire().await.expect("it is open").release().succeeds().await;
 }
 
 pub(crate) async fn a_line_can_be_closed_before_it_is_used(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
-    let administered = operator.semaphore("new", Limit::Stored).expect("valid");
-    administered.close_line("not yet").await.expect("the store is up");
-    let semaphore = client.semaphore("new", 1).expect("valid");
+    let administered = operator.named("new", Limit::Stored);
+    administered.close_line("not yet").succeeds().await;
+    let semaphore = client.named("new", 1);
     let closed = AcquireError::LineClosed { reason: "not yet".into() };
     assert_eq!(semaphore.acquire().await.expect_err("the line is closed"), closed);
-    assert!(operator.list().await.expect("the store is up").contains(&"new".to_owned()));
+    assert!(operator.list().succeeds().await.contains(&"new".to_owned()));
     assert_eq!(semaphore.declare().await, Ok(1), "a closed line has a limit");
     assert_eq!(administered.delete().await, Ok(true), "it is idle");
     fixture.has_no_key_of("new");
-    administered.open_line().await.expect("the store is up");
+    administered.open_line().succeeds().await;
     fixture.has_no_key_of("new");
 }
 
 pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.semaphore(fixture.name(), Limit::Stored).expect("valid"));
-    administered.pause().await.expect("the store is up");
+        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    administered.pause().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    administered.close_line("out of order").await.expect("the store is up");
+    administered.close_line("out of order").succeeds().await;
     let closed = AcquireError::LineClosed { reason: "out of order".into() };
     assert_eq!(waiter.outcome().await.expect_err("the line is closed"), closed);
-    administered.open_line().await.expect("the store is up");
+    administered.open_line().succeeds().await;
     assert!(fixture.inspect(&semaphore).await.paused);
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    administered.resume().await.expect("the store is up");
-    waiter.permit().await.release().await.expect("it is held");
+    administered.resume().succeeds().await;
+    waiter.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn a_reason_of_a_closed_line_is_checked(fixture: &Fixture) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use permits::{
     AcquireError, AcquireOptions, Lost, Permit, PermitStatus, ReleaseError, RenewError, Semaphore,
 };
+use permits_testkit::sound::Succeeds as _;
 use tokio::time::sleep;
 
 use crate::fixture::{Fixture, LIMIT, lost_within};
@@ -16,7 +17,7 @@ const SHORT: Duration = Duration::from_millis(600);
 /// Options for a permit that ends with its lease.
 async fn unrenewed(semaphore: &Semaphore, lease: Duration) -> Permit {
     let options = AcquireOptions::new().lease(lease).auto_renew(false);
-    semaphore.acquire_with(options).await.expect("it is free")
+    semaphore.acquire_with(options).succeeds().await
 }
 
 pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(fixture: &Fixture) {
@@ -32,7 +33,7 @@ pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(fixture: &Fixtu
     assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Expired)));
     let error = semaphore.try_acquire().await.expect_err("a late release frees no other permit");
     assert_eq!(error, AcquireError::NoPermits);
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn a_late_drop_frees_no_other_permit(fixture: &Fixture) {
@@ -40,7 +41,7 @@ pub(crate) async fn a_late_drop_frees_no_other_permit(fixture: &Fixture) {
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     // The same holder, so that only the request ids differ.
     let named = || AcquireOptions::new().holder("web-3");
-    let permit = semaphore.acquire_with(named().lease(SHORT).auto_renew(false)).await.expect("it is free");
+    let permit = semaphore.acquire_with(named().lease(SHORT).auto_renew(false)).succeeds().await;
     let next = loop {
         match others.acquire_with(named().no_wait()).await {
             Ok(next) => break next,
@@ -51,7 +52,7 @@ pub(crate) async fn a_late_drop_frees_no_other_permit(fixture: &Fixture) {
     drop(permit);
     // The store executes a client's inspection after its releases.
     assert_eq!(fixture.inspect(&semaphore).await.held, 1);
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn renewal_keeps_a_permit_for_many_leases(fixture: &Fixture) {
@@ -59,14 +60,14 @@ pub(crate) async fn renewal_keeps_a_permit_for_many_leases(fixture: &Fixture) {
     let semaphore = fixture.semaphore(&client, 1);
     let lease = Duration::from_millis(600);
     let options = AcquireOptions::new().lease(lease);
-    let permit = semaphore.acquire_with(options).await.expect("it is free");
+    let permit = semaphore.acquire_with(options).succeeds().await;
     let token = permit.token();
     sleep(2 * lease).await;
     assert!(permit.is_held());
     assert!(permit.remaining() < lease);
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.held, seen.holders[0].token), (1, token));
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 pub(crate) async fn an_explicit_renewal_extends(fixture: &Fixture) {
@@ -78,10 +79,10 @@ pub(crate) async fn an_explicit_renewal_extends(fixture: &Fixture) {
         sleep(Duration::from_millis(5)).await;
     }
     let before = permit.remaining();
-    permit.renew().await.expect("it is held");
+    permit.renew().succeeds().await;
     assert!(permit.remaining() > before, "{:?} after {before:?}", permit.remaining());
     assert_eq!(permit.status(), PermitStatus::Held);
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 pub(crate) async fn a_lost_permit_stops_the_work_it_runs(fixture: &Fixture) {
@@ -108,10 +109,10 @@ pub(crate) async fn a_lost_permit_stops_the_work_it_runs(fixture: &Fixture) {
 
 pub(crate) async fn work_that_ends_in_time_has_its_result(fixture: &Fixture) {
     let client = fixture.client().await;
-    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
     assert_eq!(permit.run(async { 7 }).await, Ok(7));
     assert!(permit.is_held());
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixture) {
@@ -127,8 +128,8 @@ pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixt
 
 pub(crate) async fn a_release_is_no_loss(fixture: &Fixture) {
     let client = fixture.client().await;
-    let permit = fixture.semaphore(&client, 1).acquire().await.expect("it is free");
+    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
     let token = permit.cancellation_token();
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     assert!(!token.is_cancelled());
 }

@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Semaphore};
+use permits_testkit::sound::Succeeds as _;
 
 use crate::fixture::{Fixture, LIMIT};
 
@@ -15,7 +16,7 @@ fn named(holder: &str) -> AcquireOptions {
 pub(crate) async fn waiters_are_granted_in_order(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let mut holds = semaphore.acquire().await.expect("it is free");
+    let mut holds = semaphore.acquire().succeeds().await;
     // The names are not in order, and the two clients take turns.
     let names = ["d", "a", "c", "b", "e"];
     let mut waiters = Vec::new();
@@ -26,51 +27,51 @@ pub(crate) async fn waiters_are_granted_in_order(fixture: &Fixture) {
     for (served, waiter) in waiters.into_iter().enumerate() {
         let seen = fixture.inspect(&semaphore).await;
         assert_eq!(seen.waiters.iter().map(|waiter| &*waiter.holder).collect::<Vec<_>>(), names[served..]);
-        holds.release().await.expect("it is held");
+        holds.release().succeeds().await;
         holds = waiter.permit().await;
         assert_eq!(holds.holder(), names[served]);
     }
-    holds.release().await.expect("it is held");
+    holds.release().succeeds().await;
 }
 
 pub(crate) async fn a_release_grants_the_head_and_no_newcomer(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let waiter = fixture.queued(&others, named("head")).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     // The release grants it at once, so another request never finds it free.
     let error = semaphore.try_acquire().await.expect_err("it is the waiter's");
     assert_eq!(error, AcquireError::NoPermits);
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.held, seen.waiting, &*seen.holders[0].holder), (1, 0, "head"));
-    waiter.permit().await.release().await.expect("it is held");
+    waiter.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn a_try_does_not_overtake_a_waiter(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
-    let permit = semaphore.acquire_with(AcquireOptions::new().weight(2)).await.expect("it is free");
+    let permit = semaphore.acquire_with(AcquireOptions::new().weight(2)).succeeds().await;
     let waiter = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
     for semaphore in [&semaphore, &others] {
         let error = semaphore.try_acquire().await.expect_err("1 is free, but a waiter is in the queue");
         assert_eq!(error, AcquireError::NoPermits);
     }
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let two = waiter.permit().await;
     let one = semaphore.try_acquire().await.expect("1 is free, and the queue is empty");
-    two.release().await.expect("it is held");
-    one.release().await.expect("it is held");
+    two.release().succeeds().await;
+    one.release().succeeds().await;
 }
 
 pub(crate) async fn a_heavy_head_is_not_overtaken_by_a_light_one(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
-    let first = semaphore.acquire().await.expect("it is free");
-    let second = semaphore.acquire().await.expect("it is free");
+    let first = semaphore.acquire().succeeds().await;
+    let second = semaphore.acquire().succeeds().await;
     let heavy = fixture.queued(&others, named("heavy").weight(3)).await;
     let light = fixture.queued(&semaphore, named("light")).await;
-    first.release().await.expect("it is held");
+    first.release().succeeds().await;
     let seen = fixture.inspect(&semaphore).await;
     let line: Vec<_> = seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.weight)).collect();
     assert_eq!(
@@ -78,26 +79,26 @@ pub(crate) async fn a_heavy_head_is_not_overtaken_by_a_light_one(fixture: &Fixtu
         (1, vec![("heavy", 3), ("light", 1)]),
         "2 are free, and no waiter is granted"
     );
-    second.release().await.expect("it is held");
+    second.release().succeeds().await;
     let heavy = heavy.permit().await;
     assert!(!light.is_answered());
     assert_eq!(fixture.inspect(&semaphore).await.waiting, 1);
-    heavy.release().await.expect("it is held");
-    light.permit().await.release().await.expect("it is held");
+    heavy.release().succeeds().await;
+    light.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn freed_units_go_to_as_many_as_fit(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
-    let permit = semaphore.acquire_with(AcquireOptions::new().weight(3)).await.expect("it is free");
+    let permit = semaphore.acquire_with(AcquireOptions::new().weight(3)).succeeds().await;
     let first = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
     let second = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let third = fixture.queued(&others, AcquireOptions::new()).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let (first, second) = (first.permit().await, second.permit().await);
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.held, seen.waiting), (3, 1));
-    second.release().await.expect("it is held");
+    second.release().succeeds().await;
     let third = third.permit().await;
     assert_ne!(first.slot(), third.slot());
 }
@@ -106,7 +107,7 @@ pub(crate) async fn a_wait_that_times_out_leaves_the_queue(fixture: &Fixture) {
     const WAIT: Duration = Duration::from_millis(100);
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     match others.acquire_with(AcquireOptions::new().timeout(WAIT)).await {
         Err(error @ AcquireError::TimedOut { waited }) => {
             assert!(waited >= WAIT, "{waited:?}");
@@ -115,38 +116,38 @@ pub(crate) async fn a_wait_that_times_out_leaves_the_queue(fixture: &Fixture) {
         other => panic!("not a wait that ran out: {other:?}"),
     }
     fixture.settles(&semaphore, 1, 0).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let next = others.try_acquire().await.expect("the queue is empty");
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn waiters_behind_one_that_times_out_move_up(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let gives_up = fixture.queued(&others, named("gives-up").timeout(Duration::from_millis(500))).await;
     let stays = fixture.queued(&semaphore, named("stays").timeout(2 * LIMIT)).await;
     assert!(matches!(gives_up.outcome().await, Err(AcquireError::TimedOut { .. })));
     fixture.settles(&semaphore, 1, 1).await;
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((&*seen.waiters[0].holder, seen.waiters[0].position), ("stays", 0));
-    permit.release().await.expect("it is held");
-    stays.permit().await.release().await.expect("it is held");
+    permit.release().succeeds().await;
+    stays.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn a_waiter_keeps_its_place_beyond_its_lease(fixture: &Fixture) {
     let lease = Duration::from_millis(600);
     let (client, other) = (fixture.client().await, fixture.connect(fixture.builder().lease(lease)).await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let first = fixture.queued(&others, named("first")).await;
     let second = fixture.queued(&semaphore, named("second")).await;
     tokio::time::sleep(lease + lease / 10).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let first = first.permit().await;
     assert_eq!(fixture.inspect(&semaphore).await.waiters[0].holder, "second");
-    first.release().await.expect("it is held");
-    second.permit().await.release().await.expect("it is held");
+    first.release().succeeds().await;
+    second.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
@@ -159,12 +160,12 @@ pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
     assert_eq!(error, AcquireError::QueueFull { max: 2 });
     assert!(error.is_not_now());
     fixture.settles(&semaphore, 1, 2).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let first = first.permit().await;
     let third = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    first.release().await.expect("it is held");
-    second.permit().await.release().await.expect("it is held");
-    third.permit().await.release().await.expect("it is held");
+    first.release().succeeds().await;
+    second.permit().await.release().succeeds().await;
+    third.permit().await.release().succeeds().await;
 }
 
 /// The heavy request does not fit, and is still on its way when it ends. The next try of the session fits,
@@ -173,7 +174,7 @@ async fn nothing_of_the_heavy_request_is_met(fixture: &Fixture, semaphore: &Sema
     let seen = fixture.inspect(semaphore).await;
     assert_eq!((seen.held, seen.waiting), (4, 0), "{seen:?}");
     let fits = AcquireOptions::new().weight(6).timeout(Duration::ZERO);
-    semaphore.acquire_with(fits).await.expect("6 are free").release().await.expect("it is held");
+    semaphore.acquire_with(fits).await.expect("6 are free").release().succeeds().await;
 }
 
 fn heavy() -> AcquireOptions {
@@ -183,20 +184,20 @@ fn heavy() -> AcquireOptions {
 pub(crate) async fn a_request_that_times_out_in_flight_is_gone_for_the_next(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 10);
-    let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).await.expect("it is free");
+    let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).succeeds().await;
     for _ in 0..50 {
         let limit = Duration::from_nanos(1);
         let error = semaphore.acquire_with(heavy().timeout(limit)).await.expect_err("4 are held");
         assert_eq!(error, AcquireError::TimedOut { waited: limit });
         nothing_of_the_heavy_request_is_met(fixture, &semaphore).await;
     }
-    four.release().await.expect("it is held");
+    four.release().succeeds().await;
 }
 
 pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 10);
-    let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).await.expect("it is free");
+    let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).succeeds().await;
     for round in 0..60 {
         let mut dropped = Box::pin(semaphore.acquire_with(heavy()));
         for _ in 0..=round % 3 {
@@ -206,5 +207,5 @@ pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fix
         drop(dropped);
         nothing_of_the_heavy_request_is_met(fixture, &semaphore).await;
     }
-    four.release().await.expect("it is held");
+    four.release().succeeds().await;
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, InvalidInput, Lost};
+use permits_testkit::sound::Succeeds as _;
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, LIMIT, lost_within};
@@ -26,9 +27,9 @@ pub(crate) async fn a_released_grant_counts_for_as_long_as_asked(fixture: &Fixtu
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let long = AcquireOptions::new().at_least(LONGER);
-    let permit = semaphore.acquire_with(long.holder("web-3")).await.expect("it is free");
+    let permit = semaphore.acquire_with(long.holder("web-3")).succeeds().await;
     let (token, slot) = (permit.token(), permit.slot());
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 
     let seen = fixture.inspect(&semaphore).await;
     let [cooling] = &seen.holders[..] else { panic!("not one: {seen:?}") };
@@ -41,17 +42,17 @@ pub(crate) async fn a_released_grant_counts_for_as_long_as_asked(fixture: &Fixtu
     let next = semaphore.acquire_with(AcquireOptions::new().holder("web-3")).await.expect("it comes");
     assert!(between(token, next.token()) >= LONGER, "after {token}: {}", next.token());
     assert_eq!(next.slot(), slot);
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn a_permit_held_for_longer_is_free_at_once(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire_with(counted()).await.expect("it is free");
+    let permit = semaphore.acquire_with(counted()).succeeds().await;
     tokio::time::sleep(WINDOW + Duration::from_millis(2)).await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let next = semaphore.try_acquire().await.expect("it no longer counts");
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) {
@@ -59,30 +60,30 @@ pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) 
     let semaphore = fixture.semaphore(&client, 1);
     let lease = Duration::from_millis(100);
     let expiring = counted().lease(lease).auto_renew(false);
-    let permit = semaphore.acquire_with(expiring).await.expect("it is free");
+    let permit = semaphore.acquire_with(expiring).succeeds().await;
     assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
     let revoked = semaphore.acquire_with(counted().holder("revoked")).await.expect("it comes");
     assert!(between(permit.token(), revoked.token()) >= WINDOW);
-    assert!(semaphore.revoke("revoked", "maintenance").await.expect("the store is up"));
+    assert!(semaphore.revoke("revoked", "maintenance").succeeds().await);
     let next = semaphore.acquire().await.expect("it comes");
     assert!(between(revoked.token(), next.token()) >= WINDOW);
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn what_cools_can_be_freed_by_an_operator(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
     let hour = AcquireOptions::new().at_least(Duration::from_secs(3600)).holder("web-3");
-    let permit = semaphore.acquire_with(hour).await.expect("it is free");
+    let permit = semaphore.acquire_with(hour).succeeds().await;
     let token = permit.token();
-    assert!(!semaphore.revoke_cooling("web-3", token).await.expect("the store is up"), "it is held");
-    permit.release().await.expect("it is held");
+    assert!(!semaphore.revoke_cooling("web-3", token).succeeds().await, "it is held");
+    permit.release().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    assert!(!semaphore.revoke_cooling("web-3", token + 1).await.expect("the store is up"), "another grant");
-    assert!(!semaphore.revoke("web-3", "").await.expect("the store is up"), "the holder has gone");
-    assert!(semaphore.revoke_cooling("web-3", token).await.expect("the store is up"));
-    assert!(!semaphore.revoke_cooling("web-3", token).await.expect("the store is up"), "it is free");
-    waiter.permit().await.release().await.expect("it is held");
+    assert!(!semaphore.revoke_cooling("web-3", token + 1).succeeds().await, "another grant");
+    assert!(!semaphore.revoke("web-3", "").succeeds().await, "the holder has gone");
+    assert!(semaphore.revoke_cooling("web-3", token).succeeds().await);
+    assert!(!semaphore.revoke_cooling("web-3", token).succeeds().await, "it is free");
+    waiter.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn no_window_has_more_grants_than_the_limit(fixture: &Fixture) {
@@ -94,7 +95,7 @@ pub(crate) async fn no_window_has_more_grants_than_the_limit(fixture: &Fixture) 
         requests.spawn(async move {
             let permit = semaphore.acquire_with(counted()).await.expect("it comes");
             let token = permit.token();
-            permit.release().await.expect("it is held");
+            permit.release().succeeds().await;
             token
         });
     }
@@ -108,13 +109,13 @@ pub(crate) async fn no_window_has_more_grants_than_the_limit(fixture: &Fixture) 
 pub(crate) async fn a_grant_that_was_handed_over_counts_as_long(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire_with(counted()).await.expect("it is free");
+    let permit = semaphore.acquire_with(counted()).succeeds().await;
     let token = permit.token();
-    let handle = permit.hand_over().await.expect("it is held");
-    other.adopt(&handle).await.expect("it is held").release().await.expect("it is held");
+    let handle = permit.hand_over().succeeds().await;
+    other.adopt(&handle).succeeds().await.release().succeeds().await;
     let next = semaphore.acquire().await.expect("it comes");
     assert!(between(token, next.token()) >= WINDOW);
-    next.release().await.expect("it is held");
+    next.release().succeeds().await;
 }
 
 pub(crate) async fn a_time_above_a_day_is_refused(fixture: &Fixture) {

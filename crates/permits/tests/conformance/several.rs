@@ -8,6 +8,7 @@ use permits::{
     AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Lost, Permit, PermitSet,
     ReleaseError, RenewError, Semaphore,
 };
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -31,7 +32,7 @@ struct Program {
 impl Program {
     async fn new(fixture: &Fixture) -> Self {
         let client = fixture.client().await;
-        let (wide, tenant) = (fixture.semaphore(&client, 1), client.semaphore(TENANT, 1).expect("valid"));
+        let (wide, tenant) = (fixture.semaphore(&client, 1), client.named(TENANT, 1));
         Self { client, wide, tenant }
     }
 
@@ -47,7 +48,7 @@ impl Program {
 
     async fn acquire(&self) -> PermitSet {
         let options = AcquireOptions::new();
-        self.acquire_with(options.clone(), options).await.expect("both are free")
+        self.acquire_with(options.clone(), options).succeeds().await
     }
 
     /// Starts to acquire both, with this holder in the narrow line.
@@ -57,7 +58,7 @@ impl Program {
     }
 
     async fn full_wide(&self) -> Permit {
-        self.wide.acquire().await.expect("it is free")
+        self.wide.acquire().succeeds().await
     }
 }
 
@@ -74,12 +75,12 @@ async fn outcome(
 pub(crate) async fn a_set_is_acquired_in_the_order_that_all_programs_share(fixture: &Fixture) {
     let client = fixture.client().await;
     let names = [fixture.name(), "exports/b", "exports/a", "exports/b/c"];
-    let [wide, b, a, c] = names.map(|name| client.semaphore(name, fixture.limit(1)).expect("valid"));
+    let [wide, b, a, c] = names.map(|name| client.named(name, fixture.limit(1)));
     let options = AcquireOptions::new;
     let set = client
         .acquire_all([&wide, &b, &a, &c].map(|semaphore| (semaphore.clone(), options())))
-        .await
-        .expect("all are free");
+        .succeeds()
+        .await;
     let order = ["exports/b/c", "exports/a", "exports/b", "exports"];
     assert_eq!(weights(&set), order.map(|name| (name.to_owned(), 1)));
     for semaphore in [&wide, &b, &a, &c] {
@@ -90,7 +91,7 @@ pub(crate) async fn a_set_is_acquired_in_the_order_that_all_programs_share(fixtu
     assert!(set.get("exports/d").is_none());
     assert!(set.is_held() && !set.remaining().is_zero());
     assert_eq!(first_lost(&set, Duration::ZERO).await, None);
-    set.release().await.expect("all are held");
+    set.release().succeeds().await;
     for semaphore in [&wide, &b, &a, &c] {
         assert_eq!(fixture.inspect(semaphore).await.held, 0);
     }
@@ -118,9 +119,9 @@ pub(crate) async fn a_set_is_acquired_completely_or_not_at_all(fixture: &Fixture
     assert!(error.is_not_now());
     // The release was sent before the error was returned.
     let tenant = program.tenant.try_acquire().await.expect("it was released");
-    tenant.release().await.expect("it is held");
-    permit.release().await.expect("it is held");
-    program.acquire().await.release().await.expect("both are held");
+    tenant.release().succeeds().await;
+    permit.release().succeeds().await;
+    program.acquire().await.release().succeeds().await;
 }
 
 pub(crate) async fn a_set_whose_last_semaphore_refuses_for_good_holds_nothing(fixture: &Fixture) {
@@ -165,13 +166,13 @@ pub(crate) async fn an_empty_set_is_acquired_at_once(fixture: &Fixture) {
 
 pub(crate) async fn a_set_that_waits_in_a_narrow_line_holds_nothing_of_the_wide_one(fixture: &Fixture) {
     let (program, other) = (Program::new(fixture).await, Program::new(fixture).await);
-    let tenant = other.tenant.acquire().await.expect("it is free");
+    let tenant = other.tenant.acquire().succeeds().await;
     let acquiring = program.start("web-3", AcquireOptions::new());
     fixture.settles(&other.tenant, 1, 1).await;
     assert_eq!(fixture.inspect(&other.wide).await.waiting, 0);
     other.full_wide().await.release().await.expect("another tenant can have it");
-    tenant.release().await.expect("it is held");
-    outcome(acquiring).await.expect("it is its turn").release().await.expect("both are held");
+    tenant.release().succeeds().await;
+    outcome(acquiring).await.expect("it is its turn").release().succeeds().await;
 }
 
 pub(crate) async fn a_set_that_waits_in_a_wide_line_keeps_its_place_in_the_narrow_one(fixture: &Fixture) {
@@ -180,10 +181,10 @@ pub(crate) async fn a_set_that_waits_in_a_wide_line_keeps_its_place_in_the_narro
     let acquiring = program.start("web-3", AcquireOptions::new());
     fixture.settles(&other.wide, 1, 1).await;
     assert_eq!(fixture.inspect(&other.tenant).await.held, 1);
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
     let set = outcome(acquiring).await.expect("it is its turn");
     fixture.settles(&other.wide, 1, 0).await;
-    set.release().await.expect("both are held");
+    set.release().succeeds().await;
 }
 
 pub(crate) async fn the_shortest_timeout_is_the_limit_of_the_whole_wait(fixture: &Fixture) {
@@ -198,7 +199,7 @@ pub(crate) async fn the_shortest_timeout_is_the_limit_of_the_whole_wait(fixture:
         fixture.settles(&other.wide, 1, 0).await;
         fixture.settles(&other.tenant, 0, 0).await;
     }
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
 }
 
 pub(crate) async fn a_set_of_which_one_does_not_wait_does_not_wait(fixture: &Fixture) {
@@ -208,7 +209,7 @@ pub(crate) async fn a_set_of_which_one_does_not_wait_does_not_wait(fixture: &Fix
         let error = program.acquire_with(AcquireOptions::new(), no_wait).await.expect_err("it is full");
         assert_eq!(error, refused(fixture.name(), AcquireError::NoPermits));
     }
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
 }
 
 pub(crate) async fn a_permit_that_is_lost_while_another_is_waited_for_fails_the_set(fixture: &Fixture) {
@@ -216,14 +217,14 @@ pub(crate) async fn a_permit_that_is_lost_while_another_is_waited_for_fails_the_
     let wide = other.full_wide().await;
     let acquiring = program.start("web-3", AcquireOptions::new());
     fixture.settles(&other.wide, 1, 1).await;
-    assert!(other.tenant.revoke("web-3", "maintenance").await.expect("the store is up"));
+    assert!(other.tenant.revoke("web-3", "maintenance").succeeds().await);
     let error = outcome(acquiring).await.expect_err("one of the set is lost");
     let reason = Lost::Revoked { reason: "maintenance".into() };
     assert_eq!(error, AcquireAllError::Lost { semaphore: TENANT.into(), reason });
     assert!(error.is_not_now());
     // It has left the line that it waited in.
     fixture.settles(&other.wide, 1, 0).await;
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
 }
 
 pub(crate) async fn a_permit_that_is_not_renewed_can_end_while_another_is_waited_for(fixture: &Fixture) {
@@ -233,16 +234,16 @@ pub(crate) async fn a_permit_that_is_not_renewed_can_end_while_another_is_waited
     let error = outcome(acquiring).await.expect_err("its lease ends");
     assert_eq!(error, AcquireAllError::Lost { semaphore: TENANT.into(), reason: Lost::Expired });
     fixture.settles(&other.wide, 1, 0).await;
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
 }
 
 pub(crate) async fn a_set_is_lost_with_any_of_its_permits(fixture: &Fixture) {
     for lost in [fixture.name(), TENANT] {
         let program = Program::new(fixture).await;
         let named = AcquireOptions::new().holder("web-3");
-        let set = program.acquire_with(named.clone(), named).await.expect("both are free");
+        let set = program.acquire_with(named.clone(), named).succeeds().await;
         let revoked = if lost == TENANT { &program.tenant } else { &program.wide };
-        assert!(revoked.revoke("web-3", "maintenance").await.expect("the store is up"));
+        assert!(revoked.revoke("web-3", "maintenance").succeeds().await);
         let reason = Lost::Revoked { reason: "maintenance".into() };
         assert_eq!(first_lost(&set, LIMIT).await, Some((lost.to_owned(), reason.clone())));
         assert!(!set.is_held() && set.remaining().is_zero());
@@ -260,18 +261,16 @@ pub(crate) async fn a_set_is_lost_with_any_of_its_permits(fixture: &Fixture) {
 pub(crate) async fn a_renewal_extends_each_permit_of_a_set(fixture: &Fixture) {
     let program = Program::new(fixture).await;
     let unrenewed = AcquireOptions::new().lease(Duration::from_secs(60)).auto_renew(false);
-    let set = program.acquire_with(unrenewed.clone(), unrenewed).await.expect("both are free");
+    let set = program.acquire_with(unrenewed.clone(), unrenewed).succeeds().await;
     let fresh = set.remaining();
     while set.remaining() > fresh - Duration::from_millis(100) {
         sleep(INTERVAL).await;
     }
     // The set's remaining time is that of the permit that ends first.
     let before = set.remaining();
-    set.renew().await.expect("both are held");
+    set.renew().succeeds().await;
     assert!(set.remaining() > before, "{:?} after {before:?}", set.remaining());
-    assert!(
-        program.tenant.revoke(&holder(fixture, &program.tenant).await, "").await.expect("the store is up")
-    );
+    assert!(program.tenant.revoke(&holder(fixture, &program.tenant).await, "").succeeds().await);
     assert!(first_lost(&set, LIMIT).await.is_some());
     let lost = RenewError::Lost(Lost::Revoked { reason: "".into() });
     assert_eq!(set.renew().await, Err(lost));
@@ -295,7 +294,7 @@ pub(crate) async fn permits_of_a_set_can_be_released_one_by_one(fixture: &Fixtur
     let mut permits = program.acquire().await.into_permits();
     let wide = permits.pop().expect("there are two");
     assert_eq!(wide.semaphore(), fixture.name());
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
     fixture.settles(&program.wide, 0, 0).await;
     assert_eq!(fixture.inspect(&program.tenant).await.held, 1);
 }
@@ -324,16 +323,16 @@ async fn waits_in(acquiring: &mut permits::AcquireAll, semaphore: &str) {
 
 pub(crate) async fn the_line_that_a_set_waits_in_is_known(fixture: &Fixture) {
     let (program, other) = (Program::new(fixture).await, Program::new(fixture).await);
-    let (wide, tenant) = (other.full_wide().await, other.tenant.acquire().await.expect("it is free"));
+    let (wide, tenant) = (other.full_wide().await, other.tenant.acquire().succeeds().await);
     let mut acquiring = acquire_all(&program);
     assert_eq!(line(&acquiring), (Some(TENANT.to_owned()), None));
     waits_in(&mut acquiring, TENANT).await;
-    tenant.release().await.expect("it is held");
+    tenant.release().succeeds().await;
     waits_in(&mut acquiring, fixture.name()).await;
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
     let set = timeout(LIMIT, &mut acquiring).await.expect("it is its turn").expect("both are free");
     assert_eq!(line(&acquiring), (None, None));
-    set.release().await.expect("both are held");
+    set.release().succeeds().await;
 }
 
 pub(crate) async fn a_dropped_acquisition_of_a_set_leaves_nothing(fixture: &Fixture) {
@@ -344,14 +343,14 @@ pub(crate) async fn a_dropped_acquisition_of_a_set_leaves_nothing(fixture: &Fixt
     acquiring.abort();
     fixture.settles(&other.wide, 1, 0).await;
     fixture.settles(&other.tenant, 0, 0).await;
-    wide.release().await.expect("it is held");
+    wide.release().succeeds().await;
 }
 
 pub(crate) async fn a_set_that_is_lost_stops_the_work_it_runs(fixture: &Fixture) {
     let program = Program::new(fixture).await;
     let unrenewed = AcquireOptions::new().lease(SHORT).auto_renew(false);
     for (options, expected) in [(AcquireOptions::new(), Ok(7)), (unrenewed, Err(Lost::Expired))] {
-        let set = program.acquire_with(options, AcquireOptions::new()).await.expect("both are free");
+        let set = program.acquire_with(options, AcquireOptions::new()).succeeds().await;
         let held = expected.is_ok();
         let work = async { if held { 7 } else { std::future::pending().await } };
         assert_eq!(timeout(LIMIT, set.run(work)).await.expect("it ends"), expected);

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Lost};
+use permits_testkit::sound::Succeeds as _;
 
 use crate::fixture::{Fixture, LIMIT};
 
@@ -66,7 +67,7 @@ pub(crate) async fn a_thread_waits_for_every_operation(fixture: &Fixture) {
 pub(crate) async fn threads_are_granted_in_order(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
-    let held = semaphore.acquire().await.expect("it is free");
+    let held = semaphore.acquire().succeeds().await;
     let mut threads = Vec::new();
     for number in 0..5 {
         let waiter = semaphore.clone();
@@ -78,7 +79,7 @@ pub(crate) async fn threads_are_granted_in_order(fixture: &Fixture) {
         }));
         fixture.settles(&semaphore, 1, number + 1).await;
     }
-    held.release().await.expect("it is held");
+    held.release().succeeds().await;
     let all = || threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>();
     let tokens = on_a_thread(all).await;
     assert!(tokens.is_sorted(), "{tokens:?}");
@@ -87,7 +88,7 @@ pub(crate) async fn threads_are_granted_in_order(fixture: &Fixture) {
 pub(crate) async fn a_blocked_thread_is_cancelled_by_another(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
-    let held = semaphore.acquire().await.expect("it is free");
+    let held = semaphore.acquire().succeeds().await;
     let acquire = semaphore.acquire();
     let canceller = acquire.canceller();
     let blocked = thread::spawn(move || acquire.wait());
@@ -96,15 +97,15 @@ pub(crate) async fn a_blocked_thread_is_cancelled_by_another(fixture: &Fixture) 
     let outcome = on_a_thread(|| blocked.join().expect("no panic")).await;
     assert_eq!(outcome.err(), Some(AcquireError::Cancelled));
     fixture.settles(&semaphore, 1, 0).await;
-    held.release().await.expect("it is held");
+    held.release().succeeds().await;
 }
 
 pub(crate) async fn a_thread_waits_for_a_loss(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let holder = permit.holder().to_owned();
     let waiting = tokio::spawn(on_a_thread(move || permit.lost_within(LIMIT)));
-    semaphore.revoke(&holder, "enough").await.expect("the store is up");
+    semaphore.revoke(&holder, "enough").succeeds().await;
     assert_eq!(waiting.await.expect("no panic"), Some(Lost::Revoked { reason: "enough".into() }));
 }

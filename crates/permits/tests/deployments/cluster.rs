@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Permit, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, skip, wait};
 
 use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed, until};
@@ -38,15 +39,15 @@ async fn one_session_spans_all_shards() {
     let recorders = record_all(cluster.nodes());
     let client = connect(&cluster.url()).await;
     for node in 0..3 {
-        let semaphore = client.semaphore(name_on(&cluster, node), 1).expect("valid");
-        let first = semaphore.acquire().await.expect("it is free");
+        let semaphore = client.named(name_on(&cluster, node), 1);
+        let first = semaphore.acquire().succeeds().await;
         let waiter = in_line(&semaphore, "next").await;
-        first.release().await.expect("it is held");
-        granted(waiter).await.release().await.expect("it is held");
+        first.release().succeeds().await;
+        granted(waiter).await.release().succeeds().await;
         is_at_rest(&semaphore).await;
     }
-    assert_eq!(client.list().await.expect("the cluster is up").len(), 3);
-    client.close().await.expect("the cluster is up");
+    assert_eq!(client.list().succeeds().await.len(), 3);
+    client.close().succeeds().await;
     assert_eq!(replayed(&recorders), 0);
 }
 
@@ -61,13 +62,12 @@ async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
     let lease = Duration::from_secs(600);
     for node in 0..3 {
         let name = name_on(&cluster, node);
-        let connect =
-            async || builder(&cluster.url()).lease(lease).connect().await.expect("the cluster is up");
+        let connect = async || builder(&cluster.url()).lease(lease).connect().succeeds().await;
         let (holder, waiter) = (connect().await, connect().await);
-        let permit = holder.semaphore(&name, 1).expect("valid").acquire().await.expect("it is free");
-        let next = in_line(&waiter.semaphore(&name, 1).expect("valid"), "next").await;
-        permit.release().await.expect("it is held");
-        granted(next).await.release().await.expect("it is held");
+        let permit = holder.named(&name, 1).acquire().succeeds().await;
+        let next = in_line(&waiter.named(&name, 1), "next").await;
+        permit.release().succeeds().await;
+        granted(next).await.release().succeeds().await;
     }
 }
 
@@ -80,8 +80,8 @@ async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
-    let permit = holder.semaphore(&name, 1).expect("valid").acquire().await.expect("it is free");
-    let next = in_line(&waiter.semaphore(&name, 1).expect("valid"), "next").await;
+    let permit = holder.named(&name, 1).acquire().succeeds().await;
+    let next = in_line(&waiter.named(&name, 1), "next").await;
     // Commands whose records the primary has not yet sent would be missing from the history.
     recorders[0].records();
     cluster.nodes()[0].kill();
@@ -90,8 +90,8 @@ async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     in_time(async { while permit.renew().await.is_err() {} }).await;
     assert!(!next.is_finished(), "the place is taken");
     permit.release().await.expect("it is held still");
-    granted(next).await.release().await.expect("it is held");
-    is_at_rest(&holder.semaphore(&name, Limit::Stored).expect("valid")).await;
+    granted(next).await.release().succeeds().await;
+    is_at_rest(&holder.named(&name, Limit::Stored)).await;
     replayed(&recorders);
 }
 
@@ -104,12 +104,12 @@ async fn a_failover_by_agreement_is_followed() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 1);
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore(&name, 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named(&name, 1);
+    let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
     cluster.failover(1);
     in_time(permit.release()).await.expect("it is held still");
-    granted(next).await.release().await.expect("it is held");
+    granted(next).await.release().succeeds().await;
     is_at_rest(&semaphore).await;
     assert_eq!(replayed(&recorders), 0);
 }
@@ -125,8 +125,8 @@ async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore(&name, 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named(&name, 1);
+    let permit = semaphore.acquire().succeeds().await;
     let first = in_line(&semaphore, "first").await;
     let second = in_line(&semaphore, "second").await;
 
@@ -139,15 +139,15 @@ async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
     }
     migration.finish();
     in_time(releasing).await.expect("it does not panic").expect("it is held still");
-    granted(first).await.release().await.expect("it is held");
-    granted(second).await.release().await.expect("it is held");
+    granted(first).await.release().succeeds().await;
+    granted(second).await.release().succeeds().await;
 
     // The new node wakes its waiters.
-    let permit = semaphore.acquire().await.expect("it is free");
+    let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
     assert!(wait::until(LIMIT, || channels(&cluster.nodes()[2]) > 0), "its channel has followed");
-    permit.release().await.expect("it is held");
-    granted(next).await.release().await.expect("it is held");
+    permit.release().succeeds().await;
+    granted(next).await.release().succeeds().await;
     assert_eq!(channels(&cluster.nodes()[0]), 0);
     is_at_rest(&semaphore).await;
     assert_eq!(replayed(&recorders), 0);
@@ -162,12 +162,12 @@ async fn a_map_that_is_out_of_date_is_corrected() {
     let recorders = record_all(cluster.nodes());
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore(&name, 1).expect("valid");
-    semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+    let semaphore = client.named(&name, 1);
+    semaphore.acquire().succeeds().await.release().succeeds().await;
     for to in [1, 2, 0, 1] {
         cluster.migrate_slot(slot_of(&name), to);
-        let permit = in_time(semaphore.acquire()).await.expect("it is free");
-        permit.release().await.expect("it is held");
+        let permit = in_time(semaphore.acquire()).succeeds().await;
+        permit.release().succeeds().await;
     }
     is_at_rest(&semaphore).await;
     assert_eq!(replayed(&recorders), 0);
@@ -183,13 +183,13 @@ async fn a_set_spans_all_shards() {
     let (client, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let mut names = [0, 1, 2].map(|node| name_on(&cluster, node));
     names.sort();
-    let semaphores = names.clone().map(|name| client.semaphore(name, 1).expect("valid"));
+    let semaphores = names.clone().map(|name| client.named(name, 1));
     let start = || {
-        let semaphores = names.clone().map(|name| other.semaphore(name, 1).expect("valid"));
+        let semaphores = names.clone().map(|name| other.named(name, 1));
         tokio::spawn(other.acquire_all(semaphores.map(|semaphore| (semaphore, AcquireOptions::new()))))
     };
     let [first, second, last] = &semaphores;
-    let permit = last.acquire().await.expect("it is free");
+    let permit = last.acquire().succeeds().await;
     let waits_in_the_last = async || {
         until(last, 1, 1).await;
         until(first, 1, 0).await;
@@ -204,10 +204,10 @@ async fn a_set_spans_all_shards() {
 
     let acquiring = start();
     waits_in_the_last().await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let set = in_time(acquiring).await.expect("it does not panic").expect("all are free");
     assert_eq!(set.permits().iter().map(Permit::semaphore).collect::<Vec<_>>(), names);
-    set.release().await.expect("all are held");
+    set.release().succeeds().await;
     for semaphore in &semaphores {
         is_at_rest(semaphore).await;
     }
@@ -222,10 +222,9 @@ async fn a_stalled_shard_delays_only_its_own_semaphores() {
     let cluster = apart();
     let client = connect(&cluster.url()).await;
     let (stalled, other) = (name_on(&cluster, 0), name_on(&cluster, 1));
-    let (stalled, other) =
-        (client.semaphore(stalled, 1).expect("valid"), client.semaphore(other, 1).expect("valid"));
+    let (stalled, other) = (client.named(stalled, 1), client.named(other, 1));
     for semaphore in [&stalled, &other] {
-        semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+        semaphore.acquire().succeeds().await.release().succeeds().await;
     }
     cluster.nodes()[0].pause();
     let late = {
@@ -233,11 +232,11 @@ async fn a_stalled_shard_delays_only_its_own_semaphores() {
         tokio::spawn(async move { stalled.acquire().await })
     };
     for _ in 0..20 {
-        in_time(other.acquire()).await.expect("it is free").release().await.expect("it is held");
+        in_time(other.acquire()).succeeds().await.release().succeeds().await;
     }
     assert!(!late.is_finished());
     cluster.nodes()[0].resume();
-    granted(late).await.release().await.expect("it is held");
+    granted(late).await.release().succeeds().await;
     is_at_rest(&stalled).await;
 }
 
@@ -248,16 +247,15 @@ async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
     }
     let cluster = apart();
     let timeout = Duration::from_secs(3);
-    let client = builder(&cluster.url()).store_timeout(timeout).connect().await.expect("it is up");
+    let client = builder(&cluster.url()).store_timeout(timeout).connect().succeeds().await;
     let (dead, other) = (name_on(&cluster, 2), name_on(&cluster, 1));
-    let (dead, other) =
-        (client.semaphore(dead, 1).expect("valid"), client.semaphore(other, 1).expect("valid"));
-    dead.acquire().await.expect("it is free").release().await.expect("it is held");
+    let (dead, other) = (client.named(dead, 1), client.named(other, 1));
+    dead.acquire().succeeds().await.release().succeeds().await;
     cluster.nodes()[2].kill();
     let asked = tokio::spawn(async move { (dead.acquire().await, dead.inspect().await) });
     // A success on the other shard does not hide the failure of this one.
     while !asked.is_finished() {
-        in_time(other.acquire()).await.expect("it is free").release().await.expect("it is held");
+        in_time(other.acquire()).succeeds().await.release().succeeds().await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let (acquired, inspected) = asked.await.expect("it does not panic");
@@ -272,22 +270,22 @@ async fn channels_of_idle_semaphores_are_unsubscribed() {
     }
     let cluster = Cluster::builder().primaries(1).replicas(0).start();
     let lease = Duration::from_millis(500);
-    let client = builder(&cluster.url()).lease(lease).connect().await.expect("it is up");
-    let held = client.semaphore("kept", 1).expect("valid").acquire().await.expect("it is free");
+    let client = builder(&cluster.url()).lease(lease).connect().succeeds().await;
+    let held = client.named("kept", 1).acquire().succeeds().await;
     let mut used = 0;
     let listened = || channels(&cluster.nodes()[0]);
     // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones come.
     in_time(async {
         while used < 1500 || listened() > used / 2 {
-            let semaphore = client.semaphore(format!("semaphore-{used}"), 1).expect("valid");
-            semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+            let semaphore = client.named(format!("semaphore-{used}"), 1);
+            semaphore.acquire().succeeds().await.release().succeeds().await;
             used += 1;
         }
     })
     .await;
-    let waiter = in_line(&client.semaphore("kept", Limit::Stored).expect("valid"), "next").await;
-    held.release().await.expect("it is held");
-    granted(waiter).await.release().await.expect("it is held");
+    let waiter = in_line(&client.named("kept", Limit::Stored), "next").await;
+    held.release().succeeds().await;
+    granted(waiter).await.release().succeeds().await;
 }
 
 /// A user with exactly the documented rules, on every node.
@@ -310,13 +308,13 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
     }
     let cluster = Cluster::builder().replicas(0).start();
     let client = connect(&set_user(&cluster, "")).await;
-    let semaphore = client.semaphore("exports", 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("exports", 1);
+    let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
-    permit.release().await.expect("it is held");
-    granted(next).await.release().await.expect("it is held");
+    permit.release().succeeds().await;
+    granted(next).await.release().succeeds().await;
     assert_eq!(client.list().await.expect("it is allowed"), ["exports"]);
-    client.close().await.expect("it is up");
+    client.close().succeeds().await;
     for (rule, named) in
         [("+ssubscribe", "SSUBSCRIBE"), ("+spublish", "SPUBLISH"), ("&permits:{*}:wake:*", "SPUBLISH")]
     {
@@ -324,7 +322,7 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
         let error = in_time(Client::connect(&url)).await.expect_err(rule);
         let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{rule}: {error:?}") };
         assert!(reason.contains(named), "{rule}: {reason}");
-        let examination = Client::builder(&url).diagnose().await.expect("the URL is valid");
+        let examination = Client::builder(&url).diagnose().succeeds().await;
         let named =
             |finding: &&permits::Finding| finding.subject == "rights" && finding.advice.contains(rule);
         assert!(examination.findings.iter().any(|finding| named(&finding)), "{rule}: {examination:?}");
@@ -337,7 +335,7 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
         return;
     }
     let cluster = Cluster::builder().replicas(0).start();
-    let examination = Client::builder(cluster.url()).diagnose().await.expect("the URL is valid");
+    let examination = Client::builder(cluster.url()).diagnose().succeeds().await;
     assert!(examination.is_healthy(), "{examination:?}");
     for node in cluster.nodes() {
         let address = node.address().to_string();
@@ -362,7 +360,7 @@ async fn hash_slots_without_a_node_are_found() {
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", &slot]);
     }
-    let examination = Client::builder(cluster.url()).diagnose().await.expect("the URL is valid");
+    let examination = Client::builder(cluster.url()).diagnose().succeeds().await;
     let found =
         examination.findings.iter().find(|finding| finding.subject == "cluster").expect("it is looked at");
     assert_eq!(found.severity, permits::Severity::Problem);

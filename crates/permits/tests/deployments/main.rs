@@ -17,6 +17,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
 use permits_testkit::Server;
 use permits_testkit::history::{Recorder, merge, record, replay};
+use permits_testkit::sound::Succeeds as _;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -29,7 +30,7 @@ fn builder(url: &str) -> ClientBuilder {
 }
 
 async fn connect(url: &str) -> Client {
-    builder(url).connect().await.expect("the store is up")
+    builder(url).connect().succeeds().await
 }
 
 /// Records the commands of clients that connect from now on, on all these servers.
@@ -64,7 +65,7 @@ async fn in_line(semaphore: &Semaphore, holder: &str) -> JoinHandle<Result<Permi
     let waiter = tokio::spawn(async move { asking.acquire_with(options).await });
     let seen = async {
         loop {
-            let seen = semaphore.inspect().await.expect("the store is up");
+            let seen = semaphore.inspect().succeeds().await;
             if seen.waiters.iter().any(|waiter| waiter.holder == holder) {
                 return;
             }
@@ -89,7 +90,7 @@ async fn is_at_rest(semaphore: &Semaphore) {
 async fn until(semaphore: &Semaphore, held: u64, waiting: u64) {
     let reached = async {
         loop {
-            let seen = semaphore.inspect().await.expect("the store is up");
+            let seen = semaphore.inspect().succeeds().await;
             if (seen.held, seen.waiting) == (held, waiting) {
                 return;
             }

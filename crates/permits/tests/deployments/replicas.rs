@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::{LIMIT, builder, granted, in_line, in_time, is_at_rest, packed};
@@ -21,25 +22,25 @@ fn pair() -> (Server, Proxy, Server) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_replicas_confirm_is_granted() {
     let (primary, _proxy, replica) = pair();
-    let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let client = builder(&primary.url()).replicas(1).connect().succeeds().await;
+    let semaphore = client.named("exports", 1);
     let permit = semaphore.acquire().await.expect("it is confirmed");
     assert_eq!(replica.command(&["ZCARD", "permits:{exports}:leases"]).int(), 1, "it is there");
     // The next waiter is granted it by a message, and also requires the replica's confirmation.
     let next = in_line(&semaphore, "next").await;
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     let permit = granted(next).await;
     let replicated = replica.command(&packed::reading_state("permits:{exports}:state"));
     assert_eq!(packed::field(&replicated, "last_token"), Some(permit.token()));
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
     is_at_rest(&semaphore).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_replicas_do_not_confirm_is_given_back() {
     let (primary, proxy, _replica) = pair();
-    let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let client = builder(&primary.url()).replicas(1).connect().succeeds().await;
+    let semaphore = client.named("exports", 1);
     proxy.stall(true);
     let refused = in_time(semaphore.acquire()).await.expect_err("no replica confirms it");
     assert_eq!(refused, AcquireError::NotReplicated { confirmed: 0, wanted: 1 });
@@ -55,7 +56,7 @@ async fn what_replicas_do_not_confirm_is_given_back() {
             }
         }
     });
-    permit.await.release().await.expect("it is held");
+    permit.await.release().succeeds().await;
     is_at_rest(&semaphore).await;
 }
 
@@ -63,7 +64,7 @@ async fn what_replicas_do_not_confirm_is_given_back() {
 async fn more_replicas_than_there_are_never_confirm() {
     let (primary, _proxy, _replica) = pair();
     let client = builder(&primary.url()).replicas(2).lease(Duration::from_secs(2)).connect().await;
-    let semaphore = client.expect("it is up").semaphore("exports", 1).expect("valid");
+    let semaphore = client.expect("it is up").named("exports", 1);
     let refused = in_time(semaphore.acquire()).await.expect_err("there is one");
     assert_eq!(refused, AcquireError::NotReplicated { confirmed: 1, wanted: 2 });
     is_at_rest(&semaphore).await;
@@ -72,13 +73,13 @@ async fn more_replicas_than_there_are_never_confirm() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
     let (primary, proxy, _replica) = pair();
-    let client = builder(&primary.url()).replicas(1).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let client = builder(&primary.url()).replicas(1).connect().succeeds().await;
+    let semaphore = client.named("exports", 1);
     proxy.stall(true);
     let asking = semaphore.clone();
     let asked = tokio::spawn(async move { asking.acquire().await });
     in_time(async {
-        while semaphore.inspect().await.expect("it is up").held == 0 {
+        while semaphore.inspect().succeeds().await.held == 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
@@ -93,14 +94,6 @@ async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
 
 #[tokio::test]
 async fn a_store_without_replicas_has_nothing_to_wait_for() {
-    let client = builder("memory:").replicas(3).connect().await.expect("it is there");
-    client
-        .semaphore("exports", 1)
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("it is free")
-        .release()
-        .await
-        .expect("it is held");
+    let client = builder("memory:").replicas(3).connect().succeeds().await;
+    client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use permits::{ConnectError, StoreError};
 use permits_testkit::history::Recorder;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Sentinels, Server, wait};
 
 use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, packed, record_all, replayed};
@@ -12,8 +13,8 @@ use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, pack
 async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
     let recorders = record_all(set.servers());
     let client = connect(&set.url()).await;
-    let semaphore = client.semaphore("exports", 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("exports", 1);
+    let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
     let old = set.primary();
     // In the first second after a full copy a replica receives no new writes, and all of these would be lost.
@@ -24,13 +25,13 @@ async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> u
     in_time(async { while permit.renew().await.is_err() {} }).await;
     assert!(permit.is_held(), "{:?}", permit.status());
     assert!(!next.is_finished(), "the place is taken");
-    permit.release().await.expect("it is held");
-    granted(next).await.release().await.expect("it is held");
+    permit.release().succeeds().await;
+    granted(next).await.release().succeeds().await;
     is_at_rest(&semaphore).await;
     // The new server grants, also while the old one still replies.
     in_time(async {
         loop {
-            let permit = semaphore.acquire().await.expect("it is free");
+            let permit = semaphore.acquire().succeeds().await;
             let state = set.servers()[new].command(&packed::reading_state("permits:{exports}:state"));
             if packed::field(&state, "last_token") == Some(permit.token()) {
                 return;
@@ -39,7 +40,7 @@ async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> u
     })
     .await;
     is_at_rest(&semaphore).await;
-    client.close().await.expect("the new server is up");
+    client.close().succeeds().await;
     recorders
 }
 
@@ -83,15 +84,7 @@ async fn a_failover_by_agreement_is_followed() {
 async fn sentinels_and_servers_have_passwords_of_their_own() {
     let set = Sentinels::builder().password("data").sentinel_password("watch").start();
     let client = connect(&set.url()).await;
-    client
-        .semaphore("exports", 1)
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("it is free")
-        .release()
-        .await
-        .expect("it is held");
+    client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;
     let wrong = set.url().replace("sentinel_password=watch", "sentinel_password=s3cr3t");
     assert_ne!(wrong, set.url());
     let error = in_time(builder(&wrong).connect()).await.expect_err("the password is wrong");
@@ -104,15 +97,7 @@ async fn one_sentinel_that_answers_is_enough() {
     set.sentinels()[0].kill();
     set.sentinels()[1].pause();
     let client = in_time(connect(&set.url())).await;
-    client
-        .semaphore("exports", 1)
-        .expect("valid")
-        .acquire()
-        .await
-        .expect("it is free")
-        .release()
-        .await
-        .expect("it is held");
+    client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +115,7 @@ async fn an_unknown_service_is_named() {
 async fn an_examination_asks_the_sentinels_and_the_server_that_they_name() {
     let set = Sentinels::builder().min_replicas_to_write(1).start();
     let named = set.servers()[set.primary()].address().to_string();
-    let examination = builder(&set.url()).diagnose().await.expect("the URL is valid");
+    let examination = builder(&set.url()).diagnose().succeeds().await;
     assert!(examination.is_healthy(), "{examination:?}");
     let seen = |subject: &str| {
         let found = examination.findings.iter().find(|finding| finding.subject == subject);
@@ -140,7 +125,7 @@ async fn an_examination_asks_the_sentinels_and_the_server_that_they_name() {
     seen("semaphore");
 
     set.sentinels()[0].kill();
-    let examination = builder(&set.url()).diagnose().await.expect("the URL is valid");
+    let examination = builder(&set.url()).diagnose().succeeds().await;
     let noted = |finding: &&permits::Finding| finding.severity == permits::Severity::Note;
     let noted: Vec<_> = examination.findings.iter().filter(noted).map(|finding| finding.subject).collect();
     assert!(noted.contains(&"sentinels"), "{examination:?}");

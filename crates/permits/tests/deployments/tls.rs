@@ -1,5 +1,6 @@
 //! TLS: a private authority, and certificates of clients. Faulty certificates are in `urls`.
 
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Certificates, ClientCertificates, Server, skip};
 
 use crate::{connect, granted, in_line};
@@ -23,10 +24,10 @@ async fn a_private_authority_and_a_clients_certificate_let_in() {
         ("tls_key", certificates.client_key().path()),
     ];
     let client = connect(&url(&server, &files)).await;
-    let semaphore = client.semaphore("exports", 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("exports", 1);
+    let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
-    permit.release().await.expect("it is held");
-    granted(next).await.release().await.expect("it is held");
-    client.close().await.expect("it is up");
+    permit.release().succeeds().await;
+    granted(next).await.release().succeeds().await;
+    client.close().succeeds().await;
 }

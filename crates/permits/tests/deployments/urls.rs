@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery, StoreError};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server, skip};
 
 /// A password that no message contains by chance. Its slash must be encoded in a URL.
@@ -272,18 +273,10 @@ async fn the_recovery_of_the_url_counts_unless_the_program_sets_another() {
     for (number, (option, set, granted)) in options.into_iter().chain(settings).enumerate() {
         let builder = Client::builder(format!("{}{option}", server.url())).lease(Duration::from_secs(86_400));
         let builder = set.into_iter().fold(builder, ClientBuilder::recovery);
-        let client = builder.connect().await.expect("the server is up");
-        let semaphore = client.semaphore(format!("semaphore-{number}"), 1).expect("valid");
+        let client = builder.connect().succeeds().await;
+        let semaphore = client.named(format!("semaphore-{number}"), 1);
         assert_eq!(semaphore.try_acquire().await.is_ok(), granted, "{option} {set:?}");
     }
     let client = Client::connect("memory:recovery?recovery=off").await.expect("memory takes it, too");
-    client
-        .semaphore("exports", 1)
-        .expect("valid")
-        .try_acquire()
-        .await
-        .expect("it is free")
-        .release()
-        .await
-        .expect("it is held");
+    client.named("exports", 1).try_acquire().succeeds().await.release().succeeds().await;
 }

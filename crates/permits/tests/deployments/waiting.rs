@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use permits::{Client, ConnectError, StoreError};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Cluster, Connection, Proxy, Resp, Sentinels, Server, skip, wait};
 use tokio::task::JoinHandle;
 
@@ -19,10 +20,10 @@ fn connecting(url: &str) -> JoinHandle<Result<Client, ConnectError>> {
 /// Waits for the connection, and uses it.
 async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
     let client = in_time(connecting).await.expect("it does not panic").expect("the store is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
-    let permit = in_time(semaphore.acquire()).await.expect("it is free");
-    permit.release().await.expect("it is held");
-    client.close().await.expect("the store is up");
+    let semaphore = client.named("exports", 1);
+    let permit = in_time(semaphore.acquire()).succeeds().await;
+    permit.release().succeeds().await;
+    client.close().succeeds().await;
 }
 
 /// Waits until attempts have failed.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use permits::Recovery;
 use permits_testkit::history::{ClientEvent, Recorder, client_checks::most_at_once, now};
+use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{TIMEOUT, Worker, micros};
 use permits_testkit::{Proxy, Server, wait};
 
@@ -120,10 +121,8 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
         builder.connect().wait().expect("the server runs")
     };
     let (direct, proxied) = (connect(&server.url()), connect(&proxy.url()));
-    let (semaphore, administered) = (
-        direct.semaphore("exports", 3).expect("valid"),
-        proxied.semaphore("exports", permits::Limit::Stored).expect("valid"),
-    );
+    let (semaphore, administered) =
+        (direct.named("exports", 3), proxied.named("exports", permits::Limit::Stored));
     // So that the server knows the scripts, and a lost reply is the reply of a command.
     administered.set_limit(3).wait().expect("the server runs");
     administered.revoke("none", "").wait().expect("the server runs");
@@ -155,10 +154,10 @@ fn a_lost_reply_to_the_release_of_a_handle_or_to_a_deletion_is_no_failure() {
     let connect = |url: &str| permits::Client::builder(url).recovery(Recovery::Off).connect().wait();
     let direct = connect(&server.url()).expect("the server runs");
     let proxied = connect(&proxy.url()).expect("the server runs");
-    let semaphore = direct.semaphore("exports", 1).expect("valid");
+    let semaphore = direct.named("exports", 1);
     let hand_over =
         || semaphore.acquire().wait().expect("it is free").hand_over().wait().expect("it is held");
-    let deleted = || proxied.semaphore("exports", permits::Limit::Stored).expect("valid").delete().wait();
+    let deleted = || proxied.named("exports", permits::Limit::Stored).delete().wait();
     // So that the server knows the scripts, and a lost reply is the reply of a command.
     let handle = hand_over();
     assert_eq!(proxied.release(&handle).wait(), Ok(true));

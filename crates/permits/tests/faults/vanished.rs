@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::worker::TIMEOUT;
 use permits_testkit::{Connection, Server};
 
@@ -23,21 +24,21 @@ struct Full {
 
 impl Full {
     async fn new(holding: &Client, waiting: &Client, name: &str) -> Self {
-        let semaphore = holding.semaphore(name, 3).expect("valid");
+        let semaphore = holding.named(name, 3);
         let mut held = Vec::new();
         for _ in 0..3 {
-            held.push(semaphore.acquire().await.expect("it is free"));
+            held.push(semaphore.acquire().succeeds().await);
         }
-        semaphore.set_limit(2).await.expect("the server runs");
-        held.remove(0).release().await.expect("it is held");
-        let waiter = waiting.semaphore(name, permits::Limit::Stored).expect("valid");
+        semaphore.set_limit(2).succeeds().await;
+        held.remove(0).release().succeeds().await;
+        let waiter = waiting.named(name, permits::Limit::Stored);
         let acquiring =
             async move { waiter.acquire_with(AcquireOptions::new()).await.expect("its turn comes") };
         let waiter = tokio::spawn(acquiring);
-        while semaphore.inspect_up_to(0).await.expect("the server runs").waiting == 0 {
+        while semaphore.inspect_up_to(0).succeeds().await.waiting == 0 {
             sleep(Duration::from_millis(5)).await;
         }
-        semaphore.unpin().await.expect("the server runs");
+        semaphore.unpin().succeeds().await;
         Self { semaphore, held, waiter }
     }
 }
@@ -55,7 +56,7 @@ fn counted(connection: &mut Connection) -> (u64, u64) {
 
 async fn client(server: &Server) -> Client {
     let builder = Client::builder(server.url()).lease(LEASE).recovery(Recovery::Interval);
-    builder.connect().await.expect("the server runs")
+    builder.connect().succeeds().await
 }
 
 /// Every subset of the keys of a semaphore vanishes while it is in use. The store notices and heals: holders
@@ -97,11 +98,11 @@ async fn any_subset_of_the_keys_may_vanish_in_use() {
         drop(held);
         let permit = timeout(TIMEOUT, waiter).await;
         let permit = permit.unwrap_or_else(|_| panic!("{subset}: it still waits")).expect("no panic");
-        permit.release().await.expect("it is held");
-        let seen = semaphore.inspect().await.expect("the server runs");
+        permit.release().succeeds().await;
+        let seen = semaphore.inspect().succeeds().await;
         assert_eq!((seen.held, seen.waiting), (0, 0), "{subset}: {seen:?}");
     }
     for client in [holding, waiting] {
-        client.close().await.expect("the server runs");
+        client.close().succeeds().await;
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use permits::{AcquireOptions, Client, ConnectError, Limit, Semaphore};
 use permits_testkit::fake_server::{FakeServer, Garbage, bulk};
+use permits_testkit::sound::Named as _;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::time::timeout;
@@ -81,7 +82,7 @@ fn a_client_survives_garbage() {
     let runtime = runtime();
     let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3).expect("valid");
+    let exports = client.named("exports", 3);
     let strategy = vec(garbage(&["EVALSHA", "EVALSHA", "PING", "SUBSCRIBE"]), 1..3);
     cases(25, SEEDS, &strategy, |all| {
         all.iter().for_each(|garbage| fake.send(garbage.clone()));
@@ -107,7 +108,7 @@ fn after_a_malformed_reply_the_connection_is_another_one() {
     let runtime = runtime();
     let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3).expect("valid");
+    let exports = client.named("exports", 3);
     assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
     let before = fake.connections();
     fake.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
@@ -133,14 +134,13 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     let builder = Client::builder(format!("redis://{}", fake.address()));
     let client = runtime.block_on(builder.connect()).expect("the server behaves");
     let held = ["a", "b", "c", "d", "e", "f", "bad"].map(|name| {
-        let acquiring = async { client.semaphore(name, 3).expect("valid").acquire().await };
+        let acquiring = async { client.named(name, 3).acquire().await };
         runtime.block_on(acquiring).expect("all is granted")
     });
     let (connections, said) = (fake.connections(), fake.behave());
     fake.send_always("bad", b"*1\r\n:1\r\n".to_vec());
     // The first call is made at once, as by a program that inspects.
-    let _ =
-        runtime.block_on(async { client.semaphore("bad", Limit::Stored).expect("valid").inspect().await });
+    let _ = runtime.block_on(async { client.named("bad", Limit::Stored).inspect().await });
     std::thread::sleep(Duration::from_secs(SECONDS as u64));
     let (connections, said) = (fake.connections() - connections, fake.behave() - said);
     // Two connections for each retry, with pauses that grow to half a second.
@@ -149,7 +149,7 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     assert!(held.iter().all(permits::Permit::is_held), "the lease has not ended");
     let again = runtime.block_on(async {
         for _ in 0..20 {
-            if use_once(&client.semaphore("bad", 3).expect("valid")).await? {
+            if use_once(&client.named("bad", 3)).await? {
                 return Ok(());
             }
         }
@@ -163,7 +163,7 @@ async fn connecting(url: String) -> Result<(), String> {
     let client = Client::builder(url).lease(Duration::from_millis(900)).store_timeout(Duration::from_secs(1));
     match timeout(HANGS, client.connect()).await.map_err(|_| "connecting hangs")? {
         Ok(client) => {
-            use_once(&client.semaphore("exports", 3).expect("valid")).await?;
+            use_once(&client.named("exports", 3)).await?;
             // The outcome is not checked.
             let _ = client.close().await;
             Ok(())
@@ -259,7 +259,7 @@ fn announced_memory_is_not_allocated() {
     let runtime = runtime();
     let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3).expect("valid");
+    let exports = client.named("exports", 3);
     runtime.block_on(use_once(&exports)).expect("the server behaves");
     let before = most_memory();
     for claim in CLAIMS {
@@ -280,7 +280,7 @@ fn a_reply_without_end_takes_memory_for_one_call_alone() {
     let runtime = runtime();
     let fake = FakeServer::start();
     let client = runtime.block_on(connect(&fake));
-    let exports = client.semaphore("exports", 3).expect("valid");
+    let exports = client.named("exports", 3);
     runtime.block_on(use_once(&exports)).expect("the server behaves");
     fake.send_without_end(true);
     let (mut most, before) = (0, resident_memory());

@@ -10,6 +10,7 @@ use permits::protocol::{
     RenewRequest, RequestId, RequestKey, SessionId,
 };
 use permits::{Client, ConnectError, Limit};
+use permits_testkit::sound::Named as _;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -139,7 +140,7 @@ async fn open(path: &Path) -> Result<(), String> {
     };
     // The outcomes are not checked.
     let _ = client.list().await;
-    let said = match client.semaphore("exports", Limit::Stored).expect("valid").inspect().await {
+    let said = match client.named("exports", Limit::Stored).inspect().await {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
     };
@@ -156,7 +157,7 @@ fn a_damaged_file_is_read_or_refused() {
     let path = directory.path().join("sound.db");
     runtime.block_on(async {
         let client = Client::connect(&format!("local:{}", path.display())).await.expect("it is new");
-        client.semaphore("exports", Limit::Stored).expect("valid").set_limit(3).await.expect("it is done");
+        client.named("exports", Limit::Stored).set_limit(3).await.expect("it is done");
         client.close().await.expect("it is closed");
     });
     // The log outlives the closed file, so its contents are written to the file first.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use permits_testkit::history::{ClientEvent, client_checks::check_order};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Work, Worker, WorkerCommand};
 use tokio::task::JoinSet;
@@ -75,14 +76,14 @@ fn forty_processes_that_crowd_in_all_get_through() {
 async fn a_permit_outlasts_a_crowd_of_its_own_session_that_leaves_at_once() {
     const WAITERS: u64 = 2_000;
     let fixture = Fixture::small();
-    let client = permits::Client::connect(&fixture.url()).await.expect("the file can be used");
-    let semaphore = client.semaphore(SEMAPHORE, 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let client = permits::Client::connect(&fixture.url()).succeeds().await;
+    let semaphore = client.named(SEMAPHORE, 1);
+    let permit = semaphore.acquire().succeeds().await;
     let mut waiters = JoinSet::new();
     for _ in 0..WAITERS {
         waiters.spawn(semaphore.acquire());
     }
-    let waiting = async || semaphore.inspect_up_to(0).await.expect("the file can be used").waiting;
+    let waiting = async || semaphore.inspect_up_to(0).succeeds().await.waiting;
     while waiting().await < WAITERS {
         tokio::task::yield_now().await;
     }
@@ -90,7 +91,7 @@ async fn a_permit_outlasts_a_crowd_of_its_own_session_that_leaves_at_once() {
     permit.renew().await.expect("it goes ahead");
     permit.release().await.expect("they have left in a few commands");
     assert_eq!(waiting().await, 0);
-    client.close().await.expect("the file can be used");
+    client.close().succeeds().await;
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use permits::Client;
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::ClientEvent;
+use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT};
 
@@ -26,14 +27,7 @@ fn delete(fixture: &Fixture, suffixes: &[&str]) {
 /// Moves a part of the content into the file, and leaves another in the log.
 fn fill(fixture: &Fixture, client: &Client) {
     for number in 0..60 {
-        drop(
-            client
-                .semaphore(format!("semaphore {number}"), 1)
-                .expect("valid")
-                .acquire()
-                .wait()
-                .expect("it is free"),
-        );
+        drop(client.named(format!("semaphore {number}"), 1).acquire().wait().expect("it is free"));
         if number == 40 {
             let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
             fixture.sqlite().query_row(checkpoint, [], |_| Ok(())).expect("the disk works");
@@ -239,7 +233,7 @@ fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     let url = crate::fixture::url(&below.join("semaphores.db"));
     let hasty = Client::builder(&url).store_timeout(Duration::from_millis(300));
     let client = hasty.connect().wait().expect("the file can be used");
-    let semaphore = client.semaphore(SEMAPHORE, 1).expect("valid");
+    let semaphore = client.named(SEMAPHORE, 1);
     let held = semaphore.acquire().wait().expect("it is free");
     fs::remove_dir_all(&below).expect("it is ours");
     match semaphore.try_acquire().wait() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use permits::{AcquireError, AdminError, StoreError};
+use permits_testkit::sound::Named as _;
 use permits_testkit::worker::TIMEOUT;
 use rusqlite::Connection;
 
@@ -32,12 +33,7 @@ fn made() -> Fixture {
     let fixture = Fixture::small();
     let client = fixture.client();
     for number in 0..50 {
-        client
-            .semaphore(format!("semaphore {number}"), 5)
-            .expect("valid")
-            .set_limit(5)
-            .wait()
-            .expect("the file can be used");
+        client.named(format!("semaphore {number}"), 5).set_limit(5).wait().expect("the file can be used");
     }
     client.close().wait().expect("the file can be used");
     await_closed(fixture.directory());
@@ -185,7 +181,7 @@ fn a_file_that_was_cut_off_is_refused() {
     let before = content(&fixture.path());
     let error = match fixture.connect() {
         // The pages that opening reads may be present.
-        Ok(client) => match client.semaphore("semaphore 49", 5).expect("valid").acquire().wait() {
+        Ok(client) => match client.named("semaphore 49", 5).acquire().wait() {
             Err(AcquireError::Store(error)) => error,
             other => panic!("half of it is missing: {other:?}"),
         },
@@ -202,15 +198,14 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
     let sql = "UPDATE semaphores SET state = '{\"limit\": 5' WHERE name = 'semaphore 7'";
     assert_eq!(fixture.sqlite().execute(sql, []).expect("it is ours"), 1);
     let client = fixture.client();
-    match client.semaphore("semaphore 7", 5).expect("valid").acquire().wait() {
+    match client.named("semaphore 7", 5).acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreadable { semaphore, .. })) => {
             assert_eq!(semaphore, "semaphore 7");
         }
         other => panic!("the damaged semaphore was accepted: {other:?}"),
     }
     client
-        .semaphore("semaphore 8", 5)
-        .expect("valid")
+        .named("semaphore 8", 5)
         .acquire()
         .wait()
         .expect("this one does")
@@ -222,7 +217,7 @@ fn a_damaged_semaphore_is_named_and_the_others_work() {
         .query_row("SELECT state FROM semaphores WHERE name = 'semaphore 7'", [], |row| row.get(0))
         .expect("it is there");
     assert_eq!(left, "{\"limit\": 5", "untouched");
-    let damaged = client.semaphore("semaphore 7", 5).expect("valid");
+    let damaged = client.named("semaphore 7", 5);
     assert!(matches!(damaged.delete().wait(), Err(AdminError::Store(StoreError::Unreadable { .. }))));
     assert_eq!(damaged.delete_unreadable().wait(), Ok(true));
     damaged.acquire().wait().expect("it begins anew").release().wait().expect("it is held");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
+use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
 use rusqlite::Connection;
@@ -65,7 +66,7 @@ impl Fixture {
 
     /// The semaphore of the workers.
     pub(crate) fn semaphore(&self, client: &Client) -> Semaphore {
-        client.semaphore(SEMAPHORE, self.settings.limit).expect("valid")
+        client.named(SEMAPHORE, self.settings.limit)
     }
 
     /// The file, opened as by any program. In any other way it must not be opened: that would give up the

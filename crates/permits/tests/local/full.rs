@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, StoreError};
 use permits::{Client, Permit, Semaphore};
+use permits_testkit::sound::Named as _;
 use tempfile::TempDir;
 
 use crate::child_task;
@@ -61,7 +62,7 @@ fn where_files_may_not_grow_permits_can_be_renewed_and_released() {
 /// a child task.
 pub(crate) fn without_room() {
     let client = connect(&child_task::place());
-    let semaphore = client.semaphore("room", 100_000).expect("valid");
+    let semaphore = client.named("room", 100_000);
     for _ in 0..300 {
         semaphore
             .acquire()
@@ -113,7 +114,7 @@ pub(crate) fn on_a_full_disk() {
     let directory = child_task::place();
     let path = directory.join("semaphores.db");
     let client = connect(&path);
-    let semaphore = client.semaphore("room", 100_000).expect("valid");
+    let semaphore = client.named("room", 100_000);
     let permits: Vec<Permit> = (0..20).map(|_| semaphore.acquire().wait().expect("there is room")).collect();
     let filler = directory.join("filler");
     let mut file = File::create(&filler).expect("there is room");
@@ -122,7 +123,7 @@ pub(crate) fn on_a_full_disk() {
     let error = refusal(Client::connect(&url(&directory.join("another.db"))).wait());
     assert!(matches!(error, StoreError::OutOfMemory { .. }), "a new file has no room: {error}");
     let late = connect(&path);
-    let more = acquire_all(&late.semaphore("room", 100_000).expect("valid"));
+    let more = acquire_all(&late.named("room", 100_000));
     // Both write enough that the log must be emptied many times.
     for _ in 0..20 {
         for permit in &permits {

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use permits::Client;
+use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 
 use crate::child_task;
@@ -52,7 +53,7 @@ fn a_client_that_has_handed_its_permits_over_comes_to_rest() {
 /// a child task, because the thread is found by its name, so the process must have one client.
 pub(crate) fn hand_over() {
     let client = Client::connect(&url(&child_task::place())).wait().expect("the file can be used");
-    let semaphore = client.semaphore("idle", 10).expect("valid");
+    let semaphore = client.named("idle", 10);
     assert!(rests());
     let permits: Vec<_> = (0..3).map(|_| semaphore.acquire().wait().expect("it is free")).collect();
     assert!(!rests(), "a holder polls; otherwise this test shows nothing");

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use permits::Client;
 use permits::{AcquireError, Severity, StoreError};
+use permits_testkit::sound::Named as _;
 use tempfile::TempDir;
 
 use crate::child_task;
@@ -38,15 +39,7 @@ fn denied(path: &Path) -> String {
 #[track_caller]
 fn works(path: &Path) {
     let client = Client::connect(&url(path)).wait().expect("the file can be used");
-    client
-        .semaphore("rights", 1)
-        .expect("valid")
-        .acquire()
-        .wait()
-        .expect("it is free")
-        .release()
-        .wait()
-        .expect("it is held");
+    client.named("rights", 1).acquire().wait().expect("it is free").release().wait().expect("it is held");
     client.close().wait().expect("the file can be used");
     await_closed(path.parent().expect("it has one"));
 }
@@ -121,7 +114,7 @@ pub(crate) fn without_rights() {
     works(&path);
 
     let client = Client::connect(&url(&path)).wait().expect("the file can be used");
-    let permit = client.semaphore("rights", 1).expect("valid").acquire().wait().expect("it is free");
+    let permit = client.named("rights", 1).acquire().wait().expect("it is free");
     for (mode, of_file) in [(0o700, 0o400), (0o500, 0o600), (0, 0o600)] {
         set_mode(&directory, 0o700);
         set_mode(&path, of_file);
@@ -173,7 +166,7 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
     let Some(directory) = directory_of(0o2770) else { return };
     let path = directory.path().join("semaphores.db");
     let client = Client::connect(&url(&path)).wait().expect("root may do anything");
-    let permit = client.semaphore("held", 1).expect("valid").acquire().wait().expect("it is free");
+    let permit = client.named("held", 1).acquire().wait().expect("it is free");
     for user in MEMBERS {
         assert_shared(&path);
         // Each deletes a companion and so makes a new file, to which the others follow.
@@ -195,7 +188,7 @@ fn the_members_of_a_group_share_the_file_in_a_directory_made_for_them() {
 pub(crate) fn as_a_member() {
     let path = child_task::place();
     let client = Client::connect(&url(&path)).wait().expect("it is of the group");
-    match client.semaphore("held", 1).expect("valid").try_acquire().wait() {
+    match client.named("held", 1).try_acquire().wait() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("root holds it: {other:?}"),
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, RenewError, StoreError};
+use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, micros};
 
 use crate::child_task;
@@ -158,18 +159,10 @@ fn a_process_in_a_time_namespace_keeps_the_same_leases() {
 /// a child task: inspects permits from outside of the namespace, and acquires one.
 pub(crate) fn in_another_time() {
     let client = Client::connect(&url(&child_task::place())).wait().expect("the file can be used");
-    match client.semaphore(SEMAPHORE, 1).expect("valid").try_acquire().wait() {
+    match client.named(SEMAPHORE, 1).try_acquire().wait() {
         Err(AcquireError::NoPermits) => {}
         other => panic!("it is held outside: {other:?}"),
     }
-    client
-        .semaphore("inside", 1)
-        .expect("valid")
-        .acquire()
-        .wait()
-        .expect("it is free")
-        .release()
-        .wait()
-        .expect("it is held");
+    client.named("inside", 1).acquire().wait().expect("it is free").release().wait().expect("it is held");
     client.close().wait().expect("the file can be used");
 }

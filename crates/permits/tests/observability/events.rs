@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Lost, PermitStatus};
 use permits_testkit::cluster::slot;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Cluster, Proxy, Sentinels, Server, skip};
 
 use crate::collector::{self, about, wait_for};
@@ -49,8 +50,8 @@ async fn the_page_lists_the_events_that_occur_and_no_others() {
 /// Waiting, granted, refused, timed out, cancelled, adopted.
 async fn acquisitions() {
     let client = connect("memory:events").await;
-    let semaphore = client.semaphore("acquisitions", 1).expect("valid");
-    let held = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("acquisitions", 1);
+    let held = semaphore.acquire().succeeds().await;
     let refused = semaphore.try_acquire().await.expect_err("it is held");
     let event = about("acquisitions", "permits::refused");
     assert_eq!((&*event.fields["reason"], &*event.fields["error"]), ("no_permits", &*refused.to_string()));
@@ -65,7 +66,7 @@ async fn acquisitions() {
     let granted = about("acquisitions", "permits::granted");
     assert_eq!(granted.fields["token"], held.token().to_string());
 
-    let handle = held.hand_over().await.expect("it is held").to_string();
+    let handle = held.hand_over().succeeds().await.to_string();
     let adopted =
         client.adopt(&handle.parse().expect("it is a handle")).await.expect("it is not adopted yet");
     assert_eq!(about("acquisitions", "permits::adopted").fields["token"], adopted.token().to_string());
@@ -76,53 +77,53 @@ async fn acquisitions() {
 /// Lost, revoked, paused, resumed.
 async fn losses() {
     let (client, operator) = (connect("memory:events").await, connect("memory:events").await);
-    let semaphore = client.semaphore("losses", 2).expect("valid");
-    let revoked = semaphore.acquire_with(AcquireOptions::new().holder("web-3")).await.expect("it is free");
-    let administered = operator.semaphore("losses", Limit::Stored).expect("valid");
-    administered.revoke("web-3", "it is stuck").await.expect("it is held");
+    let semaphore = client.named("losses", 2);
+    let revoked = semaphore.acquire_with(AcquireOptions::new().holder("web-3")).succeeds().await;
+    let administered = operator.named("losses", Limit::Stored);
+    administered.revoke("web-3", "it is stuck").succeeds().await;
     assert!(matches!(in_time(revoked.lost()).await, Lost::Revoked { .. }));
     assert_eq!(about("losses", "permits::revoked").fields["reason"], "it is stuck");
-    administered.pause().await.expect("the store is up");
-    administered.resume().await.expect("the store is up");
+    administered.pause().succeeds().await;
+    administered.resume().succeeds().await;
     about("losses", "permits::paused");
     about("losses", "permits::resumed");
 
-    let _closed = semaphore.acquire().await.expect("it is free");
-    client.close().await.expect("the store is up");
+    let _closed = semaphore.acquire().succeeds().await;
+    client.close().succeeds().await;
     assert_eq!(about("losses", "permits::lost").fields["reason"], "closed");
 }
 
 /// Changed, replaced, pinned, no longer pinned, another than the declared one.
 async fn limits() {
     let (client, other) = (connect("memory:events").await, connect("memory:events").await);
-    let semaphore = client.semaphore("limits", 1).expect("valid");
-    let _held = semaphore.acquire().await.expect("it is free");
-    let replacing = other.semaphore("limits", 3).expect("valid");
-    drop(replacing.acquire().await.expect("it is free"));
+    let semaphore = client.named("limits", 1);
+    let _held = semaphore.acquire().succeeds().await;
+    let replacing = other.named("limits", 3);
+    drop(replacing.acquire().succeeds().await);
     let event = about("limits", "permits::limit_replaced");
     assert_eq!((&*event.fields["from"], &*event.fields["to"]), ("1", "3"));
-    semaphore.inspect().await.expect("the store is up");
+    semaphore.inspect().succeeds().await;
     let event = about("limits", "permits::limit_changed");
     assert_eq!((&*event.fields["from"], &*event.fields["to"]), ("1", "3"));
 
-    replacing.set_limit(5).await.expect("the store is up");
-    semaphore.inspect().await.expect("the store is up");
+    replacing.set_limit(5).succeeds().await;
+    semaphore.inspect().succeeds().await;
     assert_eq!(about("limits", "permits::limit_pinned").fields["limit"], "5");
     for _ in 0..3 {
-        drop(other.semaphore("limits", 4).expect("valid").acquire().await.expect("it is free"));
+        drop(other.named("limits", 4).acquire().succeeds().await);
     }
     let event = about("limits", "permits::limit_differs");
     assert_eq!((&*event.fields["declared"], &*event.fields["limit"]), ("4", "5"));
     let differs = |event: &&collector::Emitted| {
         event.target == "permits::limit_differs" && event.fields["semaphore"] == "limits"
     };
-    other.close().await.expect("the store is up");
+    other.close().succeeds().await;
     assert_eq!(
         collector::events().iter().filter(differs).count(),
         1,
         "once, although it was idle in between"
     );
-    semaphore.unpin().await.expect("the store is up");
+    semaphore.unpin().succeeds().await;
     about("limits", "permits::limit_unpinned");
 }
 
@@ -139,13 +140,12 @@ async fn outages() {
     assert_eq!(event.fields["within"], "300ms");
 
     let lease = Duration::from_millis(1500);
-    let client = in_time(builder(&url).lease(lease).connect()).await.expect("the server is up");
-    let semaphore = client.semaphore("outages", 1).expect("valid");
-    let held = semaphore.acquire().await.expect("it is free");
+    let client = in_time(builder(&url).lease(lease).connect()).succeeds().await;
+    let semaphore = client.named("outages", 1);
+    let held = semaphore.acquire().succeeds().await;
     // Held for longer than the interval of the waiter's renewals.
     let long = AcquireOptions::new().lease(2 * lease);
-    let lasting =
-        client.semaphore("lasting", 1).expect("valid").acquire_with(long).await.expect("it is free");
+    let lasting = client.named("lasting", 1).acquire_with(long).succeeds().await;
     let waiting = {
         let semaphore = semaphore.clone();
         tokio::spawn(async move { semaphore.acquire().await })
@@ -191,7 +191,7 @@ async fn refused_releases() {
     wait_for("an evicting server", |event| {
         event.target == "permits::may_evict" && event.fields["server"].contains(&address)
     });
-    let held = client.semaphore("denied", 1).expect("valid").acquire().await.expect("it is free");
+    let held = client.named("denied", 1).acquire().succeeds().await;
     user(&["-@scripting"]);
     drop(held);
     about("denied", "permits::not_released");
@@ -200,13 +200,13 @@ async fn refused_releases() {
 /// A server that has just started grants nothing until its holders have had the time to reconnect.
 async fn young_servers() {
     let server = Server::start();
-    let client = in_time(Client::connect(&server.url())).await.expect("the server is up");
-    let semaphore = client.semaphore("young", 1).expect("valid");
+    let client = in_time(Client::connect(&server.url())).succeeds().await;
+    let semaphore = client.named("young", 1);
     let refused = semaphore.try_acquire().await.expect_err("it recovers");
     assert!(matches!(refused, AcquireError::Recovering { .. }), "{refused:?}");
     about("young", "permits::recovery_begun");
     let held = in_time(semaphore.acquire()).await.expect("the window ends");
-    semaphore.inspect().await.expect("the server is up");
+    semaphore.inspect().succeeds().await;
     about("young", "permits::recovery_ended");
     assert_eq!(held.status(), PermitStatus::Held);
     let begun = |event: &&collector::Emitted| {
@@ -220,7 +220,7 @@ async fn sentinels() {
     let set = tokio::task::spawn_blocking(|| Sentinels::builder().replicas(1).sentinels(1).quorum(1).start());
     let set = set.await.expect("it starts");
     let client = connect(&set.url()).await;
-    drop(client.semaphore("followed", 1).expect("valid").acquire().await.expect("it is free"));
+    drop(client.named("followed", 1).acquire().succeeds().await);
     let set = tokio::task::spawn_blocking(move || {
         set.failover();
         set
@@ -235,14 +235,14 @@ async fn clusters() {
     let cluster = tokio::task::spawn_blocking(|| Cluster::builder().replicas(0).start());
     let cluster = cluster.await.expect("it starts");
     let client = connect(&cluster.url()).await;
-    let semaphore = client.semaphore("moving", 1).expect("valid");
+    let semaphore = client.named("moving", 1);
     let number = slot("permits:{moving}:state");
     let cluster = tokio::task::spawn_blocking(move || {
         cluster.migrate_slot(number, (cluster.primary_of(number) + 1) % 3);
         cluster
     });
     let cluster = cluster.await.expect("it moves");
-    drop(in_time(semaphore.acquire()).await.expect("it is free"));
+    drop(in_time(semaphore.acquire()).succeeds().await);
     let event = wait_for("a moved hash slot", |event| event.target == "permits::hash_slot_moved");
     assert_eq!(event.fields["hash_slot"], number.to_string());
     wait_for("a connection to a node", |event| event.target == "permits::connected");
@@ -253,13 +253,13 @@ async fn clusters() {
 /// The subscriber blocks. Ordinary events are dropped, and a loss is not.
 async fn dropped_events() {
     let client = connect("memory:events").await;
-    let semaphore = client.semaphore("dropped", 2).expect("valid");
-    let lost = semaphore.acquire_with(AcquireOptions::new().holder("lost")).await.expect("it is free");
+    let semaphore = client.named("dropped", 2);
+    let lost = semaphore.acquire_with(AcquireOptions::new().holder("lost")).succeeds().await;
     collector::block(true);
     for _ in 0..1200 {
-        semaphore.acquire().await.expect("it is free").release().await.expect("it is held");
+        semaphore.acquire().succeeds().await.release().succeeds().await;
     }
-    semaphore.revoke("lost", "").await.expect("it is held");
+    semaphore.revoke("lost", "").succeeds().await;
     in_time(lost.lost()).await;
     collector::block(false);
     about("dropped", "permits::revoked");
@@ -274,9 +274,9 @@ async fn a_program_at_work_is_quiet() {
     let _alone = collector::begin();
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.semaphore("ordinary", 1).expect("valid");
+    let semaphore = client.named("ordinary", 1);
     for _ in 0..3 {
-        let held = semaphore.acquire().await.expect("it is free");
+        let held = semaphore.acquire().succeeds().await;
         semaphore.try_acquire().await.expect_err("it is held");
         semaphore.acquire_with(timeout(20)).await.expect_err("it is held");
         let waiting = {
@@ -284,11 +284,11 @@ async fn a_program_at_work_is_quiet() {
             tokio::spawn(async move { semaphore.acquire().await })
         };
         queued(&semaphore, 1).await;
-        held.renew().await.expect("it is held");
-        held.release().await.expect("it is held");
+        held.renew().succeeds().await;
+        held.release().succeeds().await;
         drop(in_time(waiting).await.expect("it does not panic").expect("it is handed on"));
     }
-    client.close().await.expect("the server is up");
+    client.close().succeeds().await;
     about("ordinary", "permits::granted");
     let address = server.address().to_string();
     let is_loud = |event: &collector::Emitted| {

@@ -14,6 +14,7 @@ mod spans;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, ClientBuilder, Recovery, Semaphore};
+use permits_testkit::sound::Succeeds as _;
 
 /// Longer than any step here takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -28,7 +29,7 @@ fn builder(url: &str) -> ClientBuilder {
 }
 
 async fn connect(url: &str) -> Client {
-    in_time(builder(url).connect()).await.expect("the store is up")
+    in_time(builder(url).connect()).succeeds().await
 }
 
 fn timeout(milliseconds: u64) -> AcquireOptions {
@@ -38,7 +39,7 @@ fn timeout(milliseconds: u64) -> AcquireOptions {
 /// Waits until the queue has as many waiters.
 async fn queued(semaphore: &Semaphore, waiting: u64) {
     in_time(async {
-        while semaphore.inspect().await.expect("the store is up").waiting != waiting {
+        while semaphore.inspect().succeeds().await.waiting != waiting {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use permits::{Acquire, AcquireError, AcquireOptions, Client, Ended, Limit, Lost, Permit, Semaphore};
 use permits_testkit::documents::{self, LibraryMetric};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::{LIMIT, builder, in_time, queued, recorder, timeout};
@@ -17,8 +18,8 @@ async fn semaphore(name: &str, limit: u32) -> (Client, Semaphore) {
     recorder::install();
     // More than all tests use.
     let connecting = builder(&format!("memory:{name}")).metric_semaphores(1000).connect();
-    let client = connecting.await.expect("there is memory");
-    let semaphore = client.semaphore(name, limit).expect("valid");
+    let client = connecting.succeeds().await;
+    let semaphore = client.named(name, limit);
     (client, semaphore)
 }
 
@@ -48,7 +49,7 @@ fn becomes(semaphore: &str, held: f64, waiting: f64) {
 
 /// A request that waits.
 async fn waiter(semaphore: &Semaphore, options: AcquireOptions) -> Pin<Box<Acquire>> {
-    let before = semaphore.inspect().await.expect("there is memory").waiting;
+    let before = semaphore.inspect().succeeds().await.waiting;
     let mut waiter = Box::pin(semaphore.acquire_with(options));
     assert!(waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     queued(semaphore, before + 1).await;
@@ -56,7 +57,7 @@ async fn waiter(semaphore: &Semaphore, options: AcquireOptions) -> Pin<Box<Acqui
 }
 
 async fn acquired(semaphore: &Semaphore) -> Permit {
-    in_time(semaphore.acquire()).await.expect("it is free")
+    in_time(semaphore.acquire()).succeeds().await
 }
 
 #[tokio::test]
@@ -64,7 +65,7 @@ async fn the_page_lists_the_metrics_that_are_described_and_registered() {
     let (client, semaphore) = semaphore("listed", 1).await;
     let held = acquired(&semaphore).await;
     semaphore.try_acquire().await.expect_err("it is held");
-    client.close().await.expect("there is memory");
+    client.close().succeeds().await;
     in_time(held.lost()).await;
     one_is_lost("listed", "closed");
 
@@ -93,8 +94,8 @@ async fn a_grant_is_counted_with_its_wait_and_its_hold() {
     let second = waiter(&semaphore, AcquireOptions::new()).await;
     becomes("measured", 1.0, 1.0);
     tokio::time::sleep(Duration::from_millis(30)).await;
-    first.release().await.expect("it is held");
-    let second = in_time(second).await.expect("it is handed on");
+    first.release().succeeds().await;
+    let second = in_time(second).succeeds().await;
     becomes("measured", 1.0, 0.0);
     drop(second);
     becomes("measured", 0.0, 0.0);
@@ -135,8 +136,8 @@ async fn the_gauges_come_to_zero_after_every_end_of_an_acquisition() {
 
     // Granted, and dropped before its caller has polled it again.
     let granted = waiter(&semaphore, AcquireOptions::new()).await;
-    held.release().await.expect("it is held");
-    while semaphore.inspect().await.expect("there is memory").waiting > 0 {}
+    held.release().succeeds().await;
+    while semaphore.inspect().succeeds().await.waiting > 0 {}
     drop(granted);
     becomes(name, 0.0, 0.0);
     assert_eq!(of_reason("permits_refusals_total", name, "cancelled"), 2.0);
@@ -145,7 +146,7 @@ async fn the_gauges_come_to_zero_after_every_end_of_an_acquisition() {
     let held = acquired(&semaphore).await;
     let closed = waiter(&semaphore, AcquireOptions::new()).await;
     becomes(name, 1.0, 1.0);
-    client.close().await.expect("there is memory");
+    client.close().succeeds().await;
     assert!(matches!(in_time(closed).await, Err(AcquireError::Ended(Ended::Closed))));
     becomes(name, 0.0, 0.0);
     one_is_lost(name, "closed");
@@ -160,7 +161,7 @@ fn the_gauges_come_to_zero_after_a_cancelled_blocking_acquisition() {
     let name = "cancelled while blocked";
     let connecting = builder("memory:blocked").metric_semaphores(1000).connect().wait();
     let client = connecting.expect("there is memory");
-    let semaphore = client.semaphore(name, 1).expect("valid");
+    let semaphore = client.named(name, 1);
     let held = semaphore.acquire().wait().expect("it is free");
     let acquiring = semaphore.acquire();
     let canceller = acquiring.canceller();
@@ -178,27 +179,27 @@ fn the_gauges_come_to_zero_after_a_cancelled_blocking_acquisition() {
 async fn the_gauges_come_to_zero_after_every_end_of_a_permit() {
     let name = "ends of permits";
     let (client, semaphore) = semaphore(name, 1).await;
-    acquired(&semaphore).await.release().await.expect("it is held");
+    acquired(&semaphore).await.release().succeeds().await;
     becomes(name, 0.0, 0.0);
     drop(acquired(&semaphore).await);
     becomes(name, 0.0, 0.0);
 
     let revoked = in_time(semaphore.acquire_with(AcquireOptions::new().holder("revoked"))).await;
     let revoked = revoked.expect("it is free");
-    semaphore.revoke("revoked", "").await.expect("it is held");
+    semaphore.revoke("revoked", "").succeeds().await;
     assert!(matches!(in_time(revoked.lost()).await, Lost::Revoked { .. }));
     becomes(name, 0.0, 0.0);
     drop(revoked);
     one_is_lost(name, "revoked");
 
     let short = AcquireOptions::new().lease(Duration::from_millis(100)).auto_renew(false);
-    let expired = in_time(semaphore.acquire_with(short)).await.expect("it is free");
+    let expired = in_time(semaphore.acquire_with(short)).succeeds().await;
     assert_eq!(in_time(expired.lost()).await, Lost::Expired);
     drop(expired);
     becomes(name, 0.0, 0.0);
     one_is_lost(name, "expired");
 
-    let handle = acquired(&semaphore).await.hand_over().await.expect("it is held");
+    let handle = acquired(&semaphore).await.hand_over().succeeds().await;
     becomes(name, 0.0, 0.0);
     let adopted = client.adopt(&handle).await.expect("it is handed over");
     becomes(name, 1.0, 0.0);
@@ -213,8 +214,8 @@ async fn reconnections_retries_and_batches_are_counted() {
     recorder::install();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    let client = builder(&proxy.url()).connect().await.expect("the server is up");
-    let semaphore = client.semaphore("counted", 100).expect("valid");
+    let client = builder(&proxy.url()).connect().succeeds().await;
+    let semaphore = client.named("counted", 100);
     let held = acquired(&semaphore).await;
     let (reconnects, retries) =
         (recorder::value("permits_reconnects_total"), recorder::value("permits_retries_total"));
@@ -232,7 +233,7 @@ async fn reconnections_retries_and_batches_are_counted() {
     proxy.cut();
     proxy.stall(false);
     for acquire in acquiring {
-        drop(in_time(acquire).await.expect("they are free"));
+        drop(in_time(acquire).succeeds().await);
     }
     assert!(wait::until(LIMIT, || recorder::value("permits_reconnects_total") > reconnects));
     assert!(wait::until(LIMIT, || recorder::value("permits_retries_total") > retries));
@@ -242,7 +243,7 @@ async fn reconnections_retries_and_batches_are_counted() {
     };
     assert!(wait::until(LIMIT, || batched().1 >= 18.0), "{:?}", batched());
     assert!(batched().0 >= 1.0 && batched().1 >= 2.0 * batched().0, "{:?}", batched());
-    held.release().await.expect("it is held");
+    held.release().succeeds().await;
 }
 
 #[tokio::test]
@@ -253,20 +254,20 @@ async fn semaphores_beyond_the_bound_share_a_label_and_without_a_bound_have_none
     let url = "memory:within the bound";
     let bounded = |max| async move {
         let connecting = builder(url).metric_semaphores(max).connect();
-        connecting.await.expect("there is memory")
+        connecting.succeeds().await
     };
     // The process has at least one label, so one that may have one adds none.
     let client = bounded(1).await;
-    let known = client.semaphore("within the bound", Limit::Stored).expect("valid");
+    let known = client.named("within the bound", Limit::Stored);
     drop(acquired(&known).await);
     assert_eq!(of("permits_grants_total", "within the bound"), 2.0, "it keeps its label");
     for number in 0..3 {
-        let semaphore = client.semaphore(format!("beyond the bound {number}"), 1).expect("valid");
+        let semaphore = client.named(format!("beyond the bound {number}"), 1);
         drop(acquired(&semaphore).await);
     }
     assert_eq!(of("permits_grants_total", "other"), 3.0);
 
-    let unlabelled = bounded(0).await.semaphore("without a label", 1).expect("valid");
+    let unlabelled = bounded(0).await.named("without a label", 1);
     drop(acquired(&unlabelled).await);
     unlabelled.acquire_many(2).await.expect_err("it exceeds the limit");
     assert_eq!(recorder::value("permits_grants_total"), 1.0);
@@ -281,11 +282,11 @@ async fn a_recorder_that_panics_harms_nothing() {
     let held = acquired(&semaphore).await;
     drop(waiter(&semaphore, AcquireOptions::new()).await);
     let next = waiter(&semaphore, AcquireOptions::new()).await;
-    held.release().await.expect("it is held");
-    let held = in_time(next).await.expect("it is handed on");
-    semaphore.revoke(held.holder(), "").await.expect("it is held");
+    held.release().succeeds().await;
+    let held = in_time(next).succeeds().await;
+    semaphore.revoke(held.holder(), "").succeeds().await;
     assert!(matches!(in_time(held.lost()).await, Lost::Revoked { .. }));
-    client.close().await.expect("there is memory");
+    client.close().succeeds().await;
 }
 
 /// A recorder is code of the program: it runs when the lock of the session is free. Otherwise this would
@@ -301,9 +302,9 @@ fn a_recorder_can_use_permits_itself() {
             let held = acquired(&semaphore).await;
             drop(waiter(&semaphore, AcquireOptions::new()).await);
             let next = waiter(&semaphore, AcquireOptions::new()).await;
-            semaphore.revoke(held.holder(), "").await.expect("it is held");
+            semaphore.revoke(held.holder(), "").succeeds().await;
             in_time(held.lost()).await;
-            drop(in_time(next).await.expect("it is handed on"));
+            drop(in_time(next).succeeds().await);
         });
         done.send(()).expect("the test waits");
     });

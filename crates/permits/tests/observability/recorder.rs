@@ -13,6 +13,7 @@ use metrics::{
     SharedString, Unit,
 };
 use permits::Client;
+use permits_testkit::sound::Named as _;
 
 /// A metric with its labels, such as `permits_held{semaphore=exports}`.
 type Series = String;
@@ -74,7 +75,7 @@ pub(crate) static ACQUIRED_INSIDE: AtomicUsize = AtomicUsize::new(0);
 fn use_permits() {
     thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
     let Some(client) = USED_INSIDE.get().filter(|_| !INSIDE.replace(true)) else { return };
-    let semaphore = client.semaphore("inside", 1000).expect("valid");
+    let semaphore = client.named("inside", 1000);
     // The memory store answers at once.
     let acquiring = pin!(semaphore.acquire()).poll(&mut Context::from_waker(Waker::noop()));
     if let Poll::Ready(Ok(_permit)) = acquiring {

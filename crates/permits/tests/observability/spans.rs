@@ -4,6 +4,7 @@ use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait;
 use tracing::Instrument as _;
 
@@ -28,8 +29,8 @@ fn span(semaphore: &str, outcome: &str) -> Span {
 async fn each_acquisition_has_a_span_from_the_request_to_its_outcome() {
     let _alone = collector::begin();
     let client = connect("memory:spans").await;
-    let semaphore = client.semaphore("spans", 1).expect("valid");
-    let held = semaphore.acquire().instrument(tracing::info_span!("caller")).await.expect("it is free");
+    let semaphore = client.named("spans", 1);
+    let held = semaphore.acquire().instrument(tracing::info_span!("caller")).succeeds().await;
     semaphore.acquire_with(timeout(1)).await.expect_err("it is held");
     semaphore.try_acquire().await.expect_err("it is held");
     {
@@ -69,7 +70,7 @@ async fn each_acquisition_has_a_span_from_the_request_to_its_outcome() {
 fn a_blocking_acquisition_has_a_span() {
     let _alone = collector::begin();
     let client = permits::Client::connect("memory:blocking-span").wait().expect("there is memory");
-    let semaphore = client.semaphore("blocking span", 1).expect("valid");
+    let semaphore = client.named("blocking span", 1);
     let held = semaphore.acquire().wait().expect("it is free");
     span("blocking span", "granted");
     semaphore.try_acquire().wait().expect_err("it is held");

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use permits::{ConnectError, StoreError};
 use permits_testkit::Server;
+use permits_testkit::sound::{Named as _, Succeeds as _};
 
 use crate::{PASSWORD, attempt_error, connect, connect_error, in_time, keeps_the_secret, packed};
 
@@ -83,9 +84,9 @@ async fn a_unix_socket_is_an_address() {
     let path = server.url().replace("redis+unix://", "");
     for scheme in ["redis+unix", "valkey+unix", "unix"] {
         let client = connect(&format!("{scheme}://{path}")).await;
-        let permit = client.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
-        permit.release().await.expect("it is held");
-        client.close().await.expect("the server is up");
+        let permit = client.named("exports", 1).acquire().succeeds().await;
+        permit.release().succeeds().await;
+        client.close().succeeds().await;
     }
 }
 
@@ -93,23 +94,23 @@ async fn a_unix_socket_is_an_address() {
 async fn the_database_of_the_address_is_used() {
     let server = Server::start();
     let third = connect(&format!("{}3", server.url())).await;
-    let permit = third.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
+    let permit = third.named("exports", 1).acquire().succeeds().await;
     let first = connect(&server.url()).await;
-    drop(first.semaphore("exports", 1).expect("valid").try_acquire().await.expect("it is another database"));
+    drop(first.named("exports", 1).try_acquire().await.expect("it is another database"));
     let mut connection = server.connect().expect("the server is up");
     assert_eq!(connection.call(&["SELECT", "3"]).expect("the server is up").text(), "OK");
     let state = connection.call(&packed::reading_state("permits:{exports}:state")).expect("the server is up");
     assert_eq!(packed::field(&state, "held"), Some(1));
     // Its waiters are woken too, since channels belong to no database.
     let waiter = tokio::spawn({
-        let semaphore = third.semaphore("exports", 1).expect("valid");
+        let semaphore = third.named("exports", 1);
         async move { semaphore.acquire().await }
     });
-    let semaphore = third.semaphore("exports", 1).expect("valid");
-    while semaphore.inspect().await.expect("the server is up").waiting == 0 {}
-    permit.release().await.expect("it is held");
+    let semaphore = third.named("exports", 1);
+    while semaphore.inspect().succeeds().await.waiting == 0 {}
+    permit.release().succeeds().await;
     let permit = in_time(waiter).await.expect("no panic").expect("it is granted");
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 
     let error = connect_error(&format!("{}99", server.url())).await;
     assert!(error.to_string().contains("out of range"), "{error}");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use permits::error::InvalidInput;
 use permits::{AcquireError, AcquireOptions, AdminError, AdoptError, ConnectError, Limit, PermitHandle};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Resp, Server};
 
 use crate::{builder, connect, nothing_is_left, packed};
@@ -25,7 +26,7 @@ async fn names_that_are_not_valid_are_refused() {
 async fn holders_and_reasons_that_are_not_valid_are_refused() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let semaphore = client.named("exports", 1);
     for holder in ["", &"x".repeat(201), "web\t3", "\u{7f}"] {
         let error = semaphore.acquire_with(AcquireOptions::new().holder(holder)).await;
         assert!(matches!(error, Err(AcquireError::Invalid(_))), "{holder:?}: {error:?}");
@@ -46,10 +47,10 @@ async fn limits_and_weights_that_cannot_be_are_refused() {
     for limit in [Limit::Declared(0), Limit::Exactly(0)] {
         assert_eq!(client.semaphore("exports", limit).map(drop), Err(InvalidInput::ZeroLimit));
     }
-    let stored = client.semaphore("exports", Limit::Stored).expect("valid");
+    let stored = client.named("exports", Limit::Stored);
     assert_eq!(stored.set_limit(0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
     assert_eq!(stored.set_limit_if_version(0, 0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
-    let three = client.semaphore("exports", 3).expect("valid");
+    let three = client.named("exports", 3);
     let weighing = |weight| three.acquire_with(AcquireOptions::new().weight(weight));
     assert_eq!(weighing(0).await.map(drop), Err(AcquireError::Invalid(InvalidInput::ZeroWeight)));
     for weight in [4, u32::MAX] {
@@ -63,7 +64,7 @@ async fn limits_and_weights_that_cannot_be_are_refused() {
 async fn leases_out_of_range_are_refused() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let semaphore = client.named("exports", 1);
     let day = Duration::from_secs(24 * 60 * 60);
     for lease in [Duration::ZERO, Duration::from_millis(99), day + Duration::from_millis(1), Duration::MAX] {
         let error = semaphore.acquire_with(AcquireOptions::new().lease(lease)).await;
@@ -99,8 +100,8 @@ async fn prefixes_and_labels_that_are_not_valid_are_refused() {
     }
     let (prefix, label) = ("x".repeat(64), "x".repeat(120));
     let client = builder(&server.url()).prefix(prefix).label(label).connect().await.expect("both just fit");
-    let longest = client.semaphore("x".repeat(200), 1).expect("valid").acquire().await.expect("it just fits");
-    longest.release().await.expect("it is held");
+    let longest = client.named("x".repeat(200), 1).acquire().await.expect("it just fits");
+    longest.release().succeeds().await;
 }
 
 #[tokio::test]
@@ -117,45 +118,44 @@ async fn texts_that_are_no_handles_are_refused() {
 async fn handles_of_unknown_permits_take_nothing() {
     let server = Server::start();
     let (client, other) = (connect(&server.url()).await, connect(&server.url()).await);
-    let permit = client.semaphore("exports", 1).expect("valid").acquire().await.expect("it is free");
-    let (token, text) =
-        (permit.token().to_string(), permit.hand_over().await.expect("it is held").to_string());
+    let permit = client.named("exports", 1).acquire().succeeds().await;
+    let (token, text) = (permit.token().to_string(), permit.hand_over().succeeds().await.to_string());
     for (part, instead) in [(":exports:", ":imports:"), (&*token, "7")] {
         assert!(text.contains(part), "{text}");
         let handle: PermitHandle = text.replace(part, instead).parse().expect("it looks like one");
         assert_eq!(other.adopt(&handle).await.map(drop), Err(AdoptError::Gone), "{handle}");
     }
     assert_eq!(server.command(&["KEYS", "*imports*"]).array(), []);
-    let adopted = other.adopt(&text.parse().expect("it is a handle")).await.expect("its lease runs");
-    adopted.release().await.expect("it is held");
+    let adopted = other.adopt(&text.parse().expect("it is a handle")).succeeds().await;
+    adopted.release().succeeds().await;
 }
 
 #[tokio::test]
 async fn a_queue_without_room_refuses_waiters() {
     let server = Server::start();
-    let client = builder(&server.url()).max_waiters(0).connect().await.expect("the server is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let client = builder(&server.url()).max_waiters(0).connect().succeeds().await;
+    let semaphore = client.named("exports", 1);
     let permit = semaphore.acquire().await.expect("holders do not count");
     assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::QueueFull { max: 0 }));
     assert_eq!(semaphore.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }
 
 #[tokio::test]
 async fn a_required_limit_that_is_not_in_force_leaves_nothing() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let one = client.semaphore("exports", 1).expect("valid");
-    one.set_limit(1).await.expect("the server is up");
+    let one = client.named("exports", 1);
+    one.set_limit(1).succeeds().await;
     let state = packed::reading_state("permits:{exports}:state");
     let before = server.command(&state);
-    let error = client.semaphore("exports", Limit::Exactly(2)).expect("valid").acquire().await.map(drop);
+    let error = client.named("exports", Limit::Exactly(2)).acquire().await.map(drop);
     let mismatch = AcquireError::LimitMismatch { semaphore: "exports".into(), required: 2, stored: 1 };
     assert_eq!(error, Err(mismatch));
     let version = |state: &Resp| packed::field(state, "limit_version");
     assert_eq!(version(&server.command(&state)), version(&before));
     assert_eq!(server.command(&["KEYS", "*"]).array().len(), 1, "the state that was there");
-    let error = client.semaphore("imports", Limit::Stored).expect("valid").acquire().await.map(drop);
+    let error = client.named("imports", Limit::Stored).acquire().await.map(drop);
     assert_eq!(error, Err(AcquireError::NoLimit { semaphore: "imports".into() }));
     assert_eq!(server.command(&["KEYS", "*imports*"]).array(), []);
 }

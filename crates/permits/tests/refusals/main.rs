@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery};
 use permits_testkit::Server;
+use permits_testkit::sound::Succeeds as _;
 
 /// Longer than any step here takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -35,7 +36,7 @@ fn builder(url: &str) -> ClientBuilder {
 }
 
 async fn connect(url: &str) -> Client {
-    in_time(builder(url).connect()).await.expect("the server is up")
+    in_time(builder(url).connect()).succeeds().await
 }
 
 /// An error that no retry can help: it comes before the store timeout.

@@ -2,6 +2,7 @@
 
 use permits::acl_rules;
 use permits::{AcquireError, ConnectError, StoreError};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, skip};
 
 use crate::{PASSWORD, builder, connect, connect_error, in_time, keeps_the_secret, nothing_is_left};
@@ -28,7 +29,7 @@ async fn a_user_without_a_command_is_denied() {
         let error = match in_time(builder(&url).connect()).await {
             Err(ConnectError::Store(error)) => error,
             Err(other) => panic!("{command}: {other:?}"),
-            Ok(client) => match in_time(client.semaphore("exports", 1).expect("valid").acquire()).await {
+            Ok(client) => match in_time(client.named("exports", 1).acquire()).await {
                 Err(AcquireError::Store(error)) => error,
                 other => panic!("{command}: {other:?}"),
             },
@@ -83,13 +84,13 @@ async fn the_least_rights_are_enough_and_another_database_needs_one_more() {
     let server = Server::start();
     let url = set_user(&server, least_rules().iter().map(String::as_str));
     let client = connect(&url).await;
-    let permit = in_time(client.semaphore("exports", 1).expect("valid").acquire()).await.expect("it is free");
-    permit.release().await.expect("it is held");
-    client.close().await.expect("the server is up");
+    let permit = in_time(client.named("exports", 1).acquire()).succeeds().await;
+    permit.release().succeeds().await;
+    client.close().succeeds().await;
 
     let error = connect_error(&format!("{url}3")).await;
     let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{error:?}") };
     assert!(reason.contains("select"), "{reason}");
     set_user(&server, ["+select"]);
-    connect(&format!("{url}3")).await.close().await.expect("the server is up");
+    connect(&format!("{url}3")).await.close().succeeds().await;
 }

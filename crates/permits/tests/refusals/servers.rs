@@ -6,6 +6,7 @@ use permits::{
     AcquireError, AdminError, Client, ConnectError, Limit, Lost, Permit, PermitHandle, PermitStatus,
     ReleaseError, StoreError,
 };
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{FakeServer, Proxy, Server, wait};
 
 use crate::log::Log;
@@ -34,7 +35,7 @@ async fn a_wrong_password_or_user_is_denied_and_not_shown() {
         assert!(matches!(error, ConnectError::Store(StoreError::Denied { .. })), "{url}: {error:?}");
         keeps_the_secret(&error);
     }
-    connect(&format!("redis://exporter:another@{address}/")).await.close().await.expect("the server is up");
+    connect(&format!("redis://exporter:another@{address}/")).await.close().succeeds().await;
     assert_eq!(server.command(&["KEYS", "*"]).array(), []);
 }
 
@@ -46,9 +47,9 @@ async fn a_password_is_never_shown() {
     let url = format!("redis://:{PASSWORD}@{}/", proxy.address());
     let settings = builder(&url).store_timeout(Duration::from_millis(300));
     assert_secret(&format!("{settings:?} {settings:#?}"));
-    let client = in_time(settings.connect()).await.expect("the server is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
+    let client = in_time(settings.connect()).succeeds().await;
+    let semaphore = client.named("exports", 1);
+    let permit = semaphore.acquire().succeeds().await;
     assert_secret(&format!("{client:?} {semaphore:?} {permit:?}"));
     assert_secret(&format!("{:?}", semaphore.inspect().await));
 
@@ -81,7 +82,7 @@ async fn a_foreign_key_is_an_error_and_stays() {
         for foreign in [["SET", &key, "theirs"], ["SADD", &key, "theirs"]] {
             server.command(&foreign);
             let before = server.command(&["DUMP", &key]);
-            let semaphore = client.semaphore(part, 1).expect("valid");
+            let semaphore = client.named(part, 1);
             let error = semaphore.acquire().await.expect_err("a key is not ours");
             let AcquireError::Store(StoreError::WrongType { semaphore: named, .. }) = &error else {
                 panic!("{part}: {error:?}");
@@ -110,7 +111,7 @@ async fn a_foreign_key_is_an_error_and_stays() {
             assert_eq!(server.command(&["DUMP", &key]), before, "{part}");
             assert_eq!(server.command(&["KEYS", "*"]).array().len(), 1, "{part}: nothing else is left");
             server.command(&["DEL", &key]);
-            semaphore.acquire().await.expect("all is ours again").release().await.expect("it is held");
+            semaphore.acquire().await.expect("all is ours again").release().succeeds().await;
             server.command(&["FLUSHALL"]);
         }
     }
@@ -120,21 +121,20 @@ async fn a_foreign_key_is_an_error_and_stays() {
 async fn without_memory_acquiring_fails_and_giving_back_works() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.semaphore("exports", 2).expect("valid");
-    let first = semaphore.acquire().await.expect("it is free");
-    let second = semaphore.acquire().await.expect("it is free");
+    let semaphore = client.named("exports", 2);
+    let first = semaphore.acquire().succeeds().await;
+    let second = semaphore.acquire().succeeds().await;
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
-    while semaphore.inspect().await.expect("the server is up").waiting == 0 {}
+    while semaphore.inspect().succeeds().await.waiting == 0 {}
 
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]).text(), "OK");
     // The scripts are gone too, as after a restart.
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]).text(), "OK");
     for name in ["exports", "imports"] {
-        let error =
-            client.semaphore(name, 2).expect("valid").acquire().await.expect_err("there is no memory");
+        let error = client.named(name, 2).acquire().await.expect_err("there is no memory");
         assert!(matches!(error, AcquireError::Store(StoreError::OutOfMemory { .. })), "{error:?}");
         assert!(!error.to_string().contains("script"), "{error}");
         assert!(!error.is_not_now());
@@ -155,7 +155,7 @@ async fn without_memory_acquiring_fails_and_giving_back_works() {
     assert_eq!((seen.held, seen.waiting), (0, 0));
 
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "0"]).text(), "OK");
-    semaphore.acquire().await.expect("there is memory again").release().await.expect("it is held");
+    semaphore.acquire().await.expect("there is memory again").release().succeeds().await;
 }
 
 #[tokio::test]
@@ -164,8 +164,8 @@ async fn a_replica_is_a_named_error() {
     let replica = Server::builder().replica_of(&primary).start();
     assert!(wait::until(LIMIT, || replica.info("master_link_status").as_deref() == Some("up")));
     let timeout = Duration::from_secs(1);
-    let client = builder(&replica.url()).store_timeout(timeout).connect().await.expect("it is up");
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let client = builder(&replica.url()).store_timeout(timeout).connect().succeeds().await;
+    let semaphore = client.named("exports", 1);
     let error = in_time(semaphore.acquire()).await.expect_err("it may not write");
     let AcquireError::Store(StoreError::Unreachable { reason }) = &error else { panic!("{error:?}") };
     assert!(reason.contains("read only replica"), "{reason}");
@@ -182,17 +182,17 @@ async fn a_permit_whose_renewal_cannot_be_sent_is_unsure_and_then_lost() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let lease = Duration::from_secs(2);
-    let client = in_time(builder(&proxy.url()).lease(lease).connect()).await.expect("the server is up");
-    let semaphore = client.semaphore("exports", 2).expect("valid");
-    let permit = semaphore.acquire().await.expect("it is free");
-    let again = semaphore.acquire().await.expect("it is free");
+    let client = in_time(builder(&proxy.url()).lease(lease).connect()).succeeds().await;
+    let semaphore = client.named("exports", 2);
+    let permit = semaphore.acquire().succeeds().await;
+    let again = semaphore.acquire().succeeds().await;
     assert_eq!(permit.status(), PermitStatus::Held);
     proxy.refuse(true);
     in_time(reaches(&permit, PermitStatus::Unsure)).await;
     assert!(permit.is_held() && !permit.remaining().is_zero(), "{permit:?}");
     proxy.refuse(false);
     in_time(reaches(&permit, PermitStatus::Held)).await;
-    again.release().await.expect("it is held");
+    again.release().succeeds().await;
 
     proxy.refuse(true);
     assert_eq!(in_time(permit.lost()).await, Lost::Expired);
@@ -229,20 +229,15 @@ async fn a_server_that_may_evict_is_warned_about() {
 async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease() {
     let server = Server::start();
     let lease = Duration::from_secs(24 * 60 * 60);
-    let client = Client::builder(server.url()).lease(lease).connect().await.expect("the server runs");
+    let client = Client::builder(server.url()).lease(lease).connect().succeeds().await;
     let (began, mut refused, mut left) = (std::time::Instant::now(), 0, Duration::from_secs(5));
-    let semaphore = client.semaphore("exports", 1).expect("valid");
+    let semaphore = client.named("exports", 1);
     let permit = loop {
         match semaphore.try_acquire().await {
             Ok(permit) => break permit,
             Err(AcquireError::Recovering { remaining }) => {
                 assert!(remaining <= left, "{remaining:?} after {left:?}");
-                let seen = client
-                    .semaphore("exports", Limit::Stored)
-                    .expect("valid")
-                    .inspect()
-                    .await
-                    .expect("the server runs");
+                let seen = client.named("exports", Limit::Stored).inspect().succeeds().await;
                 assert!(seen.recovering <= remaining, "{seen:?}");
                 (refused, left) = (refused + 1, remaining);
             }
@@ -252,5 +247,5 @@ async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease()
     };
     assert!(refused > 1, "it was refused {refused} times");
     assert!(began.elapsed() < Duration::from_secs(20), "it took {:?}", began.elapsed());
-    permit.release().await.expect("it is held");
+    permit.release().succeeds().await;
 }

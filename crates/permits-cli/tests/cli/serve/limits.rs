@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use futures_util::future::try_join_all;
 use permits_testkit::Server;
+use permits_testkit::sound::Named as _;
 
 use super::Serve;
 use super::http::{Request, connect, reply};
@@ -81,7 +82,7 @@ fn the_number_of_semaphores_that_are_read_is_bounded() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let client = runtime.block_on(permits::Client::connect(&server.url())).expect("the server is up");
     let names = (0..10_002).map(|number| format!("s{number:05}"));
-    let semaphores = names.map(|name| client.semaphore(name, permits::Limit::Stored).expect("valid"));
+    let semaphores = names.map(|name| client.named(name, permits::Limit::Stored));
     let semaphores: Vec<_> = semaphores.collect();
     runtime.block_on(try_join_all(semaphores.iter().map(|one| one.set_limit(3)))).expect("they can be set");
     let serve = Serve::start(&server, &["--max-semaphores", "1"]);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use permits_testkit::sound::Named as _;
 use permits_testkit::{documents, skip};
 
 use super::Serve;
@@ -167,7 +168,7 @@ fn the_number_of_series_is_bounded() {
     let store = Local::new();
     let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
     for number in 0..30 {
-        let semaphore = client.semaphore(format!("s{number:02}"), permits::Limit::Stored).expect("valid");
+        let semaphore = client.named(format!("s{number:02}"), permits::Limit::Stored);
         semaphore.set_limit(3).wait().expect("it can be set");
     }
     let serve = Serve::start(&store, &["--max-semaphores", "20"]);

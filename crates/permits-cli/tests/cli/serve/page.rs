@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::thread::sleep;
 use std::time::Duration;
 
+use permits_testkit::sound::Named as _;
 use permits_testkit::{Server, skip};
 use serde_json::json;
 
@@ -369,10 +370,10 @@ fn a_thousand_semaphores_and_a_hundred_thousand_waiters_are_a_few_rows() {
     let client = permits::Client::builder(server.url()).store_timeout(TIMEOUT);
     let client = runtime.block_on(client.connect()).expect("the server is up");
     for number in 0..999 {
-        let semaphore = client.semaphore(format!("s{number:03}"), permits::Limit::Stored).expect("valid");
+        let semaphore = client.named(format!("s{number:03}"), permits::Limit::Stored);
         runtime.block_on(semaphore.set_limit(3)).expect("it can be set");
     }
-    let huge = client.semaphore("huge", 1).expect("valid");
+    let huge = client.named("huge", 1);
     let _permit = runtime.block_on(huge.acquire()).expect("it is free");
     let mut waiters: Vec<_> = (0..99_999).map(|_| Box::pin(huge.acquire())).collect();
     // A request is sent when it is polled for the first time.

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use futures_util::future::try_join_all;
 use permits::{Client, Limit, Semaphore};
+use permits_testkit::sound::Named as _;
 use permits_testkit::{Server, wait};
 use serde_json::Value;
 use tokio::net::TcpSocket;
@@ -46,8 +47,7 @@ impl Changing {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = runtime.block_on(Client::connect(&server.url())).expect("the server is up");
         let names = (0..number).map(|number| format!("s{number:04}"));
-        let semaphores: Vec<_> =
-            names.map(|name| client.semaphore(name, Limit::Stored).expect("valid")).collect();
+        let semaphores: Vec<_> = names.map(|name| client.named(name, Limit::Stored)).collect();
         let reason = "x".repeat(1_000);
         let closed = semaphores.iter().map(|semaphore| semaphore.close_line(&reason));
         runtime.block_on(try_join_all(closed)).expect("they can be closed");
