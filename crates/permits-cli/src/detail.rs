@@ -47,7 +47,7 @@ impl Totals {
 
 impl From<&Inspection> for Totals {
     fn from(inspection: &Inspection) -> Self {
-        let Inspection { grants, refused, expired, revoked, .. } = *inspection;
+        let permits::Counts { grants, refused, expired, revoked, .. } = inspection.counts;
         Self { grants, refused, expired, revoked }
     }
 }
