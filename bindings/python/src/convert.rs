@@ -1,6 +1,6 @@
 //! Arguments from Python, and results for it.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use permits::{Diagnosis, Inspection};
 use pyo3::prelude::*;
@@ -30,106 +30,9 @@ fn ranged(name: &str, least: u32, number: i64, advice: &str) -> PyResult<u32> {
     })
 }
 
-/// An inspection, as the arguments of the class of that name.
-#[derive(IntoPyObject)]
-pub(crate) struct InspectionFields {
-    name: String,
-    limit: Option<u32>,
-    limit_version: u64,
-    pinned: bool,
-    paused: bool,
-    closed: Option<String>,
-    held: u64,
-    waiting: u64,
-    recovering: f64,
-    grants: u64,
-    refused: u64,
-    expired: u64,
-    revoked: u64,
-    holders: Vec<HolderFields>,
-    waiters: Vec<WaiterFields>,
-    changes: Vec<ChangeFields>,
-}
-
-#[derive(IntoPyObject)]
-struct ChangeFields {
-    change: &'static str,
-    by: String,
-    at: f64,
-    age: f64,
-    limit: Option<u32>,
-    holder: Option<String>,
-    reason: Option<String>,
-}
-
-#[derive(IntoPyObject)]
-struct HolderFields {
-    holder: String,
-    weight: u32,
-    slot: u32,
-    token: u64,
-    lease_remaining: f64,
-    cooling: bool,
-    age: f64,
-    label: Option<String>,
-}
-
-#[derive(IntoPyObject)]
-struct WaiterFields {
-    holder: String,
-    weight: u32,
-    position: u64,
-    age: f64,
-    label: Option<String>,
-}
-
-impl From<Inspection> for InspectionFields {
-    fn from(found: Inspection) -> Self {
-        let holders = found.holders.into_iter().map(|holder| HolderFields {
-            holder: holder.holder,
-            weight: holder.weight,
-            slot: holder.slot,
-            token: holder.token,
-            lease_remaining: holder.lease_remaining.as_secs_f64(),
-            cooling: holder.cooling,
-            age: holder.age.as_secs_f64(),
-            label: holder.label,
-        });
-        let waiters = found.waiters.into_iter().map(|waiter| WaiterFields {
-            holder: waiter.holder,
-            weight: waiter.weight,
-            position: waiter.position,
-            age: waiter.age.as_secs_f64(),
-            label: waiter.label,
-        });
-        let changes = found.changes.into_iter().map(|info| ChangeFields {
-            change: info.change.keyword(),
-            at: info.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-            age: info.age.as_secs_f64(),
-            limit: info.change.limit(),
-            holder: info.change.holder().map(str::to_owned),
-            reason: info.change.reason().map(str::to_owned),
-            by: info.by,
-        });
-        Self {
-            name: found.name,
-            limit: found.limit,
-            limit_version: found.limit_version,
-            pinned: found.pinned,
-            paused: found.paused,
-            closed: found.closed,
-            held: found.held,
-            waiting: found.waiting,
-            recovering: found.recovering.as_secs_f64(),
-            grants: found.grants,
-            refused: found.refused,
-            expired: found.expired,
-            revoked: found.revoked,
-            holders: holders.collect(),
-            waiters: waiters.collect(),
-            changes: changes.collect(),
-        }
-    }
+/// An inspection as JSON, of which `_types.py` makes the classes.
+pub(crate) fn inspection(found: &Inspection) -> String {
+    serde_json::to_string(found).expect("numbers, texts and lists of them are JSON")
 }
 
 /// A diagnosis, as the arguments of the class of that name.

@@ -8,7 +8,7 @@ use permits::{Acquire, AcquireOptions, AdminError};
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
-use crate::convert::{self, InspectionFields, count, duration};
+use crate::convert::{self, count, duration};
 use crate::permit::Permit;
 
 /// Options of an acquisition. What is `None` has the default of the library.
@@ -138,7 +138,7 @@ impl Semaphore {
     fn inspect(&self, max: i64) -> PyResult<Call> {
         let max = count("max", 0, max)?;
         Ok(self.call(move |semaphore| async move {
-            semaphore.inspect_up_to(max).await.map(InspectionFields::from)
+            semaphore.inspect_up_to(max).await.map(|found| convert::inspection(&found))
         }))
     }
 

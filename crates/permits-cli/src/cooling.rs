@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use permits::Inspection;
+use serde::Serialize;
 
 use crate::text::duration;
 
@@ -18,11 +19,13 @@ pub(crate) fn left(remaining: Duration) -> String {
 }
 
 /// The cooling units of one semaphore.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct Cooling {
     /// Those that are listed.
+    #[serde(rename = "cooling")]
     pub(crate) units: u64,
     /// Not all holders are listed.
+    #[serde(skip)]
     pub(crate) is_partial: bool,
 }
 

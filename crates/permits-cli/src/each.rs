@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::args::{Chosen, Common, Targets};
 use crate::exit::{self, Failure};
+use crate::inspected::ListRow;
 use crate::{connect, names, report};
 
 /// The most inspections in flight at once: enough to hide the round trips, and few enough that a server
@@ -20,6 +21,17 @@ pub(crate) type Listed = Result<Inspection, Unreadable>;
 pub(crate) struct Unreadable {
     pub(crate) name: String,
     pub(crate) reason: String,
+}
+
+impl From<&Listed> for ListRow {
+    fn from(listed: &Listed) -> Self {
+        match listed {
+            Ok(inspection) => inspection.into(),
+            Err(Unreadable { name, reason }) => {
+                Self { name: name.clone(), unreadable: Some(reason.clone()), ..Self::default() }
+            }
+        }
+    }
 }
 
 /// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::detail::Counts;
+use crate::inspected::ListRow;
 
 /// An order. Semaphores that are equal in it are in the order of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -40,12 +40,12 @@ impl Order {
 
     /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come
     /// last.
-    pub(crate) fn number(self, counts: Option<&Counts>) -> Option<u128> {
+    pub(crate) fn number(self, row: Option<&ListRow>) -> Option<u64> {
         match self {
             Self::Name => None,
-            Self::Held => counts.map(|counts| u128::from(counts.in_use())),
-            Self::Waiting => counts.map(|counts| u128::from(counts.waiting)),
-            Self::Waited => counts?.oldest_waiter.map(|age| age.as_micros()),
+            Self::Held => row.map(ListRow::in_use),
+            Self::Waiting => row.map(|row| row.waiting),
+            Self::Waited => row?.oldest_waiter_age_ms,
         }
     }
 }

@@ -7,12 +7,13 @@ use permits::{ChangeInfo, HolderInfo, Inspection, WaiterInfo};
 use serde::Serialize;
 
 use crate::args::{Chosen, Common, Status};
-use crate::clock::{milliseconds, unix_ms};
 use crate::connect::{self, Target};
 use crate::cooling::{self, Cooling};
-use crate::detail::Totals;
 use crate::each;
 use crate::exit::{self, Failure};
+use crate::inspected::{
+    is_recovering, oldest_holder_age_ms, oldest_waiter_age_ms, unlisted_units, unlisted_waiters,
+};
 use crate::names;
 use crate::table::{Row, Table};
 use crate::text::duration;
@@ -51,133 +52,25 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
 /// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.
 #[derive(Serialize)]
 pub(crate) struct StatusJson<'a> {
-    name: &'a str,
-    limit: Option<u32>,
-    held: u64,
-    paused: bool,
-    holders: Vec<HolderJson<'a>>,
-    waiters: Vec<WaiterJson<'a>>,
+    #[serde(flatten)]
+    inspection: &'a Inspection,
     store: String,
-    waiting: u64,
-    pinned: bool,
-    limit_version: u64,
-    recovering_ms: u64,
-    closed: Option<&'a str>,
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
-    cooling: u64,
     #[serde(flatten)]
-    totals: Totals,
-    changes: Vec<ChangeJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct HolderJson<'a> {
-    holder: &'a str,
-    weight: u32,
-    slot: u32,
-    token: u64,
-    lease_remaining_ms: u64,
-    age_ms: u64,
-    label: Option<&'a str>,
-    cooling: bool,
-}
-
-#[derive(Serialize)]
-struct WaiterJson<'a> {
-    holder: &'a str,
-    weight: u32,
-    position: u64,
-    age_ms: u64,
-    label: Option<&'a str>,
-}
-
-/// A change by an operator.
-#[derive(Serialize)]
-struct ChangeJson<'a> {
-    change: &'static str,
-    by: &'a str,
-    text: String,
-    at_ms: u64,
-    age_ms: u64,
-    limit: Option<u32>,
-    holder: Option<&'a str>,
-    reason: Option<&'a str>,
-}
-
-impl<'a> From<&'a ChangeInfo> for ChangeJson<'a> {
-    fn from(info: &'a ChangeInfo) -> Self {
-        let ChangeInfo { change, by, at, age, .. } = info;
-        Self {
-            change: change.keyword(),
-            by,
-            text: change.to_string(),
-            at_ms: unix_ms(*at),
-            age_ms: milliseconds(*age),
-            limit: change.limit(),
-            holder: change.holder(),
-            reason: change.reason(),
-        }
-    }
+    cooling: Cooling,
 }
 
 impl<'a> StatusJson<'a> {
     pub(crate) fn new(inspection: &'a Inspection, store: String) -> Self {
-        let Inspection {
-            name, limit, held, paused, holders, waiters, waiting, pinned, limit_version, ..
-        } = inspection;
-        let holder = |info: &'a HolderInfo| HolderJson {
-            holder: &info.holder,
-            weight: info.weight,
-            slot: info.slot,
-            token: info.token,
-            lease_remaining_ms: milliseconds(info.lease_remaining),
-            cooling: info.cooling,
-            age_ms: milliseconds(info.age),
-            label: info.label.as_deref(),
-        };
-        let waiter = |info: &'a WaiterInfo| WaiterJson {
-            holder: &info.holder,
-            weight: info.weight,
-            position: info.position,
-            age_ms: milliseconds(info.age),
-            label: info.label.as_deref(),
-        };
         Self {
-            name,
-            limit: *limit,
-            held: *held,
-            paused: *paused,
-            holders: holders.iter().map(holder).collect(),
-            waiters: waiters.iter().map(waiter).collect(),
+            inspection,
             store,
-            waiting: *waiting,
-            pinned: *pinned,
-            limit_version: *limit_version,
-            recovering_ms: milliseconds(inspection.recovering),
-            closed: inspection.closed.as_deref(),
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
-            cooling: Cooling::of(inspection).units,
-            totals: inspection.into(),
-            changes: inspection.changes.iter().map(ChangeJson::from).collect(),
+            cooling: Cooling::of(inspection),
         }
     }
-}
-
-/// The age of the oldest of the listed holders.
-pub(crate) fn oldest_holder_age_ms(inspection: &Inspection) -> Option<u64> {
-    inspection.holders.iter().map(|info| milliseconds(info.age)).max()
-}
-
-/// The age of the oldest of the listed waiters.
-pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
-    inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
-}
-
-/// True while free units are not granted. A semaphore without a limit grants nothing in any case.
-pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
-    inspection.limit.is_some() && !inspection.recovering.is_zero()
 }
 
 /// The use of a semaphore, as a part of a sentence. The inspection lists holders.
@@ -217,7 +110,7 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
 }
 
 fn human(inspection: &Inspection) -> String {
-    let Inspection { held, waiting, holders, waiters, .. } = inspection;
+    let Inspection { holders, waiters, .. } = inspection;
     let mut text = summary(inspection) + "\n";
     if !holders.is_empty() {
         let row = |info: &HolderInfo| {
@@ -233,8 +126,7 @@ fn human(inspection: &Inspection) -> String {
         let (cooling, holding): (Vec<_>, Vec<_>) = holders.iter().partition(|info| info.cooling);
         let rows = holding.into_iter().chain(cooling).map(row).collect();
         let _ = write!(text, "\n{}", Table { head, essential: head.len(), text: "LABEL", rows }.print());
-        let listed: u64 = holders.iter().map(|info| u64::from(info.weight)).sum();
-        more(&mut text, held.saturating_sub(listed), "units held by others");
+        more(&mut text, unlisted_units(inspection), "units held by others");
     }
     if !waiters.is_empty() {
         let row = |info: &WaiterInfo| {
@@ -246,7 +138,7 @@ fn human(inspection: &Inspection) -> String {
         let rows = waiters.iter().map(row).collect();
         let table = Table { head, essential: head.len(), text: "LABEL", rows };
         let _ = write!(text, "\n{}", table.print());
-        more(&mut text, waiting.saturating_sub(waiters.len() as u64), "waiting");
+        more(&mut text, unlisted_waiters(inspection), "waiting");
     }
     if !inspection.changes.is_empty() {
         let row = |info: &ChangeInfo| {

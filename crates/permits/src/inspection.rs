@@ -1,13 +1,17 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
+//!
+//! The names of its fields are those of the JSON of the command, by the feature `serde`, and of the Python
+//! package: a field that is added here is in all three.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::protocol::{Answers, Change, ChangeEffect, Label, Name, Reply};
+use crate::protocol::{Answers, Change, ChangeEffect, Counts, Label, Name, Reply};
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Inspection {
     /// Its name.
     pub name: String,
@@ -26,16 +30,11 @@ pub struct Inspection {
     /// The number of waiters.
     pub waiting: u64,
     /// The time for which the store still grants no free units after a restart; zero otherwise.
+    #[cfg_attr(feature = "serde", serde(rename = "recovering_ms", serialize_with = "as_ms::duration"))]
     pub recovering: Duration,
-    /// Permits granted since the store has this semaphore. It and the other three begin again at 0 when the
-    /// store forgets an idle semaphore, or loses its state.
-    pub grants: u64,
-    /// Requests refused since then: at their arrival, or later because of a lowered limit or a closed line.
-    pub refused: u64,
-    /// Holders and waiters whose lease has ended since then, such as those of crashed programs.
-    pub expired: u64,
-    /// Holders and waiters that operators have revoked since then.
-    pub revoked: u64,
+    /// The numbers of events.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub counts: Counts,
     /// The first 1,000 holders, by the end of their leases.
     pub holders: Vec<HolderInfo>,
     /// The first 1,000 waiters, in order.
@@ -48,7 +47,8 @@ pub struct Inspection {
 
 /// A holder, in an [`Inspection`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct HolderInfo {
     /// Its name.
     pub holder: String,
@@ -59,6 +59,7 @@ pub struct HolderInfo {
     /// Its fencing token.
     pub token: u64,
     /// The rest of its lease; if it cools, the time until its units are free.
+    #[cfg_attr(feature = "serde", serde(rename = "lease_remaining_ms", serialize_with = "as_ms::duration"))]
     pub lease_remaining: Duration,
     /// True if the holder has gone, and its grant still counts: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
@@ -66,6 +67,7 @@ pub struct HolderInfo {
     /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if
     /// the clock has not moved since the grant before. So the age is never too long, unless that clock was
     /// set.
+    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
@@ -73,7 +75,8 @@ pub struct HolderInfo {
 
 /// A waiter, in an [`Inspection`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct WaiterInfo {
     /// Its name.
     pub holder: String,
@@ -82,6 +85,7 @@ pub struct WaiterInfo {
     /// The number of waiters before it.
     pub position: u64,
     /// The time since it was queued, by the store's clock, as exact as the age of a holder.
+    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
@@ -89,15 +93,19 @@ pub struct WaiterInfo {
 
 /// A change by an operator, in an [`Inspection`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct ChangeInfo {
     /// The change.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub change: OperatorChange,
     /// The label of the client that made it: see [`ClientBuilder::label`](crate::ClientBuilder::label).
     pub by: String,
     /// The time of the change, by the store's clock.
+    #[cfg_attr(feature = "serde", serde(rename = "at_ms", serialize_with = "as_ms::time"))]
     pub at: SystemTime,
     /// The time since then, by the store's clock.
+    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
     pub age: Duration,
 }
 
@@ -206,6 +214,38 @@ impl fmt::Display for OperatorChange {
     }
 }
 
+/// Its keyword, its text and its parts, of which those that it does not have are null.
+#[cfg(feature = "serde")]
+impl serde::Serialize for OperatorChange {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+
+        let mut fields = serializer.serialize_struct("OperatorChange", 5)?;
+        fields.serialize_field("change", self.keyword())?;
+        fields.serialize_field("text", &self.to_string())?;
+        fields.serialize_field("limit", &self.limit())?;
+        fields.serialize_field("holder", &self.holder())?;
+        fields.serialize_field("reason", &self.reason())?;
+        fields.end()
+    }
+}
+
+/// Times as whole milliseconds.
+#[cfg(feature = "serde")]
+mod as_ms {
+    use super::{Duration, SystemTime};
+    use crate::clock::millis;
+
+    pub(super) fn duration<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(millis(*time))
+    }
+
+    /// Since 1970.
+    pub(super) fn time<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+        duration(&time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(), serializer)
+    }
+}
+
 impl Inspection {
     /// The change that paused the semaphore, if it is paused.
     pub fn paused_by(&self) -> Option<&ChangeInfo> {
@@ -272,10 +312,7 @@ impl Inspection {
             held: listed.held,
             waiting: listed.waiting,
             recovering: Duration::from_millis(reply.recovering_ms),
-            grants: listed.counts.grants,
-            refused: listed.counts.refused,
-            expired: listed.counts.expired,
-            revoked: listed.counts.revoked,
+            counts: listed.counts,
             holders: holders.collect(),
             waiters: waiters.collect(),
             changes: changes.collect(),

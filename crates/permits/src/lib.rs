@@ -60,6 +60,7 @@
 //! | `tls` | yes | `rediss://`, by rustls with ring |
 //! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
+//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json` |
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]
@@ -107,7 +108,7 @@ pub use handle::PermitHandle;
 pub use inspection::{ChangeInfo, HolderInfo, Inspection, OperatorChange, WaiterInfo};
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
-pub use protocol::Recovery;
+pub use protocol::{Counts, Recovery};
 pub use reply::Reply;
 pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;

@@ -74,7 +74,8 @@ fn text(tokens: impl ToTokens) -> String {
 
 fn derives(attributes: &[Attribute]) -> String {
     let list = |attribute: &&Attribute| attribute.path().is_ident("derive");
-    let non_exhaustive = attributes.iter().any(|attribute| attribute.path().is_ident("non_exhaustive"));
+    // Some are not so for the test kit.
+    let non_exhaustive = attributes.iter().any(|attribute| text(&attribute.meta).contains("non_exhaustive"));
     let lists = attributes.iter().filter(list).map(|attribute| text(&attribute.meta));
     let marks = non_exhaustive.then(|| "non_exhaustive".to_owned());
     lists.chain(marks).map(|mark| format!("#[{mark}] ")).collect()

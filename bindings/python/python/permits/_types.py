@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Literal, Optional, TypedDict, Union, overload
+from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
+
+_T = TypeVar("_T")
 
 Seconds = Union[float, timedelta]
 """A time: seconds, or a `timedelta`."""
@@ -145,13 +148,19 @@ class Diagnosis:
     """True if no finding is a problem."""
 
 
-def inspection(fields: Mapping[str, Any]) -> Inspection:
-    """The inspection of the fields that the native half returns."""
-    values = dict(fields)
-    values["holders"] = tuple(HolderInfo(**holder) for holder in fields["holders"])
-    values["waiters"] = tuple(WaiterInfo(**waiter) for waiter in fields["waiters"])
-    values["changes"] = tuple(ChangeInfo(**change) for change in fields["changes"])
-    return Inspection(**values)
+def inspection(text: str) -> Inspection:
+    """The inspection of the JSON that the native half returns."""
+    found = json.loads(text)
+    for name, row in ("holders", HolderInfo), ("waiters", WaiterInfo), ("changes", ChangeInfo):
+        found[name] = tuple(_of_json(row, fields) for fields in found[name])
+    return _of_json(Inspection, found)
+
+
+def _of_json(kind: type[_T], found: Mapping[str, Any]) -> _T:
+    """An object whose fields are found by name, or, if they are times, as milliseconds."""
+    times = {name[:-3]: time / 1000 for name, time in found.items() if name.endswith("_ms")}
+    fields = {**found, **times}
+    return kind(**{name: fields[name] for name in kind.__annotations__})
 
 
 def diagnosis(fields: Mapping[str, Any]) -> Diagnosis:

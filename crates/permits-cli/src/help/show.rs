@@ -8,15 +8,15 @@ Examples:
   permits status --under exp
 
 JSON:
-  {\"name\",\"limit\",\"held\",\"paused\",
+  {\"name\",\"limit\",\"limit_version\",\"pinned\",\"paused\",\"closed\",
+   \"held\",\"waiting\",\"recovering_ms\",
+   \"grants\",\"refused\",\"expired\",\"revoked\",
    \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
                \"age_ms\",\"label\",\"cooling\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
-   \"store\",\"waiting\",\"pinned\",\"limit_version\",\"recovering_ms\",
-   \"closed\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\",
-   \"grants\",\"refused\",\"expired\",\"revoked\",
-   \"changes\":[{\"change\",\"by\",\"text\",\"at_ms\",\"age_ms\",\"limit\",
-               \"holder\",\"reason\"}]}
+   \"changes\":[{\"change\",\"text\",\"limit\",\"holder\",\"reason\",\"by\",
+               \"at_ms\",\"age_ms\"}],
+   \"store\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\"}
   limit and held are units, waiting is a number of waiters. limit is null
   if none is set, label if there is none. position is the number of
   waiters before it, in the table BEFORE. recovering_ms is the time until

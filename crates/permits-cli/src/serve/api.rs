@@ -27,7 +27,7 @@ use super::metrics::{self, Format};
 use super::{events, page, write};
 use crate::clock::milliseconds;
 use crate::exit::Failure;
-use crate::list::ListJson;
+use crate::inspected::ListRow;
 
 /// The longest time until a reply begins.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -144,7 +144,7 @@ async fn list(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     match &snapshot.error {
         Some(reason) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason)),
         None => {
-            let rows = || snapshot.rows.values().map(|row| &row.json).collect::<Vec<&ListJson>>();
+            let rows = || snapshot.rows.values().map(|row| &row.json).collect::<Vec<&ListRow>>();
             let list = snapshot.texts.list.get_or_init(|| line(&rows()).into());
             Ok(in_json(list.clone()))
         }

@@ -27,7 +27,7 @@ use super::app::{App, MAX_FOLLOWERS, Problem, line};
 use super::feed::{Change, StoreSnapshot};
 use super::listener::ended;
 use crate::clock::milliseconds;
-use crate::list::ListJson;
+use crate::inspected::ListRow;
 
 /// The longest time without any byte.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ struct AllJson<'a> {
     at_ms: u64,
     error: Option<&'a str>,
     omitted: usize,
-    semaphores: Vec<&'a ListJson>,
+    semaphores: Vec<&'a ListRow>,
 }
 
 /// The data of `change`.
@@ -51,7 +51,7 @@ struct ChangeJson<'a> {
     at_ms: u64,
     error: Option<&'a str>,
     omitted: usize,
-    changed: Vec<&'a ListJson>,
+    changed: Vec<&'a ListRow>,
     removed: &'a [String],
 }
 

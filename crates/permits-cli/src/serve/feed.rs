@@ -18,7 +18,7 @@ use super::history::{History, Point};
 use crate::clock::unix_ms;
 use crate::each::Listed;
 use crate::exit::Failure;
-use crate::list::ListJson;
+use crate::inspected::ListRow;
 use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader};
 use crate::report;
 use crate::status::MAX_LISTED;
@@ -69,7 +69,7 @@ pub(super) struct Texts {
 /// A semaphore as clients get it.
 #[derive(Debug, Clone)]
 pub(super) struct FeedRow {
-    pub(super) json: ListJson,
+    pub(super) json: ListRow,
     /// Of everything that is reported as a change: all but the times, which change with each read.
     fingerprint: u64,
 }
@@ -185,8 +185,8 @@ impl Feed {
     }
 
     /// Reports a semaphore that cannot be read, once for each reason.
-    fn report_if_unreadable(&self, row: &ListJson) {
-        let ListJson { name, unreadable: Some(reason), .. } = row else { return };
+    fn report_if_unreadable(&self, row: &ListRow) {
+        let ListRow { name, unreadable: Some(reason), .. } = row else { return };
         let mut reported = lock(&self.unreadable);
         if reported.len() < MAX_SEMAPHORES && reported.insert((name.clone(), reason.clone())) {
             report::say(format_args!("{name:?} is UNREADABLE: {reason}"));
@@ -262,26 +262,27 @@ impl StoreSnapshot {
     /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown:
     /// this snapshot may lack the semaphore, or its numbers, although the store had it, and a counter falls
     /// when the store has lost its last changes or all.
-    fn grants_until(&self, later: &ListJson) -> u64 {
+    fn grants_until(&self, later: &ListRow) -> u64 {
         let is_complete = self.error.is_none() && self.omitted == 0;
         let before = match self.rows.get(&later.name) {
             Some(row) if row.json.unreadable.is_some() => return 0,
-            Some(row) => row.json.totals.grants,
+            Some(row) => row.json.counts.grants,
             // The semaphore is new, so its counter began at 0.
             None if is_complete => 0,
             None => return 0,
         };
-        later.totals.grants.saturating_sub(before)
+        later.counts.grants.saturating_sub(before)
     }
 }
 
 impl From<&Listed> for FeedRow {
     fn from(listed: &Listed) -> Self {
-        let json = ListJson::from(listed);
+        let json = ListRow::from(listed);
         let mut hasher = DefaultHasher::new();
-        let ListJson { limit, held, waiting, paused, pinned, limit_version, recovering_ms, .. } = json;
-        (limit, held, waiting, paused, pinned, limit_version, recovering_ms > 0).hash(&mut hasher);
-        (&json.closed, &json.unreadable, json.totals).hash(&mut hasher);
+        let recovering_ms = u64::from(json.recovering_ms > 0);
+        let (oldest_holder_age_ms, oldest_waiter_age_ms) = (None, None);
+        let timeless = ListRow { recovering_ms, oldest_holder_age_ms, oldest_waiter_age_ms, ..json.clone() };
+        timeless.hash(&mut hasher);
         if let Ok(inspection) = listed {
             // The store orders holders by the end of their leases, which changes with every renewal.
             let mut holders: Vec<_> =
@@ -354,9 +355,9 @@ mod tests {
         }
     }
 
-    fn with_grants(grants: u64) -> ListJson {
+    fn with_grants(grants: u64) -> ListRow {
         let mut row = row("a", 1);
-        row.totals.grants = grants;
+        row.counts.grants = grants;
         row
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::clock::milliseconds;
-use crate::list::ListJson;
+use crate::inspected::ListRow;
 
 /// The time that is kept.
 pub(super) const WINDOW: Duration = Duration::from_secs(300);
@@ -53,7 +53,7 @@ impl History {
     /// Adds the numbers read at `at_ms`: each semaphore, and its grants since the read before. A semaphore
     /// that is no longer listed gets a point with zeros, and is forgotten when that point has left the
     /// window. One that cannot be read keeps its last numbers.
-    pub(super) fn record<'a>(&mut self, at_ms: u64, rows: impl Iterator<Item = (&'a ListJson, u64)> + Clone) {
+    pub(super) fn record<'a>(&mut self, at_ms: u64, rows: impl Iterator<Item = (&'a ListRow, u64)> + Clone) {
         let began_ms = at_ms.saturating_sub(milliseconds(WINDOW));
         let read_before_ms = mem::replace(&mut self.read_ms, at_ms);
         let listed: BTreeSet<&str> = rows.clone().map(|(row, _)| row.name.as_str()).collect();
@@ -68,7 +68,7 @@ impl History {
             listed.contains(name.as_str()) || points.front().is_some_and(|point| point.at_ms > began_ms)
         });
         for (row, grants) in rows.filter(|(row, _)| row.unreadable.is_none()) {
-            let ListJson { limit, held, waiting, .. } = *row;
+            let ListRow { limit, held, waiting, .. } = *row;
             let point = Point { at_ms, limit, held, waiting, grants };
             if let Some(points) = self.series.get_mut(&row.name) {
                 add(points, point, read_before_ms);
@@ -115,8 +115,8 @@ pub(super) mod tests {
     use super::*;
 
     /// A semaphore as it is listed, without grants.
-    pub(in crate::serve) fn row(name: &str, held: u64) -> ListJson {
-        ListJson { name: name.to_owned(), limit: Some(4), held, limit_version: 1, ..ListJson::default() }
+    pub(in crate::serve) fn row(name: &str, held: u64) -> ListRow {
+        ListRow { name: name.to_owned(), limit: Some(4), held, ..ListRow::default() }
     }
 
     fn held(history: &History, name: &str) -> Vec<(u64, u64)> {
@@ -124,7 +124,7 @@ pub(super) mod tests {
     }
 
     /// Records semaphores without grants.
-    fn record(history: &mut History, at_ms: u64, rows: &[ListJson]) {
+    fn record(history: &mut History, at_ms: u64, rows: &[ListRow]) {
         history.record(at_ms, rows.iter().map(|row| (row, 0)));
     }
 
@@ -141,7 +141,7 @@ pub(super) mod tests {
     #[test]
     fn a_semaphore_that_cannot_be_read_keeps_its_numbers() {
         let mut history = History::default();
-        let unreadable = ListJson { unreadable: Some("damaged".to_owned()), ..row("a", 0) };
+        let unreadable = ListRow { unreadable: Some("damaged".to_owned()), ..row("a", 0) };
         for (at_ms, row) in [(1_000, row("a", 1)), (2_000, unreadable), (3_000, row("a", 2))] {
             record(&mut history, at_ms, &[row]);
         }
@@ -205,7 +205,7 @@ pub(super) mod tests {
     #[test]
     fn the_memory_is_bounded() {
         let mut history = History::default();
-        let rows: Vec<ListJson> = (0..MAX_SEMAPHORES + 5).map(|n| row(&n.to_string(), 1)).collect();
+        let rows: Vec<ListRow> = (0..MAX_SEMAPHORES + 5).map(|n| row(&n.to_string(), 1)).collect();
         record(&mut history, 1, &rows);
         assert_eq!(history.series.len(), MAX_SEMAPHORES);
         for at_ms in 2..2 + 2 * MAX_POINTS as u64 {

@@ -11,7 +11,7 @@ use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
 use super::feed::StoreSnapshot;
-use crate::list::ListJson;
+use crate::inspected::ListRow;
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Format {
 struct Metric {
     name: &'static str,
     help: &'static str,
-    value: fn(&ListJson) -> Option<f64>,
+    value: fn(&ListRow) -> Option<f64>,
 }
 
 const METRICS: [Metric; 13] = [
@@ -76,22 +76,22 @@ const METRICS: [Metric; 13] = [
     Metric {
         name: "permits_semaphore_grants_total",
         help: "Permits granted since the store has the semaphore.",
-        value: |row| Some(row.totals.grants as f64),
+        value: |row| Some(row.counts.grants as f64),
     },
     Metric {
         name: "permits_semaphore_refusals_total",
         help: "Requests refused since the store has the semaphore.",
-        value: |row| Some(row.totals.refused as f64),
+        value: |row| Some(row.counts.refused as f64),
     },
     Metric {
         name: "permits_semaphore_expirations_total",
         help: "Leases of holders and waiters that have ended since the store has the semaphore.",
-        value: |row| Some(row.totals.expired as f64),
+        value: |row| Some(row.counts.expired as f64),
     },
     Metric {
         name: "permits_semaphore_revocations_total",
         help: "Holders and waiters that operators have revoked since the store has the semaphore.",
-        value: |row| Some(row.totals.revoked as f64),
+        value: |row| Some(row.counts.revoked as f64),
     },
 ];
 

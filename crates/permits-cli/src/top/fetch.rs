@@ -15,8 +15,9 @@ use permits::{AdminError, Client, ClientBuilder, ConnectError, Diagnosis, Inspec
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::action::Action;
+use super::detail::Detail;
 use super::snapshot::{Listing, Query, Snapshot};
-use crate::detail::{Counts, Detail};
+use crate::inspected::ListRow;
 use crate::reader::{Reading, StoreReader};
 
 /// The most holders and waiters of a row that are listed. The head of the line shows the longest wait. Of
@@ -202,7 +203,7 @@ async fn listing(reader: &StoreReader, counting: bool) -> Result<Listing, AdminE
     }
     let semaphores = reader.semaphores(
         async |name| inspect(&reader.client, &name, LISTED).await,
-        |listed| listed.ok().map(|inspection| (inspection.name.clone(), Counts::from(&inspection))),
+        |listed| listed.ok().map(|inspection| (inspection.name.clone(), ListRow::from(&inspection))),
     );
     let (names, counts) = semaphores.await?;
     Ok(Listing { names, counts: Some(counts.into_iter().flatten().collect()) })
@@ -227,7 +228,7 @@ async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
     let mut rows = Vec::new();
     for (name, inspected) in inspections.join_all().await {
         match inspected {
-            Ok(inspection) => rows.push((name, Ok(Counts::from(&inspection)))),
+            Ok(inspection) => rows.push((name, Ok(ListRow::from(&inspection)))),
             Err(AdminError::Store(error)) if !error.is_temporary() => {
                 rows.push((name, Err(AdminError::Store(error))));
             }

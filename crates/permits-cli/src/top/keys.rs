@@ -100,7 +100,7 @@ impl Model {
             self.message = Some(format!("not yet: {} is still in progress", action.describe()));
             return None;
         }
-        let paused = self.selected_counts().map(|counts| counts.paused);
+        let paused = self.selected_row().map(|row| row.paused);
         let kind = match (key, paused) {
             ('l', _) => {
                 self.prompt = Some(Prompt::Limit(semaphore, String::new()));
@@ -165,7 +165,7 @@ impl Model {
                         return None;
                     }
                 };
-                let is_mutex = self.counts_of(&name).is_some_and(|counts| counts.limit == Some(1));
+                let is_mutex = self.row_of(&name).is_some_and(|row| row.limit == Some(1));
                 let ask = is_mutex && kind != ActionKind::SetLimit(1);
                 return self.ask_or_begin(Action { semaphore: name, kind }, ask);
             }

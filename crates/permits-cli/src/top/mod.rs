@@ -7,6 +7,7 @@
 
 mod action;
 mod cursor;
+mod detail;
 mod fetch;
 mod keys;
 mod model;

@@ -9,13 +9,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Diagnosis, Severity};
+use permits::{AdminError, ChangeInfo, Diagnosis, Severity};
 
 use super::action::Action;
 use super::cursor::Cursor;
+use super::detail::Detail;
 use super::snapshot::{Listing, Query, Snapshot};
-use crate::detail::{ChangeRow, Counts, Detail};
 use crate::holder::told;
+use crate::inspected::ListRow;
 use crate::order::Order;
 use crate::report::with_causes;
 use crate::text;
@@ -70,11 +71,11 @@ pub(super) struct Model {
     /// `None` until the first list. In the present order.
     pub(super) names: Option<Vec<String>>,
     /// The counts of the last list, by which names are sorted and hidden.
-    counts: Option<HashMap<String, Counts>>,
+    counts: Option<HashMap<String, ListRow>>,
     pub(super) order: Order,
     /// Semaphores without holders and waiters are hidden.
     pub(super) busy: bool,
-    pub(super) rows: HashMap<String, Result<Counts, AdminError>>,
+    pub(super) rows: HashMap<String, Result<ListRow, AdminError>>,
     pub(super) overview: Cursor,
     pub(super) filter: String,
     /// The problems of the store, in a line.
@@ -156,7 +157,7 @@ impl Model {
 
     /// A semaphore whose counts are missing may be in use. Before the first counts, all are hidden.
     fn is_hidden(&self, name: &str) -> bool {
-        let is_idle = |counts: &HashMap<String, Counts>| counts.get(name).is_some_and(Counts::is_idle);
+        let is_idle = |counts: &HashMap<String, ListRow>| counts.get(name).is_some_and(ListRow::is_idle);
         self.busy && self.counts.as_ref().is_none_or(is_idle)
     }
 
@@ -185,14 +186,14 @@ impl Model {
     }
 
     /// The counts of the selected semaphore, if they are known.
-    pub(super) fn selected_counts(&self) -> Option<&Counts> {
-        self.counts_of(self.selected()?)
+    pub(super) fn selected_row(&self) -> Option<&ListRow> {
+        self.row_of(self.selected()?)
     }
 
     /// The counts of a semaphore that is shown, if they are known.
-    pub(super) fn counts_of(&self, name: &str) -> Option<&Counts> {
+    pub(super) fn row_of(&self, name: &str) -> Option<&ListRow> {
         match &self.opened {
-            Some(opened) if opened.name == name => opened.detail.as_ref().map(|detail| &detail.counts),
+            Some(opened) if opened.name == name => opened.detail.as_ref().map(|detail| &detail.row),
             _ => self.rows.get(name)?.as_ref().ok(),
         }
     }
@@ -311,7 +312,7 @@ impl Model {
                 Some(Note::Question(format!("{question} (y/n)")))
             }
             Some(Prompt::Limit(name, digits)) => {
-                let limit = self.counts_of(name).and_then(|counts| counts.limit);
+                let limit = self.row_of(name).and_then(|row| row.limit);
                 let limit = limit.map_or(String::new(), |limit| format!(" (now {limit})"));
                 Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
             }
@@ -331,8 +332,8 @@ impl Model {
     fn last_changes(&self) -> Option<String> {
         let detail = self.opened.as_ref()?.detail.as_ref()?;
         let change =
-            |info: &ChangeRow| format!("{} {} {} ago", info.by, info.change, text::duration(info.age));
-        let changes: Vec<String> = detail.last_changes.iter().map(change).collect();
+            |info: &ChangeInfo| format!("{} {} {} ago", info.by, info.change, text::duration(info.age));
+        let changes: Vec<String> = detail.inspection.last_changes().map(change).collect();
         (!changes.is_empty()).then(|| changes.join("; "))
     }
 

@@ -4,9 +4,9 @@
 //! then the columns from the last, and every text that is cut ends in an ellipsis. The [state](super::state)
 //! of a semaphore is shortened and never left out. Colour carries no information of its own.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use permits::AdminError;
+use permits::{AdminError, HolderInfo, Inspection, WaiterInfo};
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -15,8 +15,8 @@ use ratatui::text::Line;
 use super::model::{Model, Note, Opened};
 use super::state::state;
 use crate::cooling;
-use crate::detail::{Counts, Detail, HolderRow, WaiterRow};
 use crate::help::TOP_KEYS;
+use crate::inspected::{ListRow, counted, unlisted_units, unlisted_waiters};
 use crate::report::with_causes;
 use crate::table::{Row, Table, Text};
 use crate::text::{self, duration};
@@ -85,8 +85,8 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
         None => overview_title(model),
         Some(Opened { name, detail: None, .. }) => format!("{name}: …"),
         Some(Opened { name, detail: Some(detail), .. }) => {
-            let state = state(&detail.counts);
-            let subject = format!("{name}: {}", usage(&detail.counts));
+            let state = state(&detail.row);
+            let subject = format!("{name}: {}", usage(&detail.row));
             let whole =
                 [subject.clone(), state.fitted(usize::MAX)].join(if state.is_empty() { "" } else { ", " });
             if !state.is_empty() && text::wrap(&whole, width, lines + 1).len() > lines {
@@ -94,7 +94,7 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
                 let short = state.fitted(width / 2);
                 return text::wrap(&format!("{short} {subject}"), width, lines);
             }
-            [vec![whole], detail.counts.totals.texts()].concat().join(", ")
+            [vec![whole], counted(detail.row.counts)].concat().join(", ")
         }
     };
     text::wrap(&format!("{subject} ({})", model.store), width, lines)
@@ -116,9 +116,9 @@ fn overview_title(model: &Model) -> String {
     title
 }
 
-fn usage(counts: &Counts) -> String {
-    let Counts { limit, waiting, .. } = counts;
-    let in_use = counts.in_use();
+fn usage(row: &ListRow) -> String {
+    let ListRow { limit, waiting, .. } = row;
+    let in_use = row.in_use();
     match limit {
         Some(limit) => format!("{in_use} of {limit} held, {waiting} waiting"),
         None => format!("{in_use} held, {waiting} waiting"),
@@ -187,13 +187,14 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
             let (numbers, text, style) = match model.rows.get(name) {
                 None => (["…", "", "", ""].map(str::to_owned), Text::default(), Style::new()),
                 Some(Err(error)) => (Default::default(), failure(error), Style::new()),
-                Some(Ok(counts)) => {
-                    let limit = counts.limit.map_or("-".to_owned(), |limit| limit.to_string());
-                    let waited = counts.oldest_waiter.map(duration).unwrap_or_default();
-                    let numbers = [counts.in_use().to_string(), limit, counts.waiting.to_string(), waited];
-                    let is_stopped = counts.paused || counts.closed.is_some();
+                Some(Ok(row)) => {
+                    let limit = row.limit.map_or("-".to_owned(), |limit| limit.to_string());
+                    let waited = row.oldest_waiter_age_ms.map(Duration::from_millis);
+                    let waited = waited.map(duration).unwrap_or_default();
+                    let numbers = [row.in_use().to_string(), limit, row.waiting.to_string(), waited];
+                    let is_stopped = row.paused || row.closed.is_some();
                     let style = if is_stopped { palette.of(Color::Yellow) } else { Style::new() };
-                    (numbers, state(counts), style)
+                    (numbers, state(row), style)
                 }
             };
             let [held, limit, waiting, waited] = numbers;
@@ -241,19 +242,19 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     let more = |count: u64, noun: &str| {
         (count > 0).then(|| Line::raw(text::truncate(&format!("  … and {count} more {noun}"), width)))
     };
-    let (held, waiting) = (detail.holders.len(), detail.waiters.len());
+    let (held, waiting) = (detail.inspection.holders.len(), detail.inspection.waiters.len());
     let selected = opened.cursor.selected().min(detail.len() - 1);
     let plain = |_| Style::new();
-    let mut lines = styled_lines(&holders(detail), width, Some(selected), plain);
+    let mut lines = styled_lines(&holders(&detail.inspection), width, Some(selected), plain);
     if held == 0 {
         lines.clear();
     }
-    lines.extend(more(detail.unlisted_units(), "units held by others"));
+    lines.extend(more(unlisted_units(&detail.inspection), "units held by others"));
     let before_waiters = lines.len();
     if waiting > 0 {
-        lines.extend(styled_lines(&waiters(detail), width, selected.checked_sub(held), plain));
+        lines.extend(styled_lines(&waiters(&detail.inspection), width, selected.checked_sub(held), plain));
     }
-    lines.extend(more(detail.unlisted_waiters(), "waiting"));
+    lines.extend(more(unlisted_waiters(&detail.inspection), "waiting"));
     // The line of a row, below its heading.
     let line = |row: usize| row + 1 + if row < held { 0 } else { before_waiters - held };
     opened.cursor.fit(height, detail.len(), lines.len(), line);
@@ -262,27 +263,28 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     lines
 }
 
-fn holders(detail: &Detail) -> Table<6> {
-    let row = |holder: &HolderRow| {
+fn holders(inspection: &Inspection) -> Table<6> {
+    let row = |holder: &HolderInfo| {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
-        let lease = if holder.cooling { cooling::left(holder.lease) } else { duration(holder.lease) };
-        let cells = [holder.name.clone(), duration(holder.age), lease, slot, weight, token];
-        Row { cells, text: holder.label.clone().into() }
+        let left = holder.lease_remaining;
+        let lease = if holder.cooling { cooling::left(left) } else { duration(left) };
+        let cells = [holder.holder.clone(), duration(holder.age), lease, slot, weight, token];
+        Row { cells, text: holder.label.clone().unwrap_or_default().into() }
     };
-    let rows: Vec<_> = detail.holders.iter().map(row).collect();
+    let rows: Vec<_> = inspection.holders.iter().map(row).collect();
     let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
     Table { head, essential: 3, text: Table::label_title(&rows), rows }
 }
 
-fn waiters(detail: &Detail) -> Table<4> {
-    let row = |waiter: &WaiterRow| {
+fn waiters(inspection: &Inspection) -> Table<4> {
+    let row = |waiter: &WaiterInfo| {
         let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
         let [position, weight] = numbers;
-        let cells = [waiter.name.clone(), position, duration(waiter.age), weight];
-        Row { cells, text: waiter.label.clone().into() }
+        let cells = [waiter.holder.clone(), position, duration(waiter.age), weight];
+        Row { cells, text: waiter.label.clone().unwrap_or_default().into() }
     };
-    let rows: Vec<_> = detail.waiters.iter().map(row).collect();
+    let rows: Vec<_> = inspection.waiters.iter().map(row).collect();
     let head = ["WAITER", "BEFORE", "AGE", "WEIGHT"];
     Table { head, essential: 3, text: Table::label_title(&rows), rows }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use permits::AdminError;
 
-use crate::detail::{Counts, Detail};
+use super::detail::Detail;
+use crate::inspected::ListRow;
 
 /// The names of a store.
 #[derive(Debug, Default)]
@@ -13,7 +14,7 @@ pub(super) struct Listing {
     pub(super) names: Vec<String>,
     /// The counts by name, if the order or the choice of the rows needs them. Those of a semaphore that has
     /// ended since, or that cannot be read, are missing.
-    pub(super) counts: Option<HashMap<String, Counts>>,
+    pub(super) counts: Option<HashMap<String, ListRow>>,
 }
 
 /// A query for the visible rows.
@@ -28,7 +29,7 @@ pub(super) enum Query {
 /// An answer to a query.
 #[derive(Debug)]
 pub(super) enum Snapshot {
-    Rows(Vec<(String, Result<Counts, AdminError>)>),
+    Rows(Vec<(String, Result<ListRow, AdminError>)>),
     Detail(String, Box<Detail>),
     Failed(AdminError),
 }

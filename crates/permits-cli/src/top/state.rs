@@ -1,32 +1,34 @@
 //! The state of a semaphore in a line of any width: paused, closed, recovering and pinned are visible in
 //! each.
 
-use crate::detail::Counts;
+use std::time::Duration;
+
+use crate::inspected::ListRow;
 use crate::status::closed;
 use crate::table::Text;
 use crate::text::duration;
 
 /// The state, the most important part first: as a phrase, as words, and as letters, which `?` explains. The
 /// rest is the reason of a closed line.
-pub(super) fn state(counts: &Counts) -> Text {
-    let is_recovering = counts.is_recovering();
-    let recovering = format!("recovering for {}", duration(counts.recovering));
-    let no_limit = if counts.is_idle() { "not in use, no limit" } else { "no limit" };
-    let cooling = counts.cooling.text();
+pub(super) fn state(row: &ListRow) -> Text {
+    let is_recovering = row.is_recovering();
+    let recovering = format!("recovering for {}", duration(Duration::from_millis(row.recovering_ms)));
+    let no_limit = if row.is_idle() { "not in use, no limit" } else { "no limit" };
+    let cooling = row.cooling.text();
     let cooling = cooling.as_deref().unwrap_or_default();
     let parts = [
-        (counts.paused, "PAUSED", "PAUSED", "P"),
+        (row.paused, "PAUSED", "PAUSED", "P"),
         (is_recovering, recovering.as_str(), "recovering", "R"),
-        (counts.pinned, "limit pinned", "pinned", "L"),
+        (row.pinned, "limit pinned", "pinned", "L"),
         (!cooling.is_empty(), cooling, cooling, ""),
-        (counts.limit.is_none(), no_limit, "", ""),
+        (row.limit.is_none(), no_limit, "", ""),
         // Last, because its reason follows.
-        (counts.closed.is_some(), "CLOSED", "CLOSED", "C"),
+        (row.closed.is_some(), "CLOSED", "CLOSED", "C"),
     ];
     let present = || parts.iter().filter(|(is_set, ..)| *is_set);
     let words: Vec<&str> = present().map(|part| part.2).filter(|word| !word.is_empty()).collect();
     let phrase = present().map(|part| part.1).collect::<Vec<_>>().join(", ");
     let letters = present().map(|part| part.3).collect();
-    let rest = counts.closed.as_deref().map(|reason| closed(reason).replacen("CLOSED", "", 1));
+    let rest = row.closed.as_deref().map(|reason| closed(reason).replacen("CLOSED", "", 1));
     Text { forms: vec![phrase, words.join(" "), letters], rest: rest.unwrap_or_default() }
 }

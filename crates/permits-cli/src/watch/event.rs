@@ -1,9 +1,8 @@
 //! The events of `permits watch`: the lines of `--json`.
 
-use permits::Inspection;
+use permits::{Counts, Inspection, OperatorChange};
 use serde::Serialize;
 
-use crate::detail::Totals;
 use crate::status::StatusJson;
 
 /// An event. Programs depend on it: events and fields may be added, never changed.
@@ -74,12 +73,9 @@ pub(super) enum WatchEvent {
     Opened,
     /// A change by an operator.
     Changed {
-        change: &'static str,
         by: String,
-        text: String,
-        limit: Option<u32>,
-        holder: Option<String>,
-        reason: Option<String>,
+        #[serde(flatten)]
+        change: OperatorChange,
     },
     Recovering {
         recovering_ms: u64,
@@ -88,7 +84,7 @@ pub(super) enum WatchEvent {
     /// Increases of the counters.
     Counts {
         #[serde(flatten)]
-        rise: Totals,
+        rise: Counts,
         /// Grants whose permit was in no inspection; unknown if not all holders are listed.
         unseen: Option<u64>,
     },

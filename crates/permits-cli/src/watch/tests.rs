@@ -2,52 +2,51 @@
 
 use std::time::{Duration, SystemTime};
 
-use permits::OperatorChange;
+use permits::{ChangeInfo, Counts, HolderInfo, Inspection, OperatorChange, WaiterInfo};
 
 use super::difference::{differences, first};
 use super::event::{Cause, WatchEvent};
 use super::text;
-use crate::detail::{ChangeRow, Counts, Detail, HolderRow, Totals, WaiterRow};
 
 /// The time between two inspections.
 const ELAPSED: Duration = Duration::from_secs(1);
 
 /// A holder granted before the first inspection, or after it.
-fn holder(name: &str, token: u64, age: Duration) -> HolderRow {
-    let lease = Duration::from_secs(10);
-    HolderRow {
-        name: name.into(),
+fn holder(name: &str, token: u64, age: Duration) -> HolderInfo {
+    let lease_remaining = Duration::from_secs(10);
+    HolderInfo {
+        holder: name.into(),
         weight: 1,
         slot: 0,
         token,
         age,
-        lease,
+        lease_remaining,
         cooling: false,
-        label: String::new(),
+        label: None,
     }
 }
 
-fn old(name: &str, token: u64) -> HolderRow {
+fn old(name: &str, token: u64) -> HolderInfo {
     holder(name, token, ELAPSED * 9)
 }
 
-fn new(name: &str, token: u64) -> HolderRow {
+fn new(name: &str, token: u64) -> HolderInfo {
     holder(name, token, ELAPSED / 2)
 }
 
-fn waiter(name: &str, position: u64) -> WaiterRow {
-    WaiterRow { name: name.into(), weight: 2, position, age: ELAPSED * 9, label: "nightly".into() }
+fn waiter(name: &str, position: u64) -> WaiterInfo {
+    WaiterInfo { holder: name.into(), weight: 2, position, age: ELAPSED * 9, label: Some("nightly".into()) }
 }
 
 /// A state in which all holders and waiters are listed.
-fn detail(holders: Vec<HolderRow>, waiters: Vec<WaiterRow>, totals: Totals) -> Detail {
+fn detail(holders: Vec<HolderInfo>, waiters: Vec<WaiterInfo>, counts: Counts) -> Inspection {
     let held = holders.iter().map(|holder| u64::from(holder.weight)).sum();
-    let counts = Counts { limit: Some(4), held, waiting: waiters.len() as u64, totals, ..Counts::default() };
-    Detail { counts, holders, waiters, ..Detail::default() }
+    let waiting = waiters.len() as u64;
+    Inspection { limit: Some(4), held, waiting, counts, holders, waiters, ..Inspection::default() }
 }
 
-fn grants(grants: u64) -> Totals {
-    Totals { grants, ..Totals::default() }
+fn grants(grants: u64) -> Counts {
+    Counts { grants, ..Counts::default() }
 }
 
 fn left(name: &str, token: u64, cause: Cause) -> WatchEvent {
@@ -68,7 +67,7 @@ fn granted(name: &str, token: u64) -> WatchEvent {
     WatchEvent::Granted { holder: name.into(), weight: 1, slot: 0, token, label: None }
 }
 
-fn counts(rise: Totals, unseen: Option<u64>) -> WatchEvent {
+fn counts(rise: Counts, unseen: Option<u64>) -> WatchEvent {
     WatchEvent::Counts { rise, unseen }
 }
 
@@ -98,7 +97,7 @@ fn a_second_permit_of_one_holder_is_another() {
 #[test]
 fn a_second_request_of_one_waiter_is_another() {
     let before = detail(vec![], vec![waiter("a", 0)], grants(1));
-    let again = WaiterRow { age: ELAPSED / 2, ..waiter("a", 0) };
+    let again = WaiterInfo { age: ELAPSED / 2, ..waiter("a", 0) };
     let label = Some("nightly".to_owned());
     let queued = WatchEvent::Queued { holder: "a".into(), weight: 2, position: 0, label };
     let now = detail(vec![], vec![again.clone()], grants(1));
@@ -112,37 +111,37 @@ fn a_second_request_of_one_waiter_is_another() {
 
 #[test]
 fn the_cause_of_an_end_is_known_or_unknown() {
-    let ended = HolderRow { lease: ELAPSED / 2, ..old("a", 1) };
-    let expired = Totals { expired: 1, ..Totals::default() };
-    let revoked = Totals { revoked: 1, ..Totals::default() };
-    let both = Totals { expired: 1, revoked: 1, ..Totals::default() };
+    let ended = HolderInfo { lease_remaining: ELAPSED / 2, ..old("a", 1) };
+    let expired = Counts { expired: 1, ..Counts::default() };
+    let revoked = Counts { revoked: 1, ..Counts::default() };
+    let both = Counts { expired: 1, revoked: 1, ..Counts::default() };
     for (holder, totals, cause) in [
-        (old("a", 1), Totals::default(), Cause::Released),
+        (old("a", 1), Counts::default(), Cause::Released),
         (old("a", 1), expired, Cause::Released),
         (old("a", 1), revoked, Cause::Revoked),
-        (ended.clone(), Totals::default(), Cause::Released),
+        (ended.clone(), Counts::default(), Cause::Released),
         (ended.clone(), expired, Cause::Expired),
         (ended.clone(), both, Cause::Unknown),
-        (HolderRow { cooling: true, ..ended.clone() }, expired, Cause::Released),
+        (HolderInfo { cooling: true, ..ended.clone() }, expired, Cause::Released),
     ] {
-        let before = detail(vec![holder.clone()], vec![], Totals::default());
+        let before = detail(vec![holder.clone()], vec![], Counts::default());
         let events = differences(&before, &detail(vec![], vec![], totals), ELAPSED);
         assert_eq!(events[0], left("a", 1, cause), "{holder:?} {totals:?}");
     }
     // One counted, two gone.
-    let before = detail(vec![ended.clone(), HolderRow { token: 2, ..ended }], vec![], Totals::default());
+    let before = detail(vec![ended.clone(), HolderInfo { token: 2, ..ended }], vec![], Counts::default());
     let events = differences(&before, &detail(vec![], vec![], expired), ELAPSED);
     assert_eq!(events[..2], [left("a", 1, Cause::Unknown), left("a", 2, Cause::Unknown)]);
 }
 
 /// A change that `admin` has made so long after 1970.
-fn change(after: Duration, change: OperatorChange) -> ChangeRow {
-    ChangeRow { change, by: "admin".into(), at: SystemTime::UNIX_EPOCH + after, age: Duration::ZERO }
+fn change(after: Duration, change: OperatorChange) -> ChangeInfo {
+    ChangeInfo { change, by: "admin".into(), at: SystemTime::UNIX_EPOCH + after, age: Duration::ZERO }
 }
 
 #[test]
 fn a_change_by_an_operator_has_its_author() {
-    let of = |changes: &[ChangeRow]| Detail { changes: changes.to_vec(), ..Detail::default() };
+    let of = |changes: &[ChangeInfo]| Inspection { changes: changes.to_vec(), ..Inspection::default() };
     let (first, second) =
         (change(ELAPSED, OperatorChange::Paused), change(ELAPSED * 2, OperatorChange::LimitSet(3)));
     let again = change(ELAPSED * 3, OperatorChange::Paused);
@@ -157,12 +156,12 @@ fn a_change_by_an_operator_has_its_author() {
 
 #[test]
 fn a_revocation_names_its_holder() {
-    let revoked = Totals { revoked: 2, expired: 9, ..Totals::default() };
-    let ended = |name, token| HolderRow { lease: ELAPSED / 2, ..old(name, token) };
-    let before = detail(vec![ended("a", 1), ended("b", 2)], vec![waiter("c", 0)], Totals::default());
+    let revoked = Counts { revoked: 2, expired: 9, ..Counts::default() };
+    let ended = |name, token| HolderInfo { lease_remaining: ELAPSED / 2, ..old(name, token) };
+    let before = detail(vec![ended("a", 1), ended("b", 2)], vec![waiter("c", 0)], Counts::default());
     let of = |name: &str| OperatorChange::Revoked { holder: name.into(), waited: false, reason: "".into() };
     let changes = vec![change(ELAPSED * 2, of("c")), change(ELAPSED, of("a"))];
-    let now = Detail { changes, ..detail(vec![], vec![], revoked) };
+    let now = Inspection { changes, ..detail(vec![], vec![], revoked) };
     let events = differences(&before, &now, ELAPSED);
     let expected =
         [left("a", 1, Cause::Revoked), left("b", 2, Cause::Expired), left_queue("c", Cause::Revoked)];
@@ -171,14 +170,13 @@ fn a_revocation_names_its_holder() {
 
 #[test]
 fn a_waiter_is_refused_by_a_closed_line_or_a_lower_limit_alone() {
-    let refused = Totals { refused: 1, ..Totals::default() };
-    let before = detail(vec![], vec![waiter("a", 0)], Totals::default());
+    let refused = Counts { refused: 1, ..Counts::default() };
+    let before = detail(vec![], vec![waiter("a", 0)], Counts::default());
     let now = detail(vec![], vec![], refused);
-    let with = |counts: Counts| Detail { counts, ..now.clone() };
     for (now, cause) in [
         (now.clone(), Cause::Cancelled),
-        (with(Counts { closed: Some(String::new()), ..now.counts.clone() }), Cause::Refused),
-        (with(Counts { limit: Some(1), ..now.counts.clone() }), Cause::Refused),
+        (Inspection { closed: Some(String::new()), ..now.clone() }, Cause::Refused),
+        (Inspection { limit: Some(1), ..now.clone() }, Cause::Refused),
     ] {
         let events = differences(&before, &now, ELAPSED);
         assert!(events.contains(&left_queue("a", cause)), "{events:?}");
@@ -187,7 +185,7 @@ fn a_waiter_is_refused_by_a_closed_line_or_a_lower_limit_alone() {
 
 #[test]
 fn a_permit_cools_and_then_ends() {
-    let cooling = || detail(vec![HolderRow { cooling: true, ..old("a", 1) }], vec![], grants(1));
+    let cooling = || detail(vec![HolderInfo { cooling: true, ..old("a", 1) }], vec![], grants(1));
     let before = detail(vec![old("a", 1)], vec![], grants(1));
     let event = WatchEvent::Cooling {
         holder: "a".into(),
@@ -202,31 +200,28 @@ fn a_permit_cools_and_then_ends() {
 
 #[test]
 fn each_setting_has_an_event() {
-    let plain = Counts { limit: Some(4), limit_version: 1, ..Counts::default() };
-    let event = |now: &Counts| {
-        let of = |counts: &Counts| Detail { counts: counts.clone(), ..Detail::default() };
-        (differences(&of(&plain), &of(now), ELAPSED), differences(&of(now), &of(&plain), ELAPSED))
-    };
+    let plain = Inspection { limit: Some(4), limit_version: 1, ..Inspection::default() };
+    let event = |now: &Inspection| (differences(&plain, now, ELAPSED), differences(now, &plain, ELAPSED));
     let limit = |limit, before, limit_version| WatchEvent::Limit { limit, before, limit_version };
     for (now, on, off) in [
-        (Counts { paused: true, ..plain.clone() }, WatchEvent::Paused, WatchEvent::Resumed),
+        (Inspection { paused: true, ..plain.clone() }, WatchEvent::Paused, WatchEvent::Resumed),
         (
-            Counts { closed: Some("x".into()), ..plain.clone() },
+            Inspection { closed: Some("x".into()), ..plain.clone() },
             WatchEvent::Closed { reason: "x".into() },
             WatchEvent::Opened,
         ),
         (
-            Counts { pinned: true, limit_version: 2, ..plain.clone() },
+            Inspection { pinned: true, limit_version: 2, ..plain.clone() },
             WatchEvent::Pinned,
             WatchEvent::Unpinned,
         ),
         (
-            Counts { recovering: ELAPSED, ..plain.clone() },
+            Inspection { recovering: ELAPSED, ..plain.clone() },
             WatchEvent::Recovering { recovering_ms: 1000 },
             WatchEvent::Recovered,
         ),
         (
-            Counts { limit: Some(9), limit_version: 2, ..plain.clone() },
+            Inspection { limit: Some(9), limit_version: 2, ..plain.clone() },
             limit(Some(9), Some(4), 2),
             limit(Some(4), Some(9), 1),
         ),
@@ -234,7 +229,7 @@ fn each_setting_has_an_event() {
         assert_eq!(event(&now), (vec![on], vec![off]));
     }
     // Changed and changed back.
-    let twice = Counts { limit_version: 3, ..plain.clone() };
+    let twice = Inspection { limit_version: 3, ..plain.clone() };
     assert_eq!(event(&twice).0, [limit(Some(4), Some(4), 3)]);
 }
 
@@ -242,28 +237,28 @@ fn each_setting_has_an_event() {
 fn a_list_that_is_not_whole_yields_no_ends() {
     let whole = detail(vec![old("a", 1), old("b", 2)], vec![waiter("c", 0)], grants(2));
     let mut cut = detail(vec![old("x", 9)], vec![], grants(4));
-    (cut.counts.held, cut.counts.waiting) = (2000, 1500);
+    (cut.held, cut.waiting) = (2000, 1500);
     let partial = WatchEvent::Partial { holders: true, waiters: true };
     assert_eq!(differences(&whole, &cut, ELAPSED), [partial.clone(), counts(grants(2), None)]);
     assert_eq!(first(&cut), [WatchEvent::State, partial]);
     assert_eq!(differences(&cut, &cut, ELAPSED), []);
     let mut fewer = cut.clone();
-    (fewer.holders, fewer.counts.held) = (vec![old("y", 10)], 1999);
-    assert_eq!(differences(&cut, &fewer, ELAPSED), [counts(Totals::default(), None)]);
+    (fewer.holders, fewer.held) = (vec![old("y", 10)], 1999);
+    assert_eq!(differences(&cut, &fewer, ELAPSED), [counts(Counts::default(), None)]);
     let later = detail(whole.holders.clone(), whole.waiters.clone(), grants(4));
     let again = WatchEvent::Partial { holders: false, waiters: false };
     assert_eq!(
         differences(&cut, &later, ELAPSED),
-        [again, counts(Totals::default(), None), WatchEvent::State]
+        [again, counts(Counts::default(), None), WatchEvent::State]
     );
 }
 
 #[test]
 fn after_a_loss_of_the_state_permits_are_put_back() {
     let before = detail(vec![old("a", 1)], vec![waiter("b", 0)], grants(7));
-    let lost = detail(vec![], vec![], Totals::default());
+    let lost = detail(vec![], vec![], Counts::default());
     assert_eq!(differences(&before, &lost, ELAPSED), [WatchEvent::Reset, WatchEvent::State]);
-    let back = detail(vec![old("a", 1)], vec![], Totals::default());
+    let back = detail(vec![old("a", 1)], vec![], Counts::default());
     let restored = WatchEvent::Restored { holder: "a".into(), weight: 1, slot: 0, token: 1, label: None };
     assert_eq!(differences(&lost, &back, ELAPSED), [restored]);
 }
@@ -281,7 +276,7 @@ fn a_line_begins_with_the_time() {
     assert_eq!(line(&left("a", 1, Cause::Released)), "2026-11-22T17:14:15Z  a left after 9.0 s, released");
     let cancelled = "2026-11-22T17:14:15Z  \"nightly\" (a) left the queue after 9.0 s, cancelled";
     assert_eq!(line(&left_queue("a", Cause::Cancelled)), cancelled);
-    let refused = Totals { refused: 2, grants: 3, ..Totals::default() };
+    let refused = Counts { refused: 2, grants: 3, ..Counts::default() };
     let expected = "2026-11-22T17:14:15Z  counted: 3 granted, 2 refused, of which 3 ended between two reads";
     assert_eq!(line(&counts(refused, Some(3))), expected);
     assert!(!text::is_worth_a_line(&counts(grants(1), Some(0)), false));

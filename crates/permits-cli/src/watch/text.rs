@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use permits::Counts;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::event::{Cause, WatchEvent};
-use crate::detail::Totals;
 use crate::holder::told;
+use crate::inspected::counted;
 use crate::status::closed;
 use crate::text::duration;
 
@@ -21,8 +22,10 @@ pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
         | WatchEvent::Resumed
         | WatchEvent::Closed { .. }
         | WatchEvent::Opened => !authored,
-        WatchEvent::Counts { rise: Totals { refused, expired, revoked, .. }, unseen } => {
-            (*refused, *expired, *revoked, *unseen) != (0, 0, 0, Some(0))
+        WatchEvent::Counts { rise, unseen } => {
+            let mut others = *rise;
+            others.grants = 0;
+            (others, *unseen) != (Counts::default(), Some(0))
         }
         _ => true,
     }
@@ -102,7 +105,7 @@ fn sentence(event: &WatchEvent) -> String {
         WatchEvent::Resumed => "resumed".to_owned(),
         WatchEvent::Closed { reason } => closed(reason),
         WatchEvent::Opened => "opened".to_owned(),
-        WatchEvent::Changed { by, text, .. } => format!("{by} {text}"),
+        WatchEvent::Changed { by, change } => format!("{by} {change}"),
         WatchEvent::Recovering { recovering_ms } => format!("recovering for {}", from_ms(*recovering_ms)),
         WatchEvent::Recovered => "recovered".to_owned(),
         WatchEvent::Counts { rise, unseen } => counts(*rise, *unseen),
@@ -127,8 +130,8 @@ fn who(label: &Option<String>, name: &str) -> String {
     told(label.as_deref().unwrap_or_default(), name)
 }
 
-fn counts(rise: Totals, unseen: Option<u64>) -> String {
-    let texts = rise.texts();
+fn counts(rise: Counts, unseen: Option<u64>) -> String {
+    let texts = counted(rise);
     let counted =
         if texts.is_empty() { "counted".to_owned() } else { format!("counted: {}", texts.join(", ")) };
     match unseen {

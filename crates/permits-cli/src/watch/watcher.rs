@@ -8,7 +8,6 @@ use super::difference::{differences, first};
 use super::event::{StateLine, WatchEvent, WatchLine};
 use super::text;
 use crate::clock::unix_ms;
-use crate::detail::Detail;
 use crate::exit::Failure;
 use crate::names;
 use crate::output::Output;
@@ -29,7 +28,7 @@ pub(super) struct Lines<'a> {
 pub(super) struct Watcher {
     semaphore: Semaphore,
     /// The last inspection, and the time of its request.
-    last: Option<(Detail, Instant)>,
+    last: Option<(Inspection, Instant)>,
     /// The store knew the semaphore at the last inspection.
     pub(super) is_known: bool,
     /// A key of another program looks like one of this semaphore.
@@ -69,14 +68,13 @@ impl Watcher {
             self.print(&WatchEvent::Back, at, Some(&inspection), false, lines);
         }
         self.is_known = names::is_used(&inspection);
-        let detail = Detail::from(inspection.clone());
         let events = match &self.last {
-            None => first(&detail),
-            Some((before, since)) => differences(before, &detail, since.elapsed()),
+            None => first(&inspection),
+            Some((before, since)) => differences(before, &inspection, since.elapsed()),
         };
         let authored = events.iter().any(|event| matches!(event, WatchEvent::Changed { .. }));
         events.iter().for_each(|event| self.print(event, at, Some(&inspection), authored, lines));
-        self.last = Some((detail, requested));
+        self.last = Some((inspection, requested));
         Ok(())
     }
 

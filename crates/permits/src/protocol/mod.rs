@@ -29,7 +29,7 @@ pub use self::names::{
     check_lease, check_prefix, check_reason,
 };
 pub use self::reply::{
-    AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, InspectedHolder, InspectedWaiter, Inspection,
+    AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedWaiter,
     LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
 };
 pub use self::terms::PermitTerms;

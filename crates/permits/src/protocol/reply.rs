@@ -62,7 +62,7 @@ pub enum Answers {
     /// To [`Operation::Delete`](super::Operation::Delete).
     Delete(DeleteOutcome),
     /// To [`Operation::Inspect`](super::Operation::Inspect).
-    Inspect(Inspection),
+    Inspect(Inspected),
 }
 
 impl Answers {
@@ -222,7 +222,7 @@ pub enum DeleteOutcome {
 
 /// The state of a semaphore, as far as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inspection {
+pub struct Inspected {
     /// Units held.
     pub held: u64,
     /// The number of waiters.
@@ -241,19 +241,32 @@ pub struct Inspection {
     pub changes: Vec<Change>,
 }
 
-/// The numbers of what has happened to a semaphore since its state exists. A store that loses the state
-/// begins again at 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Numbers of events since the store has a semaphore. They begin again at 0 when the store forgets an idle
+/// semaphore, or loses its state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Counts {
     /// Permits granted.
     pub grants: u64,
     /// Requests refused: at their arrival, or later because of a lowered limit or a closed line.
     pub refused: u64,
-    /// Holders and waiters whose lease ended.
+    /// Holders and waiters whose lease has ended, such as those of crashed programs.
     pub expired: u64,
-    /// Holders, waiters and cooling grants that operators revoked.
+    /// Holders, waiters and cooling grants that operators have revoked.
     pub revoked: u64,
+}
+
+impl Counts {
+    /// The increases since `earlier`; `None` if a count is lower, because the counts began again.
+    pub fn since(self, earlier: Self) -> Option<Self> {
+        Some(Self {
+            grants: self.grants.checked_sub(earlier.grants)?,
+            refused: self.refused.checked_sub(earlier.refused)?,
+            expired: self.expired.checked_sub(earlier.expired)?,
+            revoked: self.revoked.checked_sub(earlier.revoked)?,
+        })
+    }
 }
 
 /// A holder, listed.

@@ -87,7 +87,7 @@ const COMMAND: Layered = Layered {
         ("ways to a store", &["acquire", "connect", "each", "names", "reader"]),
         ("arguments", &["args", "help"]),
         ("output", &["exit", "output", "report"]),
-        ("values", &["clock", "cooling", "detail", "holder", "order", "similar", "table", "text"]),
+        ("values", &["clock", "cooling", "holder", "inspected", "order", "similar", "table", "text"]),
     ],
 };
 

@@ -3,13 +3,12 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use permits::Inspection;
 
 use super::super::action::{Action, ActionKind};
 use super::super::keys::Effect;
 use super::super::model::{Model, Prompt};
-use super::super::snapshot::Snapshot;
-use super::{detail, opened, overview, press, types};
-use crate::detail::Counts;
+use super::{detail, opened, overview, press, snapshot, types};
 
 fn act(kind: ActionKind) -> Option<Effect> {
     Some(Effect::Do(Action { semaphore: "exports".into(), kind }))
@@ -51,8 +50,7 @@ fn only_y_confirms() {
 #[test]
 fn a_mutex_is_turned_into_a_semaphore_on_request_only() {
     let now = Instant::now();
-    let of = |limit| Counts { limit: Some(limit), ..Counts::default() };
-    let with_limit = |limit| opened(super::Detail { counts: of(limit), ..detail() }, now);
+    let with_limit = |limit| opened(Inspection { limit: Some(limit), ..detail() }, now);
     for (limit, typed) in [(1, "1"), (2, "7")] {
         let mut model = with_limit(limit);
         types(&mut model, &format!("l{typed}"));
@@ -74,15 +72,14 @@ fn the_answer_applies_to_the_question() {
     types(&mut model, "jr");
     let mut later = detail();
     later.holders.remove(1);
-    model.on_snapshot(Snapshot::Detail("exports".into(), later.into()), now);
+    model.on_snapshot(snapshot("exports", later), now);
     assert_eq!(types(&mut model, "y"), act(ActionKind::Revoke("web-2".into(), true)));
 }
 
 #[test]
 fn actions_that_can_be_undone_need_no_confirmation() {
     let now = Instant::now();
-    let paused = Counts { paused: true, ..Counts::default() };
-    let paused = super::Detail { counts: paused, ..detail() };
+    let paused = Inspection { paused: true, ..detail() };
     assert_eq!(types(&mut opened(paused, now), "p"), act(ActionKind::Resume));
     assert_eq!(types(&mut opened(detail(), now), "u"), act(ActionKind::Unpin));
 }

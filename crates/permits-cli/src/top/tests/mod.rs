@@ -7,14 +7,16 @@ mod render;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent};
+use permits::{HolderInfo, Inspection, WaiterInfo};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
+use super::detail::Detail;
 use super::keys::Effect;
 use super::model::Model;
 use super::snapshot::{Listing, Snapshot};
-use crate::detail::{Counts, Detail, HolderRow, WaiterRow};
+use crate::inspected::ListRow;
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -25,39 +27,42 @@ fn listing(of: &[&str]) -> Listing {
     Listing { names: names(of), counts: None }
 }
 
-fn holder(name: &str, weight: u32, slot: u32) -> HolderRow {
-    let (age, lease) = (Duration::from_secs(3725), Duration::from_millis(14_250));
+fn holder(name: &str, weight: u32, slot: u32) -> HolderInfo {
+    let (age, lease_remaining) = (Duration::from_secs(3725), Duration::from_millis(14_250));
     let token = 1_700_000_000_000_000 + u64::from(slot);
-    HolderRow { name: name.into(), weight, slot, token, age, lease, cooling: false, label: String::new() }
+    HolderInfo { holder: name.into(), weight, slot, token, age, lease_remaining, cooling: false, label: None }
 }
 
-fn waiter(name: &str, position: u64) -> WaiterRow {
+fn waiter(name: &str, position: u64) -> WaiterInfo {
     let age = Duration::from_secs(7);
-    WaiterRow { name: name.into(), weight: 1, position, age, label: "nightly export".into() }
+    WaiterInfo { holder: name.into(), weight: 1, position, age, label: Some("nightly export".into()) }
 }
 
 /// Three units, all held by two holders, and a waiter.
-fn detail() -> Detail {
-    let counts = Counts { limit: Some(3), held: 3, waiting: 1, ..Counts::default() };
-    let holders = vec![holder("web-1", 2, 0), holder("web-2", 1, 2)];
-    Detail { counts, holders, waiters: vec![waiter("web-3", 0)], ..Detail::default() }
+fn detail() -> Inspection {
+    let (holders, waiters) = (vec![holder("web-1", 2, 0), holder("web-2", 1, 2)], vec![waiter("web-3", 0)]);
+    Inspection { limit: Some(3), held: 3, waiting: 1, holders, waiters, ..Inspection::default() }
+}
+
+fn snapshot(name: &str, inspection: Inspection) -> Snapshot {
+    Snapshot::Detail(name.into(), Box::new(Detail::from(inspection)))
 }
 
 /// An overview of the semaphores `of`, each with one of four units held.
 fn overview(of: &[&str], now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), None, now);
     model.on_listed(Ok(listing(of)), now);
-    let counts = Counts { limit: Some(4), held: 1, ..Counts::default() };
-    let rows = of.iter().map(|name| ((*name).to_owned(), Ok(counts.clone())));
+    let row = ListRow { limit: Some(4), held: 1, ..ListRow::default() };
+    let rows = of.iter().map(|name| ((*name).to_owned(), Ok(row.clone())));
     model.on_snapshot(Snapshot::Rows(rows.collect()), now);
     drawn(&mut model, 80, 24, now);
     model
 }
 
 /// The detail of `exports`.
-fn opened(detail: Detail, now: Instant) -> Model {
+fn opened(inspection: Inspection, now: Instant) -> Model {
     let mut model = Model::new("memory:".into(), Some("exports".into()), now);
-    model.on_snapshot(Snapshot::Detail("exports".into(), detail.into()), now);
+    model.on_snapshot(snapshot("exports", inspection), now);
     drawn(&mut model, 80, 24, now);
     model
 }

@@ -8,8 +8,8 @@ use permits::{AdminError, StoreError};
 use super::super::action::{Action, ActionKind};
 use super::super::model::{Model, Note};
 use super::super::snapshot::{Listing, Query, Snapshot};
-use super::{detail, drawn, listing, opened, overview, press, types, waiter};
-use crate::detail::Counts;
+use super::{detail, drawn, listing, opened, overview, press, snapshot, types, waiter};
+use crate::inspected::ListRow;
 
 fn unreachable() -> AdminError {
     AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() })
@@ -54,7 +54,7 @@ fn the_marker_stays_with_the_name() {
     let mut later = detail();
     later.waiters.insert(0, waiter("web-0", 0));
     later.holders.remove(0);
-    model.on_snapshot(Snapshot::Detail("exports".into(), later.into()), now);
+    model.on_snapshot(snapshot("exports", later), now);
     assert!(drawn(&mut model, 80, 24, now).iter().any(|row| row.starts_with("> web-3")));
 }
 
@@ -66,7 +66,7 @@ fn a_waiter_that_was_granted_keeps_the_marker() {
     let mut later = detail();
     later.waiters.clear();
     later.holders[0] = super::holder("web-3", 1, 0);
-    model.on_snapshot(Snapshot::Detail("exports".into(), later.into()), now);
+    model.on_snapshot(snapshot("exports", later), now);
     assert!(drawn(&mut model, 80, 24, now).iter().any(|row| row.starts_with("> web-3")));
 }
 
@@ -75,7 +75,7 @@ fn an_answer_about_another_screen_is_ignored() {
     let now = Instant::now();
     let mut model = overview(&["exports", "imports"], now);
     press(&mut model, KeyCode::Enter);
-    model.on_snapshot(Snapshot::Detail("imports".into(), detail().into()), now);
+    model.on_snapshot(snapshot("imports", detail()), now);
     model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Err(unreachable()))]), now);
     assert!(model.opened.as_ref().is_some_and(|opened| opened.detail.is_none()));
     assert!(model.rows.get("exports").is_some_and(Result::is_ok));
@@ -88,7 +88,7 @@ fn old_counts_are_not_shown_on_going_back() {
     types(&mut model, "j");
     press(&mut model, KeyCode::Enter);
     press(&mut model, KeyCode::Esc);
-    assert_eq!((model.selected(), model.selected_counts()), (Some("imports"), None));
+    assert_eq!((model.selected(), model.selected_row()), (Some("imports"), None));
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn old_data_is_marked_with_its_age() {
     let mut model = Model::new("memory:".into(), Some("exports".into()), start);
     assert_eq!(model.notes(at(2)), []);
     assert_eq!(model.notes(at(3)), stale("the store does not answer"));
-    model.on_snapshot(Snapshot::Detail("exports".into(), detail().into()), at(10));
+    model.on_snapshot(snapshot("exports", detail()), at(10));
     assert_eq!(model.notes(at(12)), []);
     assert_eq!(model.notes(at(75)), stale("as of 1 m 5 s ago: the store does not answer"));
     model.on_snapshot(Snapshot::Failed(unreachable()), at(11));
     let text = "as of 1.0 s ago: the store cannot be reached: it is gone";
     assert_eq!(model.notes(at(11)), stale(text));
-    model.on_snapshot(Snapshot::Detail("exports".into(), detail().into()), at(12));
+    model.on_snapshot(snapshot("exports", detail()), at(12));
     assert_eq!(model.notes(at(12)), []);
 }
 
@@ -149,8 +149,8 @@ fn the_outcome_of_an_action_is_shown_until_the_next_key() {
 /// A list with counts: the held units, the waiters, and the seconds of the longest wait.
 fn counted(rows: &[(&str, u64, u64, u64)]) -> Listing {
     let counts = rows.iter().map(|&(name, held, waiting, waited)| {
-        let oldest_waiter = (waiting > 0).then(|| Duration::from_secs(waited));
-        (name.to_owned(), Counts { held, waiting, oldest_waiter, ..Counts::default() })
+        let oldest_waiter_age_ms = (waiting > 0).then_some(waited * 1000);
+        (name.to_owned(), ListRow { held, waiting, oldest_waiter_age_ms, ..ListRow::default() })
     });
     let mut names: Vec<String> = rows.iter().map(|row| row.0.to_owned()).collect();
     names.sort();

@@ -3,28 +3,27 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::KeyCode;
-use permits::{AdminError, Ended, OperatorChange, StoreError};
+use permits::{AdminError, ChangeInfo, Counts, Ended, Inspection, OperatorChange, StoreError};
 use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
 use super::super::snapshot::Snapshot;
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
 use crate::cooling::Cooling;
-use crate::detail::{ChangeRow, Counts, Detail, Totals};
+use crate::inspected::ListRow;
 
 #[test]
 fn the_overview_has_a_row_for_each_semaphore() {
     let now = Instant::now();
     let mut model = overview(&["exports", "imports", "migrations", "stray", "日本"], now);
     let foreign = StoreError::Rejected { reason: "no".into() };
-    let counts = |limit, held, waiting| Counts { limit, held, waiting, ..Counts::default() };
-    let waited = |ms| Some(Duration::from_millis(ms));
-    let exports = Counts { pinned: true, closed: Some("moved".into()), ..counts(Some(4), 4, 12) };
-    let imports = Counts { paused: true, recovering: Duration::from_secs(3), ..counts(Some(1), 0, 3) };
+    let row = |limit, held, waiting| ListRow { limit, held, waiting, ..ListRow::default() };
+    let exports = ListRow { pinned: true, closed: Some("moved".into()), ..row(Some(4), 4, 12) };
+    let imports = ListRow { paused: true, recovering_ms: 3000, ..row(Some(1), 0, 3) };
     let rows = [
-        ("exports", Ok(Counts { oldest_waiter: waited(65_000), ..exports })),
-        ("imports", Ok(Counts { oldest_waiter: waited(950), ..imports })),
-        ("migrations", Ok(counts(None, 0, 0))),
+        ("exports", Ok(ListRow { oldest_waiter_age_ms: Some(65_000), ..exports })),
+        ("imports", Ok(ListRow { oldest_waiter_age_ms: Some(950), ..imports })),
+        ("migrations", Ok(row(None, 0, 0))),
         ("stray", Err(AdminError::Store(foreign))),
     ];
     let rows = rows.into_iter().map(|(name, row)| (name.to_owned(), row));
@@ -74,10 +73,10 @@ fn a_semaphore_has_its_holders_and_its_line() {
 #[test]
 fn unlisted_holders_and_waiters_are_counted() {
     let now = Instant::now();
-    let totals = Totals { grants: 9, expired: 1, ..Totals::default() };
-    let counts = Counts { held: 2000, waiting: 1500, totals, ..Counts::default() };
+    let counts = Counts { grants: 9, expired: 1, ..Counts::default() };
     let waiters = (0..1000).map(|position| waiter(&format!("web-{position}"), position)).collect();
-    let mut model = opened(Detail { counts, waiters, ..detail() }, now);
+    let mut model =
+        opened(Inspection { limit: None, held: 2000, waiting: 1500, counts, waiters, ..detail() }, now);
     let rows = drawn(&mut model, 70, 8, now);
     assert_eq!(rows[0], "exports: 2000 held, 1500 waiting, no limit, 9 granted, 1 expired (mem…");
     assert_eq!(
@@ -99,7 +98,7 @@ fn unlisted_holders_and_waiters_are_counted() {
 fn colour_carries_no_information_of_its_own() {
     let now = Instant::now();
     let mut model = overview(&["exports"], now);
-    let paused = Counts { paused: true, ..Counts::default() };
+    let paused = ListRow { paused: true, ..ListRow::default() };
     model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(paused))]), now);
     let error = AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() });
     model.on_snapshot(Snapshot::Failed(error), now);
@@ -169,13 +168,13 @@ fn the_help_is_that_of_the_command_line() {
 }
 
 /// The states that an operator has to see, each in its forms.
-fn states() -> [(Counts, [&'static str; 3]); 5] {
-    let plain = Counts { limit: Some(4), held: 3, waiting: 2, ..Counts::default() };
-    let paused = Counts { paused: true, ..plain.clone() };
-    let closed = Counts { closed: Some("moved to another machine".into()), ..plain.clone() };
-    let recovering = Counts { recovering: Duration::from_secs(3), ..plain.clone() };
-    let pinned = Counts { pinned: true, ..plain };
-    let all = Counts { paused: true, recovering: Duration::from_secs(3), pinned: true, ..closed.clone() };
+fn states() -> [(Inspection, [&'static str; 3]); 5] {
+    let plain = Inspection { limit: Some(4), held: 3, waiting: 2, ..Inspection::default() };
+    let paused = Inspection { paused: true, ..plain.clone() };
+    let closed = Inspection { closed: Some("moved to another machine".into()), ..plain.clone() };
+    let recovering = Inspection { recovering: Duration::from_secs(3), ..plain.clone() };
+    let pinned = Inspection { pinned: true, ..plain };
+    let all = Inspection { paused: true, recovering: Duration::from_secs(3), pinned: true, ..closed.clone() };
     let phrase = "PAUSED, recovering for 3.0 s, limit pinned, CLOSED";
     [
         (paused, ["PAUSED", "PAUSED", "P"]),
@@ -190,14 +189,14 @@ fn states() -> [(Counts, [&'static str; 3]); 5] {
 fn the_state_is_visible_at_every_width() {
     let now = Instant::now();
     let name = "a-name-that-is-wide";
-    for (counts, forms) in states() {
+    for (inspection, forms) in states() {
         for (width, shortest) in [(20, 2), (40, 2), (60, 2), (80, 2), (200, 0)] {
             let is_shown = |row: &str, forms: [&str; 3], shortest: usize| {
                 forms[..=shortest].iter().any(|form| row.contains(form))
             };
             let mut model = overview(&[name, "other"], now);
-            let rows = [(name, counts.clone()), ("other", Counts::default())];
-            let rows = rows.map(|(name, counts)| (name.to_owned(), Ok(counts)));
+            let rows = [(name, ListRow::from(&inspection)), ("other", ListRow::default())];
+            let rows = rows.map(|(name, row)| (name.to_owned(), Ok(row)));
             model.on_snapshot(Snapshot::Rows(rows.into()), now);
             let rows = drawn(&mut model, width, 24, now);
             let row = rows.iter().find(|row| row.starts_with("> a-name")).expect("it is selected");
@@ -210,7 +209,8 @@ fn the_state_is_visible_at_every_width() {
                 "{width}: {rows:#?}"
             );
             for height in [5, 24] {
-                let mut model = opened(Detail { counts: counts.clone(), ..detail() }, now);
+                let Inspection { holders, waiters, .. } = detail();
+                let mut model = opened(Inspection { holders, waiters, ..inspection.clone() }, now);
                 let rows = drawn(&mut model, width, height, now);
                 let title = rows[..2].join(" ");
                 assert!(is_shown(&title, forms, 2), "{width} {height}: {rows:#?}");
@@ -225,8 +225,8 @@ fn numbers_go_before_the_state() {
     let now = Instant::now();
     let rows_at = |width| {
         let mut model = overview(&["exports"], now);
-        let (counts, _) = states()[0].clone();
-        model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(counts))]), now);
+        let row = ListRow::from(&states()[0].0);
+        model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(row))]), now);
         drawn(&mut model, width, 24, now)
             .into_iter()
             .find(|row| row.starts_with("> "))
@@ -244,8 +244,8 @@ fn numbers_go_before_the_state() {
 fn a_label_is_shown_in_place_of_the_token() {
     let now = Instant::now();
     let mut labelled = detail();
-    labelled.holders[0].name = "vm:10273/oI-d0YHv9CdF.0".into();
-    labelled.holders[0].label = "alice: export".into();
+    labelled.holders[0].holder = "vm:10273/oI-d0YHv9CdF.0".into();
+    labelled.holders[0].label = Some("alice: export".into());
     let first = |width| drawn(&mut opened(labelled.clone(), now), width, 12, now)[2].clone();
     assert_eq!(
         first(100),
@@ -264,14 +264,14 @@ fn a_label_is_shown_in_place_of_the_token() {
 fn units_that_cool_are_not_shown_as_held() {
     let now = Instant::now();
     let cooling = |units, is_partial| Cooling { units, is_partial };
-    let of = |held, cooling| Counts { limit: Some(20), held, cooling, waiting: 3, ..Counts::default() };
+    let of = |held, cooling| ListRow { limit: Some(20), held, cooling, waiting: 3, ..ListRow::default() };
     let mut model = overview(&["some", "rate", "large"], now);
     let rows = [
         ("some", of(20, cooling(5, false))),
         ("rate", of(20, cooling(20, false))),
         ("large", of(900, cooling(100, true))),
     ];
-    let rows = rows.map(|(name, counts)| (name.to_owned(), Ok(counts)));
+    let rows = rows.map(|(name, row)| (name.to_owned(), Ok(row)));
     model.on_snapshot(Snapshot::Rows(rows.into()), now);
     let rows = drawn(&mut model, 80, 24, now);
     assert_eq!(
@@ -283,8 +283,7 @@ fn units_that_cool_are_not_shown_as_held() {
         ]
     );
     let mut cools = detail();
-    cools.counts.cooling = cooling(2, false);
-    (cools.holders[0].cooling, cools.holders[0].lease) = (true, Duration::from_millis(40));
+    (cools.holders[0].cooling, cools.holders[0].lease_remaining) = (true, Duration::from_millis(40));
     let rows = drawn(&mut opened(cools, now), 100, 12, now);
     assert_eq!(rows[0], "exports: 1 of 3 held, 1 waiting, cooling 2 (memory:)");
     assert_eq!(rows[2], "> web-1   1 h 2 m  cooling     0       2  1700000000000000");
@@ -313,10 +312,10 @@ fn the_last_changes_by_operators_are_a_line() {
     let now = Instant::now();
     let change = |seconds, change| {
         let age = Duration::from_secs(seconds);
-        ChangeRow { change, by: "alice@web".into(), at: SystemTime::UNIX_EPOCH, age }
+        ChangeInfo { change, by: "alice@web".into(), at: SystemTime::UNIX_EPOCH, age }
     };
-    let last_changes = vec![change(5, OperatorChange::Paused), change(7200, OperatorChange::LimitSet(3))];
-    let mut model = opened(Detail { last_changes, ..detail() }, now);
+    let changes = vec![change(5, OperatorChange::Paused), change(7200, OperatorChange::LimitSet(3))];
+    let mut model = opened(Inspection { changes, ..detail() }, now);
     let line = "alice@web paused 5.0 s ago; alice@web set the limit to 3 2 h 0 m ago";
     let has = |rows: &[String], text: &str| rows.iter().any(|row| row == text);
     assert!(has(&drawn(&mut model, 80, 24, now), line));

@@ -32,8 +32,8 @@ use crate::store::redis::server::connection::Connection;
 use crate::store::redis::{error as redis_error, keys};
 use crate::store::{self, StoreError};
 
-/// Subjects whose problems prevent every further inspection of a server.
-const BLOCKS_INSPECTION: [&str; 3] = ["connection", "mode", "loading"];
+/// Subjects whose problems prevent the rest of the diagnosis of a server.
+const BLOCKS_DIAGNOSIS: [&str; 3] = ["connection", "mode", "loading"];
 
 /// Subjects whose problems the self-test would only repeat.
 const BLOCKS_SELF_TEST: [&str; 6] = ["connection", "mode", "loading", "version", "role", "rights"];
@@ -53,9 +53,9 @@ pub(super) async fn diagnose(
     let in_cluster = matches!(servers, Address::Cluster(_));
     let (servers, mut findings) = topology::servers_of(servers).await;
     let scratch = scratch_name();
-    let inspection = Inspection { prefix, scratch: &scratch, in_cluster, lease };
+    let diagnosis = ServerDiagnosis { prefix, scratch: &scratch, in_cluster, lease };
     for server in &servers {
-        let found = inspection.server(server).await;
+        let found = diagnosis.server(server).await;
         let one_of_many = servers.len() > 1;
         findings.extend(found.into_iter().map(|found| if one_of_many { found.at(server) } else { found }));
     }
@@ -76,8 +76,8 @@ fn has_problem(findings: &[Finding], subjects: &[&str]) -> bool {
     findings.iter().any(|finding| finding.is_problem() && subjects.contains(&finding.subject))
 }
 
-/// The inspection of servers, which changes nothing there.
-struct Inspection<'a> {
+/// The diagnosis of servers, which changes nothing there.
+struct ServerDiagnosis<'a> {
     prefix: &'a str,
     /// A semaphore without keys.
     scratch: &'a Name,
@@ -87,7 +87,7 @@ struct Inspection<'a> {
     lease: Duration,
 }
 
-impl Inspection<'_> {
+impl ServerDiagnosis<'_> {
     async fn server(&self, server: &Server) -> Vec<Finding> {
         let began = Instant::now();
         let connection = match connect(server).await {
@@ -100,7 +100,7 @@ impl Inspection<'_> {
             Ok(found) => findings.extend(found),
             Err(error) => findings.push(no_reply(&error)),
         }
-        if !has_problem(&findings, &BLOCKS_INSPECTION) {
+        if !has_problem(&findings, &BLOCKS_DIAGNOSIS) {
             findings.extend(self.rights().subscription(&connection).await);
         }
         findings

@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use crate::protocol::{Counts, InspectedHolder, InspectedWaiter, Inspection};
+use crate::protocol::{Counts, Inspected, InspectedHolder, InspectedWaiter};
 use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
 
@@ -12,7 +12,7 @@ pub(super) fn encode(cmd: &mut Cmd, max: u32) {
     cmd.arg(max);
 }
 
-pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
+pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
     let (closed, reason) = (fields.flag()?, fields.text()?);
     let closed = closed.then(|| reason.into());
@@ -42,5 +42,5 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspection> {
             label: fields.label()?,
         })
     })?;
-    Ok(Inspection { held, waiting, paused, closed, counts, holders, waiters, changes })
+    Ok(Inspected { held, waiting, paused, closed, counts, holders, waiters, changes })
 }

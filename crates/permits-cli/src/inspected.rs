@@ -1,0 +1,105 @@
+//! [`ListRow`], an inspection without its lists, and the numbers that the verbs derive from an inspection.
+
+use permits::{Counts, Inspection};
+use serde::Serialize;
+
+use crate::clock::milliseconds;
+use crate::cooling::Cooling;
+
+/// A semaphore without its holders, waiters and changes: an element of `permits list --json`, and a row of
+/// `serve` and `top`. Scripts depend on the JSON: fields may be added, never changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct ListRow {
+    pub(crate) name: String,
+    pub(crate) limit: Option<u32>,
+    /// With those that cool.
+    pub(crate) held: u64,
+    pub(crate) waiting: u64,
+    pub(crate) paused: bool,
+    pub(crate) pinned: bool,
+    pub(crate) limit_version: u64,
+    pub(crate) recovering_ms: u64,
+    pub(crate) oldest_holder_age_ms: Option<u64>,
+    pub(crate) oldest_waiter_age_ms: Option<u64>,
+    pub(crate) closed: Option<String>,
+    #[serde(flatten)]
+    pub(crate) cooling: Cooling,
+    /// The reason for which the semaphore cannot be read. If there is one, all other fields have their
+    /// defaults.
+    pub(crate) unreadable: Option<String>,
+    #[serde(flatten)]
+    pub(crate) counts: Counts,
+}
+
+impl ListRow {
+    /// See [`is_recovering`].
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.limit.is_some() && self.recovering_ms > 0
+    }
+
+    /// The held units that do not cool.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.cooling.in_use(self.held)
+    }
+
+    /// True if no unit is held and no request waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held == 0 && self.waiting == 0
+    }
+}
+
+impl From<&Inspection> for ListRow {
+    fn from(inspection: &Inspection) -> Self {
+        let Inspection { limit, limit_version, held, waiting, paused, pinned, recovering, counts, .. } =
+            *inspection;
+        Self {
+            name: inspection.name.clone(),
+            limit,
+            held,
+            waiting,
+            paused,
+            pinned,
+            limit_version,
+            recovering_ms: milliseconds(recovering),
+            oldest_holder_age_ms: oldest_holder_age_ms(inspection),
+            oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
+            closed: inspection.closed.clone(),
+            cooling: Cooling::of(inspection),
+            unreadable: None,
+            counts,
+        }
+    }
+}
+
+/// True while free units are not granted. A semaphore without a limit grants nothing in any case.
+pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
+    inspection.limit.is_some() && !inspection.recovering.is_zero()
+}
+
+/// The age of the oldest of the listed holders.
+pub(crate) fn oldest_holder_age_ms(inspection: &Inspection) -> Option<u64> {
+    inspection.holders.iter().map(|info| milliseconds(info.age)).max()
+}
+
+/// The age of the oldest of the listed waiters.
+pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
+    inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
+}
+
+/// The held units of holders that are not listed.
+pub(crate) fn unlisted_units(inspection: &Inspection) -> u64 {
+    let listed: u64 = inspection.holders.iter().map(|info| u64::from(info.weight)).sum();
+    inspection.held.saturating_sub(listed)
+}
+
+/// The number of waiters that are not listed.
+pub(crate) fn unlisted_waiters(inspection: &Inspection) -> u64 {
+    inspection.waiting.saturating_sub(inspection.waiters.len() as u64)
+}
+
+/// The counts that are not 0, as texts such as `3 granted`.
+pub(crate) fn counted(counts: Counts) -> Vec<String> {
+    let Counts { grants, refused, expired, revoked, .. } = counts;
+    let counts = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
+    counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+}
