@@ -15,7 +15,7 @@ use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT};
 
-use crate::fixture::{Fixture, await_closed};
+use crate::local::fixture::{Fixture, await_closed};
 
 /// Deletes the file, with its companions or without.
 fn delete(fixture: &Fixture, suffixes: &[&str]) {
@@ -110,7 +110,7 @@ fn a_new_client_waits_for_the_holder_to_follow() {
 fn a_new_client_that_makes_the_directory_again_waits_for_the_holder_to_follow() {
     let fixture = Fixture::new(1, Duration::from_secs(10));
     let below = fixture.directory().join("below");
-    let url = crate::fixture::url(&below.join("semaphores.db"));
+    let url = crate::local::fixture::url(&below.join("semaphores.db"));
     let mut holder = fixture.start_connected("holder", &url, fixture.settings.lease);
     holder.acquire("first");
     fs::remove_dir_all(&below).expect("it is ours");
@@ -230,7 +230,7 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
 fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     let fixture = Fixture::new(1, Duration::from_secs(60));
     let below: PathBuf = fixture.directory().join("below");
-    let url = crate::fixture::url(&below.join("semaphores.db"));
+    let url = crate::local::fixture::url(&below.join("semaphores.db"));
     let hasty = Client::builder(&url).store_timeout(Duration::from_millis(300));
     let client = hasty.connect().wait().expect("the file can be used");
     let semaphore = client.named(SEMAPHORE, 1);
@@ -253,7 +253,7 @@ fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
 fn a_holder_whose_directory_is_deleted_stops_by_its_deadline() {
     let fixture = Fixture::new(1, Duration::from_secs(2));
     let below = fixture.directory().join("below");
-    let url = crate::fixture::url(&below.join("semaphores.db"));
+    let url = crate::local::fixture::url(&below.join("semaphores.db"));
     let mut holder = fixture.start_connected("holder", &url, fixture.settings.lease);
     holder.acquire("first");
     fs::remove_dir_all(&below).expect("it is ours");

@@ -7,8 +7,8 @@ use permits::Permit;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::runtime::Runtime;
 
-use crate::UNITS;
-use crate::fixture::Fixture;
+use crate::cancellation::UNITS;
+use crate::cancellation::fixture::Fixture;
 
 #[test]
 fn permits_outlive_the_runtime_that_acquired_them() {

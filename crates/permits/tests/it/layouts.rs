@@ -70,7 +70,7 @@ fn as_another_version() {
 
 fn start_another_version(url: &str, handle: &str) -> std::process::Output {
     Command::new(std::env::current_exe().expect("it runs"))
-        .args(["--ignored", "--exact", "as_another_version", "--nocapture"])
+        .args(["--ignored", "--exact", "layouts::as_another_version", "--nocapture"])
         .env(URL, url)
         .env(HANDLE, handle)
         .stdin(Stdio::null())

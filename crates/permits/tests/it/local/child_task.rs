@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use permits_testkit::ChildGuard;
 use permits_testkit::worker::TIMEOUT;
 
-use crate::{crashes, full, idle, rights, time};
+use crate::local::{crashes, full, idle, rights, time};
 
 /// The name of the test under which the harness runs a child task.
-const TEST: &str = "child_task_process";
+const TEST: &str = "local::child_task_process";
 
 /// The variable with the name of the task.
 const TASK: &str = "PERMITS_LOCAL_TASK";

@@ -10,9 +10,9 @@ use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{random, wait};
 use tokio::runtime::Runtime;
 
-use crate::fixture::Fixture;
-use crate::user::poll_once;
-use crate::{LEASE, LIMIT, UNITS};
+use crate::cancellation::fixture::Fixture;
+use crate::cancellation::user::poll_once;
+use crate::cancellation::{LEASE, LIMIT, UNITS};
 
 #[test]
 fn a_storm_of_dropped_acquisitions_leaves_nothing() {

@@ -7,8 +7,8 @@ use permits::{AcquireError, Recovery};
 use permits::{Canceller, Client, Permit};
 use permits_testkit::sound::Named as _;
 
-use crate::fixture::Fixture;
-use crate::{LEASE, UNITS};
+use crate::cancellation::fixture::Fixture;
+use crate::cancellation::{LEASE, UNITS};
 
 type Waiting = thread::JoinHandle<Result<Permit, AcquireError>>;
 

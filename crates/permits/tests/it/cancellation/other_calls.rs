@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use permits_testkit::wait;
 
-use crate::fixture::Fixture;
-use crate::user::{User, poll_once};
-use crate::{LEASE, LIMIT, Subject};
+use crate::cancellation::fixture::Fixture;
+use crate::cancellation::user::{User, poll_once};
+use crate::cancellation::{LEASE, LIMIT, Subject};
 
 #[test]
 fn a_hand_over_that_is_dropped_releases() {

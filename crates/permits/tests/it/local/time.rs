@@ -11,8 +11,8 @@ use permits::{AcquireError, RenewError, StoreError};
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, micros};
 
-use crate::child_task;
-use crate::fixture::{Fixture, url};
+use crate::local::child_task;
+use crate::local::fixture::{Fixture, url};
 
 const HOUR_US: i64 = 3_600_000_000;
 

@@ -13,8 +13,8 @@ use permits::{Client, Permit, Semaphore};
 use permits_testkit::sound::Named as _;
 use tempfile::TempDir;
 
-use crate::child_task;
-use crate::fixture::{Fixture, refusal, url};
+use crate::local::child_task;
+use crate::local::fixture::{Fixture, refusal, url};
 
 /// The largest file, in blocks of 512 bytes: less than the size at which SQLite empties the log by itself.
 const BLOCKS: u64 = 900;

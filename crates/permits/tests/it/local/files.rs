@@ -10,7 +10,7 @@ use permits_testkit::sound::Named as _;
 use permits_testkit::worker::TIMEOUT;
 use rusqlite::Connection;
 
-use crate::fixture::{Fixture, await_closed, refusal};
+use crate::local::fixture::{Fixture, await_closed, refusal};
 
 /// The content of a file, and of its log if there is one.
 fn content(path: &Path) -> (Vec<u8>, Vec<u8>) {
@@ -113,7 +113,7 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
     let another = fixture.directory().join("another.db");
     let began = Instant::now();
     let error = refusal(
-        permits::Client::builder(crate::fixture::url(&another))
+        permits::Client::builder(crate::local::fixture::url(&another))
             .store_timeout(Duration::from_millis(500))
             .connect()
             .wait(),
@@ -128,7 +128,8 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
         left().collect::<Vec<_>>()
     );
     drop(lock);
-    let client = permits::Client::connect(&crate::fixture::url(&another)).wait().expect("nothing is locked");
+    let client =
+        permits::Client::connect(&crate::local::fixture::url(&another)).wait().expect("nothing is locked");
     client.close().wait().expect("the file can be used");
     existing.close().wait().expect("the file can be used");
 }
@@ -241,7 +242,7 @@ fn what_cannot_be_a_file_is_refused() {
 
     let fixture = Fixture::small();
     fs::write(fixture.directory().join("parent"), "a file").expect("there is room");
-    let below = crate::fixture::url(&fixture.directory().join("parent/semaphores.db"));
+    let below = crate::local::fixture::url(&fixture.directory().join("parent/semaphores.db"));
     let error = refusal(permits::Client::connect(&below).wait());
     assert!(
         matches!(&error, StoreError::Denied { reason } if reason.contains("parent/semaphores.db")),

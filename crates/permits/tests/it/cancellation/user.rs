@@ -17,8 +17,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::fixture::Fixture;
-use crate::{FIRST, LEASE, LIMIT, Subject, UNITS};
+use crate::cancellation::fixture::Fixture;
+use crate::cancellation::{FIRST, LEASE, LIMIT, Subject, UNITS};
 
 /// The acquisition of a [`Subject`].
 enum Acquiring {

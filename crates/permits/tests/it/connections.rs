@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 async fn connect(url: &str) -> Client {
     let builder = Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(600));
-    builder.connect().succeeds().await
+    builder.store_timeout(LIMIT).connect().succeeds().await
 }
 
 /// A server without TLS and, if this machine has the programs, one with TLS, each with its URL and its

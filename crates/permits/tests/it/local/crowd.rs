@@ -8,7 +8,7 @@ use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Work, Worker, WorkerCommand};
 use tokio::task::JoinSet;
 
-use crate::fixture::Fixture;
+use crate::local::fixture::Fixture;
 
 const CROWD: usize = 40;
 

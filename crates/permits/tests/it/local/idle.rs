@@ -7,8 +7,8 @@ use permits::Client;
 use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 
-use crate::child_task;
-use crate::fixture::{Fixture, url};
+use crate::local::child_task;
+use crate::local::fixture::{Fixture, url};
 use permits_testkit::worker::TIMEOUT;
 
 /// More than a holder's polling interval.

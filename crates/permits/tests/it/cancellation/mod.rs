@@ -87,7 +87,7 @@ enum Outcome {
 macro_rules! crossed {
     ($subject:ident: $($stage:ident: $variant:ident,)*) => {
         $(mod $stage {
-            use crate::{Outcome, Stage, Subject, cross};
+            use crate::cancellation::{Outcome, Stage, Subject, cross};
 
             #[test]
             fn a_dropped_future_leaves_nothing() {

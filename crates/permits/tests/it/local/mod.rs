@@ -7,8 +7,6 @@
 //! many users (`crowd`) or idle ones (`idle`). Only on Linux can a file distinguish one boot of the machine
 //! from another.
 
-#![cfg(target_os = "linux")]
-
 mod child_task;
 mod crashes;
 mod crowd;

@@ -13,8 +13,8 @@ use permits::{AcquireError, Severity, StoreError};
 use permits_testkit::sound::Named as _;
 use tempfile::TempDir;
 
-use crate::child_task;
-use crate::fixture::{await_closed, refusal, url};
+use crate::local::child_task;
+use crate::local::fixture::{await_closed, refusal, url};
 
 /// The unprivileged user of most systems.
 const OTHER: u32 = 65_534;

@@ -9,8 +9,8 @@ use permits_testkit::worker::{TIMEOUT, Work, Worker, micros};
 use permits_testkit::{ChildGuard, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::child_task;
-use crate::fixture::Fixture;
+use crate::local::child_task;
+use crate::local::fixture::Fixture;
 
 /// While waiting, holding, reading, or in the middle of writing: enough kills meet all of these.
 #[test]

@@ -28,7 +28,8 @@ impl Deref for Fixture {
 
 impl Fixture {
     pub(crate) fn new(limit: u32, lease: Duration) -> Self {
-        let pool = WorkerPool::new(|| test_command("worker_process"), WorkerSettings::new(limit, lease));
+        let pool =
+            WorkerPool::new(|| test_command("local::worker_process"), WorkerSettings::new(limit, lease));
         Self { directory: TempDir::new().expect("there is room"), pool }
     }
 

@@ -9,8 +9,8 @@ use permits::{AcquireError, AcquireOptions, Ended, Limit, Lost, Recovery};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
-use crate::user::User;
-use crate::{FIRST, LEASE, LIMIT, Stage, Subject, TIMEOUT, UNITS};
+use crate::cancellation::user::User;
+use crate::cancellation::{FIRST, LEASE, LIMIT, Stage, Subject, TIMEOUT, UNITS};
 
 /// A server, a proxy before it, and an observer that connects directly to the server.
 pub(crate) struct Fixture {
