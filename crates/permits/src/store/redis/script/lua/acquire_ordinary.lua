@@ -4,7 +4,6 @@
 if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
   local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
   local leases_before, free = holders + waiting, slots_made - holders
-
   -- The free slots that may be granted. A range of several is left to the general course.
   local free_slots, wanted = {}, waiting == 0 and math.min(free, count, limit - held) or 0
   if wanted > 0 then
@@ -39,8 +38,9 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
       tag, first, queued, ends = 'waiting', waiting + queued, queued + 1, -ends
     end
     if tag == 'granted' or tag == 'waiting' then
-      soonest = math.min(soonest, now_ms + lease)
-      if ends ~= score_of then score_of, score = ends, string.format('%.0f', ends) end
+      if ends ~= score_of then
+        score_of, score, soonest = ends, string.format('%.0f', ends), math.min(soonest, now_ms + lease)
+      end
       leases[#leases + 1], leases[#leases + 2] = score, holder
       fields[#fields + 1], fields[#fields + 2] = holder, entry
     else

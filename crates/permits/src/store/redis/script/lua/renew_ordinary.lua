@@ -12,12 +12,13 @@ if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_k
     local holds = flags % 2 == 1
     if entry ~= found[k + 1] or not holds and weight > limit then ordinary = false; break end
     local tag, position, ends = 'held', 0, now_ms + lease
-    earliest = math.min(earliest, ends)
     if not holds then
       tag, position, ends = 'waiting', redis.call('ZRANK', queue_key, holder), -ends
       foremost = math.min(foremost or position, position)
     end
-    if ends ~= score_of then score_of, score = ends, string.format('%.0f', ends) end
+    if ends ~= score_of then
+      score_of, score, earliest = ends, string.format('%.0f', ends), math.min(earliest, now_ms + lease)
+    end
     leases[#leases + 1], leases[#leases + 2] = score, holder
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = tag, position, 0
