@@ -17,11 +17,11 @@ if limit then
 end
 
 -- Queue positions assigned to new waiters.
-local positions, tickets, n = {}, {}, #reply
+local positions, tickets = {}, {}
 
-for i = 10, #ARGV, 2 do
-  local holder, entry = ARGV[i], ARGV[i + 1]
-  local tag, a, b = refusal, 0, 0
+for k = 1, count do
+  local holder, entry = named[k], given[k]
+  local tag, first, second = refusal, 0, 0
   if known[holder] then
     local token, slot, _, since_lease, since = parts(holder, known[holder])
     local _, _, _, _, request = parts(holder, entry)
@@ -30,23 +30,23 @@ for i = 10, #ARGV, 2 do
     else
       extend(holder, since_lease, token > 0)
       if token > 0 then
-        tag, a, b = 'granted', token, slot
+        tag, first, second = 'granted', token, slot
       else
-        tag, a = 'waiting', positions[holder] or redis.call('ZRANK', queue_key, holder)
+        tag, first = 'waiting', positions[holder] or redis.call('ZRANK', queue_key, holder)
       end
     end
   elseif not refusal then
     local weight, lease = struct.unpack('<I4I4', entry, 2)
-    local fits, reason = judge(limit or s.limit, weight, would_wait(i))
+    local fits, reason = judge(limit or s.limit, weight, would_wait(k))
     if limit or reason then
       tag = reason or 'no_permits'
     else
       if s.holders == 0 and s.waiting == 0 then s.created[leases_key] = true end
       if fits then
-        tag, a, b = 'granted', grant(holder, entry, weight, lease)
+        tag, first, second = 'granted', grant(holder, entry, weight, lease)
       else
         if s.waiting == 0 then s.created[queue_key] = true end
-        tag, a, positions[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
+        tag, first, positions[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
         s.last_ticket = math.max(now_us, s.last_ticket + 1)
         tickets[#tickets + 1], tickets[#tickets + 2] = string.format('%.0f', s.last_ticket), holder
         put(holder, entry)
@@ -54,11 +54,10 @@ for i = 10, #ARGV, 2 do
       end
     end
   end
-  if tag == 'line_closed' then a = s.reason end
+  if tag == 'line_closed' then first = s.reason end
   if tag ~= 'granted' and tag ~= 'waiting' then s.refused = s.refused + 1 end
-  if tag == 'waiting' then s.foremost = math.min(s.foremost or a, a) end
-  reply[n + 1], reply[n + 2], reply[n + 3] = tag, a, b
-  n = n + 3
+  if tag == 'waiting' then s.foremost = math.min(s.foremost or first, first) end
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = tag, first, second
 end
 
 -- Written first: while nothing waited no command has read this key, which may be another program's.

@@ -7,15 +7,19 @@
 -- Idempotent: a permit that has the new request id already counts as this permit.
 -- Cost      about 9 calls, 5 more if it grants
 
+local holder, old_request, new_request = ARGV[8], ARGV[9], ARGV[14]
+local claimed_weight, claimed_lease, claimed_token = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
+local claimed_slot, claimed_at_least = tonumber(ARGV[13]), tonumber(ARGV[15])
+
 allow_at_maxmemory()
 local adopted = 0
-find({ ARGV[8] })
-if known[ARGV[8]] then
-  local token, slot, weight, lease, request, _, label, at_least = parts(ARGV[8], known[ARGV[8]])
-  if (request == ARGV[9] or request == ARGV[14]) and weight >= tonumber(ARGV[10]) and lease == tonumber(ARGV[11])
-    and token > 0 and token == tonumber(ARGV[12]) and slot == tonumber(ARGV[13]) and at_least == tonumber(ARGV[15]) then
-    put(ARGV[8], pack(ARGV[8], weight, lease, ARGV[14], session, label, at_least, 0, token, slot))
-    extend(ARGV[8], lease, true)
+find({ holder })
+if known[holder] then
+  local token, slot, weight, lease, request, _, label, at_least = parts(holder, known[holder])
+  if (request == old_request or request == new_request) and weight >= claimed_weight and lease == claimed_lease
+    and token > 0 and token == claimed_token and slot == claimed_slot and at_least == claimed_at_least then
+    put(holder, pack(holder, weight, lease, new_request, session, label, at_least, 0, token, slot))
+    extend(holder, lease, true)
     write()
     adopted = 1
   end

@@ -1,6 +1,6 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed.
--- A script is clock · read · [ordinary · the command's ordinary course] · begin · era · slots · entries ·
--- forget · reap · promote · the command's own files · finish.
+-- A script is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · begin · era ·
+-- slots · entries · forget · reap · refuse · promote · the command's own files · finish.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.
@@ -11,7 +11,6 @@
 -- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one
 -- state table instead of many locals, and inline code instead of functions called once.
 
-local session, longest_lease, recovery = ARGV[3], math.abs(ARGV[4]), ARGV[5]
 local CHANGES, REASON = '\tchanges', '\treason'
 local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 
@@ -37,7 +36,7 @@ local s = new_state()
 if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.limit,
     s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<dddddddddddddddddddddds', packed, 2)
+    struct.unpack('<dddddddddddddddddddddds', packed, HEAD_AT)
   if s.paused > 1 then
     s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
   end
@@ -68,6 +67,4 @@ end
 
 -- Entries by holder, as they are after what this command has done so far: packed, or false if there is none.
 local known = {}
-for i = FIRST, #ARGV, 2 do
-  known[ARGV[i]] = s.existed and not s.lost and found[(i - FIRST) / 2 + 2]
-end
+for k = 1, count do known[named[k]] = s.existed and not s.lost and found[k + 1] end

@@ -3,6 +3,7 @@
 -- oldest first: request, µs of the change, part of the state, what was done, two words of it, reason, label
 -- of the session; with tabs between them.
 
+local change_request, changed_by = ARGV[8], ARGV[9]
 local CHANGES_MIN, CHANGES_MAX, RETRIED_US = 32, 256, 60000000
 local changes = {}
 
@@ -15,18 +16,18 @@ for line in string.gmatch(s.changes or s.existed and redis.call('HGET', state_ke
   if change_fields(line) then changes[#changes + 1] = line end
 end
 
--- The words of the change that a request has made before, if it is remembered.
-local function recall(asked)
+-- The words of the change that this request has made before, if it is remembered.
+local function recall()
   for _, line in ipairs(changes) do
     local request, _, _, _, a, b = change_fields(line)
-    if request == asked then return a, b end
+    if request == change_request then return a, b end
   end
 end
 
 -- Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they
 -- are too many, and no session sends them again. Finish writes them.
 local function remember(part, what, a, b, reason)
-  changes[#changes + 1] = table.concat({ ARGV[8], string.format('%.0f', now_us), part, what, a, b, reason, ARGV[9] }, '\t')
+  changes[#changes + 1] = table.concat({ change_request, string.format('%.0f', now_us), part, what, a, b, reason, changed_by }, '\t')
   while #changes > CHANGES_MIN do
     local followed, oldest, made = {}, nil, nil
     for i = #changes, 1, -1 do

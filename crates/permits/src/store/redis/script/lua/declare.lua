@@ -1,24 +1,23 @@
 -- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts.
 -- Before acquire.
 
-local queue_max = tonumber(ARGV[8])
+local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
 
 -- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of
 -- the refusal.
-local function judge(limit, weight, waits)
+local function judge(limit, weight, may_wait)
   if weight > limit then return false, 'exceeds_limit' end
   if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
-  if not waits then
+  if not may_wait then
     local held_back = s.recovering and s.waiting == 0 and s.paused == 0 and s.held + weight <= limit
     return false, held_back and 'recovering' or 'no_permits'
   end
   return false, s.waiting >= queue_max and 'queue_full' or nil
 end
 
--- Whether the request whose holder is ARGV[i] would wait.
-local function would_wait(i)
-  local at = i / 2 - 4
-  return string.sub(ARGV[9], at, at) == '1'
+-- Returns true if request `k` may wait.
+local function would_wait(k)
+  return string.sub(waits, k, k) == '1'
 end
 
 -- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing.
@@ -28,8 +27,8 @@ local function declare()
   if s.reason then return nil, 'line_closed' end
   local limit, refusal = declared()
   if not limit then return nil, refusal end
-  for i = 10, #ARGV, 2 do
-    local holder, entry, reason = ARGV[i], ARGV[i + 1], nil
+  for k = 1, count do
+    local holder, entry, reason = named[k], given[k], nil
     if known[holder] then
       -- The promotion refuses a waiter that is too heavy.
       local token, _, weight, _, since = parts(holder, known[holder])
@@ -37,7 +36,7 @@ local function declare()
       reason = since ~= request or token == 0 and weight > limit
     else
       local _
-      _, reason = judge(limit, struct.unpack('<I4', entry, 2), would_wait(i))
+      _, reason = judge(limit, struct.unpack('<I4', entry, 2), would_wait(k))
     end
     if not reason then return replace_limit(limit) end
   end

@@ -1,6 +1,6 @@
 -- The course of delete for a semaphore whose state, or an entry of it, is damaged or of another layout.
 
-if ARGV[8] == '1' then
+if may_delete then
   local COUNT, from = 1000, 0
   local is_set = redis.call('TYPE', leases_key).ok == 'zset'
   while is_set and not unreadable do

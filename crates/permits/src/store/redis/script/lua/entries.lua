@@ -27,8 +27,8 @@ local function parts(holder, value)
     from, at = struct.unpack('s', value, at)
   end
   if flags % 2 == 0 then return 0, 0, weight, lease, request, from, string.sub(value, at), at_least, version end
-  local token, slot = struct.unpack('<dI4', value, #value - 11)
-  return token, slot, weight, lease, request, from, string.sub(value, at, -13), at_least, version
+  local token, slot = struct.unpack('<dI4', value, #value - GRANT_BYTES + 1)
+  return token, slot, weight, lease, request, from, string.sub(value, at, -GRANT_BYTES - 1), at_least, version
 end
 
 -- The packed entry of a holder.

@@ -1,9 +1,9 @@
 -- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window.
 -- Behind begin in every command.
 
-s.extends = s.lost and not s.existed or string.sub(ARGV[4], 1, 1) ~= '-'
+s.extends = s.lost and not s.existed or string.sub(longest_lease, 1, 1) ~= '-'
 local lease_known = s.lease_max
-local lease_max = math.max(lease_known, longest_lease)
+local lease_max = math.max(lease_known, math.abs(longest_lease))
 if s.extends then s.lease_max = lease_max end
 -- The window is a part of the longest lease, within bounds.
 local divisor, least, most = string.match(recovery, '(%d+):(%d+):(%d+)')

@@ -38,7 +38,7 @@ local new_turn = s.new_turn and not cut and s.paused == 0 and s.waiting > 0
 if new_turn or s.foremost then at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge) end
 if new_turn or cut and s.waiting > 0 then
   local TURNS_MAX, TURN_US, turns = 4, 200000, {}
-  local heads = redis.call('ZRANGE', queue_key, 0, cut and 499 or 0)
+  local heads = redis.call('ZRANGE', queue_key, 0, cut and PROMOTE_MAX - 1 or 0)
   find(heads)
   for _, head in ipairs(heads) do
     local _, _, _, _, request, from = parts(head, known[head])
@@ -51,15 +51,15 @@ if new_turn or cut and s.waiting > 0 then
 end
 
 for _, to in ipairs(recipients) do
-  local message = string.format('%.0f %s\n%s', s.sequence, ARGV[1], table.concat(events[to], '\n'))
-  redis.call(PUBLISH, ARGV[2] .. to, message)
+  local message = string.format('%.0f %s\n%s', s.sequence, semaphore, table.concat(events[to], '\n'))
+  redis.call(PUBLISH, channel_prefix .. to, message)
 end
 
 reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
   now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned, math.max(0, s.recovering_until - now_ms), s.replaced or 0
 if cut then
-  reply[3] = 0
+  reply[RECHECK] = 0
 elseif s.foremost then
-  reply[3] = math.max(1, turn(at, s.foremost, s.waiting, s.holders) - now_ms)
+  reply[RECHECK] = math.max(1, turn(at, s.foremost, s.waiting, s.holders) - now_ms)
 end
 return reply

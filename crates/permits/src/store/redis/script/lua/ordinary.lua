@@ -1,24 +1,42 @@
 -- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the
 -- state exists, is not paused and not recovering, the line is not closed, no lease has ended, the expiry is
--- far, and the era is the same.
+-- far, the era is the same, and no holder is named twice.
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
 -- before the functions of the general course are made, and gives the same replies and states as that. What is
 -- rare is left to the general course, before anything is written: by `ordinary = false`. A key that has
 -- vanished is left to it, too. Each course checks the keys whose absence no other call of it would show.
+--
+-- Contract: `reply` is as finish returns it, without answers; `stored` is the number of requests whose holder
+--   has an entry. A course changes the variables of the state, appends its answers to `reply` and its entries
+--   to `fields`, writes the other keys, and sets `decided`. Then finish_ordinary ends the script.
 
-local ordinary = false
-local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, limit, limit_version,
-  pinned, paused, recovering_until, lease_max, expires
+local ordinary, decided, events, recipients = false, false, nil, nil
+local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused
+local limit, limit_version, pinned, paused, recovering_until, lease_max, expires
+local stored, reply, fields = 0, nil, nil
 if packed then
-  sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, limit, limit_version,
-    pinned, paused, recovering_until, lease_max, expires = struct.unpack('<dddddddddddddddddd', packed, 2)
-  local declaration = ARGV[6]
+  sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused,
+    limit, limit_version, pinned, paused, recovering_until, lease_max, expires =
+    struct.unpack('<dddddddddddddddddd', packed, HEAD_AT)
   ordinary = now_ms < earliest and paused == 0 and now_ms >= recovering_until and limit > 0
-    and now_ms + 2 * lease_max < expires and tonumber(ARGV[4]) <= lease_max and now_us >= checked
-    and (declaration == 'fallback' or declaration == 'stored' or tonumber(ARGV[7]) == limit
+    and now_ms + 2 * lease_max < expires and tonumber(longest_lease) <= lease_max and now_us >= checked
+    and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
       or declaration == 'declare' and pinned == 1)
   if ordinary and now_us - checked >= IDENTITY_EVERY_US then
     ordinary, checked = struct.unpack('s', packed, SERVER_AT) == server_identity(), now_us
+  end
+end
+if ordinary then
+  -- A nil makes room for a single request.
+  reply = { now_us, sequence + 1, -1, limit, limit_version, pinned, 0, 0, nil, nil, nil }
+  fields = { STATE, false, nil, nil }
+  for k = 1, count do stored = stored + (found[k + 1] and 1 or 0) end
+end
+if ordinary and count > 1 then
+  local seen = {}
+  for k = 1, count do
+    if seen[named[k]] then ordinary = false end
+    seen[named[k]] = true
   end
 end

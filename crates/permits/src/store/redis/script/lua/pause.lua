@@ -7,7 +7,7 @@
 
 allow_at_maxmemory()
 local paused = tonumber(ARGV[10])
-if s.paused ~= paused and not recall(ARGV[8]) then
+if s.paused ~= paused and not recall() then
   s.paused = paused
   remember('pause', paused == 1 and 'pause' or 'resume', '', '', '')
 end

@@ -9,10 +9,11 @@ end
 -- The limit by which the program's declaration replaces the stored one, if it does; or the reason of a
 -- refusal.
 local function declared()
-  local declaration, limit = ARGV[6], tonumber(ARGV[7])
   if declaration == 'stored' then return nil, s.limit == 0 and 'no_limit' or nil end
-  if declaration == 'require' and s.limit ~= 0 and s.limit ~= limit then return nil, 'limit_mismatch' end
-  if s.limit == 0 or (declaration == 'declare' and s.limit ~= limit and s.pinned == 0) then return limit end
+  local limit = tonumber(declared_limit)
+  local differs = s.limit ~= limit
+  if declaration == 'require' and s.limit ~= 0 and differs then return nil, 'limit_mismatch' end
+  if s.limit == 0 or declaration == 'declare' and differs and s.pinned == 0 then return limit end
 end
 
 local function replace_limit(limit)
@@ -34,7 +35,6 @@ local function promote()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
-  local PROMOTE_MAX = 500
   local heads = redis.call('ZRANGE', queue_key, 0, math.min(PROMOTE_MAX, room) - 1)
   find(heads)
   local holders, heavy, blocked = {}, {}, false

@@ -4,7 +4,7 @@
 -- KEYS  1 state and entries  2 queue  3 leases  4 free
 -- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look
 --       5 recovery: divisor:least ms:most ms  6 declaration  7 declared limit
---       8… the command's own; holders at FIRST and every second argument behind it
+--       8… the command's own; of a batch from FIRST on, 2 a request: holder, and an entry or a request id
 --
 -- The state is one packed field, and the entry of a holder is another. A holder has no control character, so
 -- the names of fields cannot collide. The first byte of each has the layout. In the state follows what
@@ -17,14 +17,25 @@
 -- has vanished. An entry is packed as `entries` describes.
 
 local state_key, queue_key, leases_key, free_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local STATE, IDENTITY_EVERY_US = '\tstate', 10000
--- The first byte of an entry of a waiter and of a holder, without times. In a packed state: the place of all
--- that no ordinary course changes, and that of the server, behind the 22 numbers.
-local WAITS, HOLDS, REST_AT, SERVER_AT = 4 * LAYOUT, 4 * LAYOUT + 1, 90, 178
+local semaphore, channel_prefix, session, longest_lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
+local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
+local RECHECK = 3   -- its place in a reply: see finish
+-- In a packed state, the place of the first of its 22 numbers; of the rest, which no ordinary course changes,
+-- behind 11 of them; and of the server.
+local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 11 * 8, 2 + 22 * 8
+-- Of a packed entry, the first byte while it waits and when it holds, without times; the bytes that every
+-- entry begins with; and those of token and slot, at its end.
+local WAITS, HOLDS, ENTRY_BYTES, GRANT_BYTES = 4 * LAYOUT, 4 * LAYOUT + 1, 11, 12
 local now_ms = (now_us - now_us % 1000) / 1000
 
-local asked = { STATE, ARGV[FIRST] }
-for i = FIRST + 2, #ARGV, 2 do asked[#asked + 1] = ARGV[i] end
+-- Of each request of a batch: the holder, and the argument behind it.
+local count, named, given = 0, { nil }, { nil }
+for i = FIRST, #ARGV, 2 do
+  count = count + 1
+  named[count], given[count] = ARGV[i], ARGV[i + 1]
+end
+
 -- When the session of a waiter asks whether time has granted something, if `at` is the next change: the head
 -- then, each other when as many leases of holders have ended as wait before it and one more, or 200 ms after
 -- the one before it.
@@ -34,7 +45,8 @@ local function turn(at, position, waiting, holders)
   return math.min(at + 200 * position, tonumber(ends or math.huge))
 end
 
-local found = redis.call('HMGET', state_key, unpack(asked))
+-- The packed state; behind it the entry of each holder that is named, or false.
+local found = redis.call('HMGET', state_key, STATE, unpack(named))
 local packed = found[1]
 
 local function other_layout(layout)
@@ -45,7 +57,7 @@ end
 local function fault_of(entry)
   local layout = entry and math.floor((string.byte(entry) or 0) / 4) or LAYOUT
   if layout ~= LAYOUT then return other_layout(layout) end
-  if entry and #entry < 11 then return 'UNREADABLE an entry is too short' end
+  if entry and #entry < ENTRY_BYTES then return 'UNREADABLE an entry is too short' end
 end
 
 -- Checked before anything is written: what cannot be read is left as it is.
@@ -58,4 +70,5 @@ if packed then
   end
 end
 for i = 2, #found do unreadable = unreadable or fault_of(found[i]) end
-if unreadable and not (DELETES and ARGV[8] == '1') then return redis.error_reply(unreadable) end
+local may_delete = DELETES and ARGV[8] == '1'
+if unreadable and not may_delete then return redis.error_reply(unreadable) end

@@ -7,11 +7,11 @@
 -- Cost      5 to 7 calls a batch in the ordinary course, 10 if it grants; about 7 and 13 in the general
 
 local gone, is_gone = {}, {}
-for i = 8, #ARGV, 2 do
-  local holder, tag = ARGV[i], 'unknown'
+for k = 1, count do
+  local holder, tag = named[k], 'unknown'
   if known[holder] and not is_gone[holder] then
     local token, _, _, _, request = parts(holder, known[holder])
-    if request == ARGV[i + 1] then
+    if request == given[k] then
       tag = token > 0 and 'held' or 'waiting'
       gone[#gone + 1], is_gone[holder] = holder, true
     end

@@ -12,7 +12,6 @@
 allow_at_maxmemory()
 local limit = declared()
 if limit then replace_limit(limit) end
-local n = #reply
 
 -- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
 -- one stays.
@@ -48,20 +47,20 @@ local function renew(holder, entry)
   return claims and 'held' or 'granted', token, slot
 end
 
-for i = 8, #ARGV, 2 do
-  local tag, token, slot = renew(ARGV[i], ARGV[i + 1])
+local ANSWERS = #reply
+for k = 1, count do
+  local tag, token, slot = renew(named[k], given[k])
   local granted = tag == 'granted'
-  reply[n + 1], reply[n + 2], reply[n + 3] = tag, granted and token or 0, granted and slot or 0
-  n = n + 3
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = tag, granted and token or 0, granted and slot or 0
 end
 write()
 promote()
 
 -- Waiters are answered with their state after the promotion.
-for i = 8, #ARGV, 2 do
-  n = 3 * (i / 2 - 1)
+for k = 1, count do
+  local n = ANSWERS + 3 * k - 2
   if reply[n] == 'waiting' then
-    local holder, token, slot = ARGV[i], 0, 0
+    local holder, token, slot = named[k], 0, 0
     if known[holder] then token, slot = parts(holder, known[holder]) end
     if token > 0 then
       reply[n], reply[n + 1], reply[n + 2] = 'granted', token, slot

@@ -4,38 +4,36 @@
 if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_key) == holders + waiting
   and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
   and (slots_made == holders or redis.call('EXISTS', free_key) == 1) then
-  local reply, n, leases, l = { now_us, sequence + 1, -1, limit, limit_version, pinned, 0, 0 }, 8, {}, 0
-  local scored, score, foremost = nil, nil, nil
-  for i = 8, #ARGV, 2 do
-    local holder, entry = ARGV[i], ARGV[i + 1]
-    if found[i / 2 - 2] ~= entry then ordinary = false; break end
-    local holds, weight, lease = struct.unpack('<BI4I4', entry)
-    local ends = now_ms + lease
-    earliest = math.min(earliest, ends)
-    if holds % 2 == 1 then
-      reply[n + 1], reply[n + 2], reply[n + 3] = 'held', 0, 0
-    elseif weight > limit then
-      ordinary = false
-      break
-    else
-      local position = redis.call('ZRANK', queue_key, holder)
-      reply[n + 1], reply[n + 2], reply[n + 3] = 'waiting', position, 0
-      foremost, ends = math.min(foremost or position, position), -ends
+  local leases, foremost = { nil, nil }, nil
+  local score_of, score = nil, nil   -- a deadline as a text: most of a batch share one
+  for k = 1, count do
+    local holder, entry = named[k], given[k]
+    local flags, weight, lease = struct.unpack('<BI4I4', entry)
+    local holds = flags % 2 == 1
+    if entry ~= found[k + 1] or not holds and weight > limit then ordinary = false; break end
+    local tag, position, ends = 'held', 0, now_ms + lease
+    if not holds then
+      tag, position, ends = 'waiting', redis.call('ZRANK', queue_key, holder), -ends
+      foremost = math.min(foremost or position, position)
     end
-    if ends ~= scored then scored, score = ends, string.format('%.0f', ends) end
-    leases[l + 1], leases[l + 2], l, n = score, holder, l + 2, n + 3
+    if ends ~= score_of then
+      score_of, score, earliest = ends, string.format('%.0f', ends), math.min(earliest, now_ms + lease)
+    end
+    leases[#leases + 1], leases[#leases + 2] = score, holder
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3] = tag, position, 0
   end
+
   if ordinary then
     -- Allows the writes that follow when the server is out of memory: see allow_at_maxmemory.
     redis.call('HDEL', state_key, '')
-    if l > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
+    if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
     if foremost then
-      local soonest = redis.call('ZRANGE', leases_key, waiting - 1, holders > 0 and waiting or waiting - 1, 'WITHSCORES')
+      local last = holders > 0 and waiting or waiting - 1
+      local soonest = redis.call('ZRANGE', leases_key, waiting - 1, last, 'WITHSCORES')
       earliest = math.min(math.abs(soonest[2]), math.abs(soonest[4] or soonest[2]))
-      reply[3] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
+      reply[RECHECK] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
     end
-    redis.call('HSET', state_key, STATE, struct.pack('<Bdddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting, last_token,
-      last_ticket, slots_made, earliest, checked, grants, refused, string.sub(packed, REST_AT)))
-    return reply
+    decided = true
   end
 end

@@ -8,7 +8,7 @@
 -- Cost      about 10 calls, 5 more if it grants
 
 allow_at_maxmemory()
-local was = recall(ARGV[8])
+local was = recall()
 local name, cooling, reason = ARGV[10], ARGV[11], ARGV[12]
 local cools = cooling ~= '0'
 local holder = cools and string.format('%s\t%s', name, cooling) or name

@@ -31,7 +31,7 @@ local function change()
 end
 
 allow_at_maxmemory()
-local limit, version = recall(ARGV[8])
+local limit, version = recall()
 local tag = limit and 'done' or change()
 promote()
 if tag ~= 'done' then

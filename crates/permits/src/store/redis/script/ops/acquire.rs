@@ -7,7 +7,8 @@ use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 10;
-pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, include_str!("../lua/acquire_ordinary.lua")];
+pub(super) const ORDINARY: &[&str] =
+    &[super::ORDINARY, include_str!("../lua/acquire_ordinary.lua"), super::FINISH_ORDINARY];
 pub(super) const LUA: &[&str] = &[include_str!("../lua/declare.lua"), include_str!("../lua/acquire.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {

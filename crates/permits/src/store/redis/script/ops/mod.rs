@@ -29,6 +29,7 @@ pub(super) struct Lua {
 }
 
 const ORDINARY: &str = include_str!("../lua/ordinary.lua");
+const FINISH_ORDINARY: &str = include_str!("../lua/finish_ordinary.lua");
 
 /// The operation's own Lua.
 pub(super) fn lua(kind: OperationKind) -> Lua {

@@ -1,0 +1,14 @@
+-- finish_ordinary: ends an ordinary course that has decided (its contract: see ordinary), as finish ends the
+-- general course.
+
+if decided then
+  fields[2] = struct.pack('<Bdddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting, last_token, last_ticket,
+    slots_made, earliest, checked, grants, refused, string.sub(packed, REST_AT))
+  redis.call('HSET', state_key, unpack(fields))
+  for i = 1, recipients and #recipients or 0 do
+    local to = recipients[i]
+    local message = string.format('%.0f %s\n%s', sequence + 1, semaphore, table.concat(events[to], '\n'))
+    redis.call(PUBLISH, channel_prefix .. to, message)
+  end
+  return reply
+end
