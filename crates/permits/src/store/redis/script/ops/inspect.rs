@@ -1,8 +1,7 @@
 //! `inspect`: see `inspect.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{Counts, InspectedHolder, InspectedWaiter, Inspection};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
 
