@@ -56,7 +56,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `redis` | yes | Redis and Valkey: `redis://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` |
-//! | `tls` | yes | `rediss://`, by rustls with ring |
+//! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring |
 //! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
 //!
