@@ -113,6 +113,8 @@ pub use several::{AcquireAll, PermitSet};
 
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, acl_rules};
+/// The type of [`Permit::cancellation_token`], of tokio-util 0.7. This crate keeps to that version until its
+/// own next breaking release.
 pub use tokio_util::sync::CancellationToken;
 
 /// Every public type can cross threads and outlive its caller.
