@@ -4,7 +4,7 @@
 //! replies; it neither pipelines by itself nor reconnects. Every read and write ends by a timeout.
 //!
 //! The blocking client of the crate `redis` cannot replace it: after a timeout it skips the reply that comes
-//! late, which the tests of paused servers and slow networks read. Its parser is the product's, too.
+//! late, which the tests of paused servers and slow networks read.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

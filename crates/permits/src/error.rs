@@ -28,7 +28,10 @@ pub enum ConnectError {
         known: String,
     },
     /// The program was built without the store of this scheme, or without TLS.
-    #[error("this build has no {scheme} store: enable the feature `{feature}` of the crate permits")]
+    #[error(
+        "this build has no {scheme} store: enable the feature `{feature}` of the crate permits \
+         (cargo add permits --features {feature})"
+    )]
     MissingFeature {
         /// The beginning of the URL.
         scheme: &'static str,

@@ -57,7 +57,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `redis` | yes | Redis and Valkey: `redis://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` |
-//! | `tls` | yes | `rediss://`, by rustls with ring |
+//! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring |
 //! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
 //! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json` |
@@ -116,6 +116,8 @@ pub use several::{AcquireAll, PermitSet};
 
 #[cfg(feature = "redis")]
 pub use store::redis::{AclRules, acl_rules};
+/// The type of [`Permit::cancellation_token`], of tokio-util 0.7. This crate keeps to that version until its
+/// own next breaking release.
 pub use tokio_util::sync::CancellationToken;
 
 /// Every public type can cross threads and outlive its caller.

@@ -217,6 +217,9 @@ mod tests {
                 panic!("{url}: it needs a feature");
             };
             assert_eq!((named, missing), (scheme, feature), "{url}");
+            let text =
+                crate::ConnectError::from(AddressError::MissingFeature { scheme, feature }).to_string();
+            assert!(text.ends_with(&format!("(cargo add permits --features {feature})")), "{text}");
             assert_eq!(Address::parse(url).is_ok(), FEATURES.contains(&feature), "{url}");
         }
         for url in ["memory:", "http://a", "local", "secret"] {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use permits::{Client, ClientBuilder, ConnectError, Recovery, StoreError};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server, skip};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 /// A password that no message contains by chance. Its slash must be encoded in a URL.
 const PASSWORD: &str = "s3cr3t/Xyz";
@@ -28,7 +30,7 @@ const INNARDS: [&str; 18] = [
     "UnknownIssuer",
     "InvalidContentType",
     "rustls",
-    "RedisError",
+    "RespError",
     "Redis URL",
     " - ",
     "os error",
@@ -185,6 +187,31 @@ async fn a_store_of_another_kind_is_reported() {
         (format!("redis://{node}/3"), Kind::Mismatch, "has no database 3"),
     ];
     all_are_reported(table.into()).await;
+}
+
+/// It may become another server, so this is reported when the store timeout has passed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_another_protocol_is_reported() {
+    let nested = "*1\r\n".repeat(100_000);
+    for reply in ["HTTP/1.1 400 Bad Request\r\n\r\n".to_owned(), nested] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+        let serving = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let reply = reply.clone();
+                tokio::spawn(async move {
+                    let _ = stream.read_u8().await;
+                    // The client has closed the connection before it has read all.
+                    let _ = stream.write_all(reply.as_bytes()).await;
+                    let _ = stream.read_to_end(&mut Vec::new()).await;
+                });
+            }
+        });
+        let connecting = Client::builder(&url).store_timeout(Duration::from_secs(1)).connect();
+        let error = connecting.await.map(drop).expect_err("it is no Redis server").to_string();
+        assert!(error.contains("not in the protocol of Redis: is it a Redis or Valkey server?"), "{error}");
+        serving.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use redis::{RedisError, RedisResult, Value};
-
 use super::connection::reply;
 use crate::diagnostics::finding::Finding;
 use crate::diagnostics::self_test::new_session_id;
 use crate::protocol::Name;
 use crate::store::redis::acl::{Denial, attempts, denial};
+use crate::store::redis::resp::{RespError, RespResult, Value, cmd};
 use crate::store::redis::server::connection::Connection;
 use crate::store::redis::{error as redis_error, keys};
 
@@ -22,7 +21,7 @@ pub(super) struct Rights<'a> {
 
 impl Rights<'_> {
     /// Tries every command but subscriptions, in one pipeline.
-    pub(super) async fn commands(&self, connection: &Connection) -> RedisResult<Vec<Finding>> {
+    pub(super) async fn commands(&self, connection: &Connection) -> RespResult<Vec<Finding>> {
         let key = &keys::keys(self.prefix, self.scratch)[0];
         let (mut commands, mut tried) = (Vec::new(), Vec::new());
         for attempt in attempts(self.in_cluster, key, &self.channel()) {
@@ -60,7 +59,7 @@ impl Rights<'_> {
     /// Tries to subscribe. The last command on a connection, since the right to unsubscribe is not tried.
     pub(super) async fn subscription(&self, connection: &Connection) -> Option<Finding> {
         let verb = if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" };
-        let error = match reply::<Value>(connection, redis::cmd(verb).arg(self.channel())).await {
+        let error = match reply::<Value>(connection, cmd(verb).arg(self.channel())).await {
             Ok(Ok(_)) => return None,
             // The channel belongs to another node. The server checks rights before it redirects.
             Ok(Err(error)) if error.redirect_node().is_some() => return None,
@@ -128,6 +127,6 @@ impl Rights<'_> {
 }
 
 /// The right that this error denies, if it is a denial.
-pub(super) fn denial_of(error: &RedisError) -> Option<Denial> {
+pub(super) fn denial_of(error: &RespError) -> Option<Denial> {
     denial(error.code()?, error.detail().unwrap_or_default())
 }

@@ -5,11 +5,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::RedisResult;
-
 use super::connection::reply;
 use crate::clock::Moment;
 use crate::diagnostics::finding::Finding;
+use crate::store::redis::resp::{RespResult, cmd};
 use crate::store::redis::server::connection::Connection;
 
 /// The largest change of the server's clock, in seconds, that is no jump: beyond this machine's monotonic
@@ -28,9 +27,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) async fn take(connection: &Connection) -> RedisResult<Option<Self>> {
+    pub(super) async fn take(connection: &Connection) -> RespResult<Option<Self>> {
         let before = Moment::now();
-        let time = reply::<(u64, u32)>(connection, &redis::cmd("TIME")).await?;
+        let time = reply::<(u64, u32)>(connection, &cmd("TIME")).await?;
         let after = Moment::now();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let reading = |(seconds, micros): (u64, u32)| Self {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redis::RedisResult;
 use tokio::time::timeout;
 
 use crate::store::StoreError;
 use crate::store::redis::address::Server;
+use crate::store::redis::resp::{Cmd, FromValue, RespResult};
 use crate::store::redis::server::connection::Connection;
 use crate::store::redis::server::handshake::CONNECT_TIMEOUT;
 use crate::store::redis::server::login;
@@ -27,12 +27,9 @@ pub(super) async fn connect(server: &Server) -> Result<Connection, StoreError> {
 }
 
 /// The reply to a command. The outer error is the connection's, the inner one the server's.
-pub(super) async fn reply<T: redis::FromRedisValue>(
-    connection: &Connection,
-    command: &redis::Cmd,
-) -> RedisResult<RedisResult<T>> {
+pub(super) async fn reply<T: FromValue>(connection: &Connection, command: &Cmd) -> RespResult<RespResult<T>> {
     match connection.query(command).await {
-        Err(error) if error.code().is_none() && (error.is_io_error() || error.is_timeout()) => Err(error),
+        Err(error) if error.io().is_some() => Err(error),
         reply => Ok(reply),
     }
 }

@@ -18,8 +18,6 @@ mod topology;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
-
 use self::access::Rights;
 use self::clock::Reading;
 use self::connection::{connect, reply};
@@ -28,6 +26,7 @@ use super::finding::Finding;
 use super::self_test::{self, scratch_name};
 use crate::protocol::Name;
 use crate::store::redis::address::{Address, Server};
+use crate::store::redis::resp::{RespError, RespResult, Value, cmd};
 use crate::store::redis::server::connection::Connection;
 use crate::store::redis::{error as redis_error, keys};
 use crate::store::{self, StoreError};
@@ -66,7 +65,7 @@ pub(super) async fn diagnose(
     for server in &servers {
         // If this fails, the keys expire. In a cluster all nodes but one refuse it.
         if let Ok(connection) = connect(server).await {
-            let _ = connection.query::<Value>(redis::cmd("DEL").arg(&keys::keys(prefix, &scratch))).await;
+            let _ = connection.query::<Value>(cmd("DEL").args(keys::keys(prefix, &scratch))).await;
         }
     }
     findings
@@ -107,8 +106,8 @@ impl ServerDiagnosis<'_> {
     }
 
     /// Stops at a server of another mode, because it has other commands. Fails only if the connection does.
-    async fn of_mode(&self, connection: &Connection) -> RedisResult<Vec<Finding>> {
-        let info = reply::<String>(connection, redis::cmd("INFO").arg("server")).await?;
+    async fn of_mode(&self, connection: &Connection) -> RespResult<Vec<Finding>> {
+        let info = reply::<String>(connection, cmd("INFO").arg("server")).await?;
         match info.ok().filter(|_| !self.in_cluster).and_then(|info| settings::another_mode(&info)) {
             Some(mode) => Ok(vec![mode]),
             None => self.of_server(connection).await,
@@ -116,9 +115,9 @@ impl ServerDiagnosis<'_> {
     }
 
     /// Settings, clock, latency, and rights. Fails only if the connection does.
-    async fn of_server(&self, connection: &Connection) -> RedisResult<Vec<Finding>> {
+    async fn of_server(&self, connection: &Connection) -> RespResult<Vec<Finding>> {
         let first = Reading::take(connection).await?;
-        let info = match reply::<String>(connection, &redis::cmd("INFO")).await? {
+        let info = match reply::<String>(connection, &cmd("INFO")).await? {
             Ok(info) => info,
             // Listed with all other commands that are denied.
             Err(error) if access::denial_of(&error).is_some() => {
@@ -168,19 +167,18 @@ fn unreachable(server: &Server, error: &StoreError) -> Finding {
     Finding::problem("connection", format!("{server}: {error}"), advice)
 }
 
-fn no_reply(error: &RedisError) -> Finding {
+fn no_reply(error: &RespError) -> Finding {
     let advice = "The server accepted the connection and then stopped replying. Causes are a script or a command that \
                   runs for long, a server that swaps or was stopped, and a proxy in between: look at the server's log.";
     Finding::problem("connection", redis_error::text(error), advice)
 }
 
 /// The settings in [`settings::NAMES`]. Many users may not read them, and managed servers lack some.
-async fn configuration(connection: &Connection) -> RedisResult<Configuration> {
+async fn configuration(connection: &Connection) -> RespResult<Configuration> {
     let mut known = BTreeMap::new();
     // One by one: before 7.0 the command takes one name.
     for name in settings::NAMES {
-        match reply::<BTreeMap<String, String>>(connection, redis::cmd("CONFIG").arg("GET").arg(name)).await?
-        {
+        match reply::<BTreeMap<String, String>>(connection, cmd("CONFIG").arg("GET").arg(name)).await? {
             Ok(found) => known.extend(found.into_values().next().map(|value| (name, value))),
             Err(error) => return Ok(Configuration::Hidden(redis_error::text(&error))),
         }
@@ -188,11 +186,11 @@ async fn configuration(connection: &Connection) -> RedisResult<Configuration> {
     Ok(Configuration::Known(known))
 }
 
-async fn ping(connection: &Connection) -> RedisResult<Vec<Duration>> {
+async fn ping(connection: &Connection) -> RespResult<Vec<Duration>> {
     let (began, mut round_trips) = (Instant::now(), Vec::with_capacity(PINGS));
     while round_trips.len() < PINGS && began.elapsed() < PINGING {
         let start = Instant::now();
-        if reply::<Value>(connection, &redis::cmd("PING")).await?.is_err() {
+        if reply::<Value>(connection, &cmd("PING")).await?.is_err() {
             break;
         }
         round_trips.push(start.elapsed());

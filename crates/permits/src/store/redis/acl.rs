@@ -6,9 +6,8 @@
 //! commands in one call when a session connects; a test compares the two lists with the commands that the
 //! code runs.
 
-use redis::Cmd;
-
 use super::keys;
+use super::resp::{Cmd, cmd};
 use crate::protocol::{InvalidInput, check_prefix};
 
 /// Rules of `ACL SETUSER` that serve one purpose. Made by [`acl_rules`].
@@ -192,17 +191,13 @@ pub(crate) struct Attempt {
 /// Every command that is sent to a server in a cluster, or outside of one, in a form that changes nothing.
 pub(crate) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attempt> {
     let attempt = |group: &Group, name: &'static str, arguments: &[Argument]| {
-        let mut command = Cmd::new();
-        name.split('|').for_each(|word| {
-            command.arg(word);
-        });
-        for argument in arguments {
-            command.arg(match argument {
-                Key => key,
-                Channel => channel,
-                Text(text) => text,
-            });
-        }
+        let mut words = name.split('|');
+        let mut command = cmd(words.next().unwrap_or_default());
+        command.args(words).args(arguments.iter().map(|argument| match argument {
+            Key => key,
+            Channel => channel,
+            Text(text) => text,
+        }));
         let is_special = matches!(name, "SUBSCRIBE" | "SSUBSCRIBE" | "SUNSUBSCRIBE" | "CONFIG|GET");
         Attempt { name, needed: group.need != Need::Optional, command: (!is_special).then_some(command) }
     };

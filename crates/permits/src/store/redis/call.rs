@@ -1,8 +1,8 @@
 //! A request on its way to one server: the call of a script.
 
-use ::redis::{Cmd, Value};
 use tokio::time::Instant;
 
+use super::resp::{Cmd, Value, cmd};
 use super::script::values::Decoded;
 use super::script::{Scripts, codec};
 use crate::protocol::{Command, OperationKind, Reply};
@@ -59,7 +59,7 @@ impl Wire {
         ORDERED.map(|kind| {
             let script = self.scripts.of(kind);
             let (verb, script) = if as_text { ("EVAL", &script.code) } else { ("EVALSHA", &script.hash) };
-            let mut check = redis::cmd(verb);
+            let mut check = cmd(verb);
             check.arg(script).arg(0);
             check
         })

@@ -6,8 +6,7 @@
 
 use std::io;
 
-use redis::{ErrorKind, RedisError};
-
+use super::resp::RespError;
 use crate::protocol::{Name, layout};
 use crate::store::StoreError;
 
@@ -28,10 +27,10 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The meaning of `error` for a command on `semaphore`.
-    pub(crate) fn of(error: &RedisError, semaphore: &Name) -> Self {
+    pub(crate) fn of(error: &RespError, semaphore: &Name) -> Self {
         match (error.redirect_node(), error.code()) {
-            (Some((to, _)), Some("ASK")) => Self::Ask(to.to_owned()),
-            (Some((to, _)), _) => Self::Moved(to.to_owned()),
+            (Some(to), Some("ASK")) => Self::Ask(to.to_owned()),
+            (Some(to), _) => Self::Moved(to.to_owned()),
             (None, _) => Self::Store(of_command(error, semaphore)),
         }
     }
@@ -52,12 +51,12 @@ impl From<Failure> for StoreError {
 }
 
 /// Returns true if the script must be sent as text.
-pub(crate) fn is_no_script(error: &RedisError) -> bool {
+pub(crate) fn is_no_script(error: &RespError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
 
 /// The meaning of `error`, returned by a command on an open connection, for `semaphore`.
-fn of_command(error: &RedisError, semaphore: &Name) -> StoreError {
+fn of_command(error: &RespError, semaphore: &Name) -> StoreError {
     let StoreError::Rejected { reason } = of_listing(error) else { return of_listing(error) };
     let semaphore = semaphore.to_string();
     if has(&reason, "WRONGTYPE") {
@@ -82,7 +81,7 @@ fn layout_in(reason: &str) -> Option<u32> {
 }
 
 /// The meaning of `error`, returned by a command that names no semaphore.
-pub(crate) fn of_listing(error: &RedisError) -> StoreError {
+pub(crate) fn of_listing(error: &RespError) -> StoreError {
     match error.code() {
         Some(_) => of_server(text(error)),
         // The connection broke: the command may have been executed.
@@ -91,7 +90,7 @@ pub(crate) fn of_listing(error: &RedisError) -> StoreError {
 }
 
 /// The meaning of `error`, returned while connecting. An error that is not known to last counts as temporary.
-pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
+pub(crate) fn of_connecting(error: &RespError) -> StoreError {
     if error.code().is_some() {
         return match of_server(text(error)) {
             denied @ StoreError::Denied { .. } => denied,
@@ -103,7 +102,7 @@ pub(crate) fn of_connecting(error: &RedisError) -> StoreError {
             other => StoreError::Unreachable { reason: other.into_reason() },
         };
     }
-    let Some(io) = io_error(error) else {
+    let Some(io) = error.io() else {
         return StoreError::Unreachable { reason: text(error) };
     };
     #[cfg(feature = "tls")]
@@ -172,12 +171,12 @@ fn of_tls(error: &rustls::Error) -> StoreError {
 }
 
 /// The message of `error`, for people.
-pub(crate) fn text(error: &RedisError) -> String {
+pub(crate) fn text(error: &RespError) -> String {
     if let Some(code) = error.code() {
         let detail = bare(error.detail().unwrap_or_default());
         return if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
     }
-    if let Some(io) = io_error(error) {
+    if let Some(io) = error.io() {
         #[cfg(feature = "tls")]
         if let Some(tls) = tls_error(io) {
             return of_tls(tls).into_reason();
@@ -201,27 +200,16 @@ pub(crate) fn text(error: &RedisError) -> String {
             }
         };
     }
-    match error.kind() {
-        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
-            "a reply that is not in the protocol of Redis: is it a Redis or Valkey server?".into()
-        }
-        _ => "the connection was closed".into(),
-    }
+    "a reply that is not in the protocol of Redis: is it a Redis or Valkey server?".into()
 }
 
 /// Returns true if the connection was closed without a valid reply, as when one side speaks TLS and the other
 /// does not.
-pub(crate) fn is_speechless(error: &RedisError) -> bool {
-    match io_error(error) {
+pub(crate) fn is_speechless(error: &RespError) -> bool {
+    match error.io() {
         Some(io) => !matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
         None => error.code().is_none(),
     }
-}
-
-/// The error of the system or of TLS that the `redis` crate has wrapped.
-fn io_error(error: &RedisError) -> Option<&io::Error> {
-    type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
-    std::error::Error::source(error)?.downcast_ref::<Shared>()?.downcast_ref()
 }
 
 #[cfg(feature = "tls")]
@@ -247,7 +235,7 @@ fn bare(detail: &str) -> &str {
 }
 
 /// Returns true if the connection must be replaced: it is broken, or to a server that cannot write.
-pub(crate) fn needs_reconnect(error: &RedisError) -> bool {
+pub(crate) fn needs_reconnect(error: &RespError) -> bool {
     error.code().is_none() || has(error.code().unwrap_or_default(), "READONLY")
 }
 
@@ -345,7 +333,7 @@ mod tests {
             (Error::PeerMisbehaved(PeerMisbehaved::TooManyEmptyFragments), "the TLS handshake fails"),
         ] {
             let original = format!("{error} {error:?}");
-            let wrapped = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error));
+            let wrapped = RespError::from(io::Error::new(io::ErrorKind::InvalidData, error));
             let StoreError::Tls { reason } = of_connecting(&wrapped) else { panic!("{original}") };
             assert!(reason.contains(expected) && !reason.contains("Entity"), "{original}: {reason}");
         }

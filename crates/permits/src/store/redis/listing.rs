@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redis::Value;
-
+use super::resp::{FromValue, Value, cmd};
 use super::server::connection::Connection;
 use super::{error, keys};
 use crate::protocol::Name;
@@ -26,7 +25,7 @@ pub(super) async fn list(
     let mut names = BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
-        let mut scan = redis::cmd("SCAN");
+        let mut scan = cmd("SCAN");
         scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
         let scanning = connection.query::<Value>(&scan);
         let value = match tokio::time::timeout(timeout, scanning).await {
@@ -37,7 +36,7 @@ pub(super) async fn list(
             }
         };
         let malformed = |_| StoreError::Malformed { reason: "SCAN".into() };
-        let (next, keys): (String, Vec<Vec<u8>>) = redis::from_redis_value(value).map_err(malformed)?;
+        let (next, keys): (String, Vec<Vec<u8>>) = FromValue::from_value(value).map_err(malformed)?;
         names.extend(keys.iter().filter_map(|key| keys::name_of_state(prefix, key)));
         if next == "0" {
             return Ok(names);

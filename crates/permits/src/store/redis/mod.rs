@@ -7,11 +7,12 @@
 //! - `script`: the Lua, and the encoding of commands and replies. `call`: one call of a script.
 //! - `store`: the store itself.
 //! - `keys`: the names of keys and channels. `listing`: the semaphores that exist.
+//! - `resp`: the protocol: commands as bytes, bytes as values.
 //! - `acl`: the commands, keys and channels that a user needs.
 //! - `error`: the meaning of a failed call.
 //! - `testing` (a feature): recordings and a fixed clock.
 //!
-//! Redis 6.2 or newer, in a cluster 7.0, or Valkey. No type of the `redis` crate leaves this module.
+//! Redis 6.2 or newer, in a cluster 7.0, or Valkey. No type of `resp` leaves this module.
 
 pub(crate) mod acl;
 pub(crate) mod address;
@@ -21,6 +22,7 @@ pub(crate) mod cluster;
 pub(crate) mod error;
 pub(crate) mod keys;
 mod listing;
+pub(crate) mod resp;
 mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server;

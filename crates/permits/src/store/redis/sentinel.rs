@@ -5,7 +5,7 @@
 //! sentinel, so that it follows a failover when it is decided, and not when the old server stops replying:
 //! after a graceful failover the old server continues to reply, as a replica.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::address::{Sentinels, Server};
 use super::error;
+use super::resp::cmd;
 use super::server::login::{connect, connect_with};
 use super::server::state::{Arrival, Receiver, Times};
 use crate::observe::events;
@@ -113,9 +114,9 @@ impl SentinelGroup {
     async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {
         let asking = async {
             let connection = connect(sentinel, Times::default()).await?;
-            let mut ask = redis::cmd("SENTINEL");
+            let mut ask = cmd("SENTINEL");
             ask.arg("MASTER").arg(&self.address.service);
-            match connection.query::<HashMap<String, String>>(&ask).await {
+            match connection.query::<BTreeMap<String, String>>(&ask).await {
                 Ok(fields) => NamedPrimary::of(&fields).ok_or_else(|| StoreError::Unreachable {
                     reason: "its reply lacks the address of the primary".into(),
                 }),
@@ -141,7 +142,7 @@ impl SentinelGroup {
     pub(super) async fn watch(&self, number: usize, moved: Arc<impl Fn() + Send + Sync + 'static>) {
         let sentinel = &self.address.sentinels[number];
         let times = Times { ping: Some((SENTINEL_EVERY, SENTINEL_TIMEOUT)), query: None };
-        let mut subscribe = redis::cmd("SUBSCRIBE");
+        let mut subscribe = cmd("SUBSCRIBE");
         subscribe.arg(SWITCHED);
         loop {
             let watch = Arc::new(Watch { service: self.address.service.clone(), moved: moved.clone() });
@@ -174,7 +175,7 @@ struct NamedPrimary {
 }
 
 impl NamedPrimary {
-    fn of(fields: &HashMap<String, String>) -> Option<Self> {
+    fn of(fields: &BTreeMap<String, String>) -> Option<Self> {
         let epoch = fields.get("config-epoch")?.parse().ok()?;
         Some(Self { epoch, host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? })
     }

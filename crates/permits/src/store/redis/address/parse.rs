@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use redis::ConnectionAddr;
-
-use super::server::{Login, Server};
+use super::server::{Login, Server, ServerAddress};
+use super::tls::Tls;
 use super::url::{Kind, Parts, database};
 use crate::percent;
 use crate::protocol::Recovery;
@@ -62,6 +61,10 @@ impl Address {
     fn of(parts: &Parts<'_>) -> Result<Self, String> {
         let path = parts.path.trim_end_matches('/');
         let login = parts.login()?;
+        if !matches!(parts.options.value("protocol"), None | Some("2" | "3" | "resp2" | "resp3")) {
+            return Err("option protocol must be resp2 or resp3".into());
+        }
+        let tls = parts.tls.then(|| Tls::new(&parts.options)).transpose()?;
         match parts.kind {
             Kind::Unix => {
                 if !parts.authority.is_empty() || path.is_empty() {
@@ -71,8 +74,8 @@ impl Address {
                 let database = database(parts.options.value("db").unwrap_or_default())?;
                 let login = Login { user: value("user"), password: value("pass"), database };
                 let path = percent::decode(path).ok_or_else(|| format!("the path: {NOT_ENCODED}"))?;
-                let address = ConnectionAddr::Unix(format!("/{path}").into());
-                Server::new(address, login, &parts.options).map(Self::Server)
+                let address = ServerAddress::Unix(format!("/{path}").into());
+                Ok(Self::Server(Server::new(address, tls, login)))
             }
             Kind::Server => {
                 let [(host, port)] = &parts.hosts(PORT)?[..] else {
@@ -81,14 +84,14 @@ impl Address {
                     return Err(reason.into());
                 };
                 let login = Login { database: database(path)?, ..login };
-                Server::new(parts.tcp(host, *port), login, &parts.options).map(Self::Server)
+                Ok(Self::Server(Server::new(ServerAddress::tcp(host, *port), tls, login)))
             }
             Kind::Cluster => {
                 if !path.is_empty() && path != "0" {
                     return Err("a cluster has no databases: leave the path empty".into());
                 }
                 let hosts = parts.hosts(PORT)?;
-                let server = Server::new(parts.tcp("unknown", PORT), login, &parts.options)?;
+                let server = Server::new(ServerAddress::tcp("unknown", PORT), tls, login);
                 Ok(Self::Cluster(hosts.iter().map(|(host, port)| server.at(host, *port)).collect()))
             }
             Kind::Sentinel => {
@@ -103,7 +106,7 @@ impl Address {
                     Login { user: value("sentinel_user"), password: value("sentinel_password"), database: 0 };
                 let hosts = parts.hosts(SENTINEL_PORT)?;
                 let login = Login { database: database(index)?, ..login };
-                let server = Server::new(parts.tcp("unknown", PORT), login, &parts.options)?;
+                let server = Server::new(ServerAddress::tcp("unknown", PORT), tls, login);
                 let sentinel = server.with_login(own);
                 let sentinels = hosts.iter().map(|(host, port)| sentinel.at(host, *port)).collect();
                 Ok(Self::Sentinels(Sentinels { sentinels, service, server }))

@@ -1,17 +1,24 @@
 //! One server: its address, login and TLS settings.
 
 use std::fmt;
-
-use redis::ConnectionAddr;
+use std::path::PathBuf;
 
 use super::tls::{Secured, Tls};
 use crate::store::StoreError;
-use crate::store::options::Options;
+
+/// The place where a server listens.
+#[derive(Clone)]
+pub(crate) enum ServerAddress {
+    /// A host and its port.
+    Tcp(String, u16),
+    /// The path of a socket.
+    Unix(PathBuf),
+}
 
 /// A server's address, with the login there.
 #[derive(Clone)]
 pub(crate) struct Server {
-    address: ConnectionAddr,
+    address: ServerAddress,
     /// `None` without TLS.
     tls: Option<Tls>,
     login: Login,
@@ -25,21 +32,20 @@ pub(crate) struct Login {
     pub(crate) database: u32,
 }
 
+impl ServerAddress {
+    pub(super) fn tcp(host: &str, port: u16) -> Self {
+        Self::Tcp(host.to_owned(), port)
+    }
+}
+
 impl Server {
-    /// The server at `address`, with the TLS settings in `options`.
-    pub(super) fn new(address: ConnectionAddr, login: Login, options: &Options) -> Result<Self, String> {
-        if !matches!(options.value("protocol"), None | Some("2" | "3" | "resp2" | "resp3")) {
-            return Err("option protocol must be resp2 or resp3".into());
-        }
-        let tls = match address {
-            ConnectionAddr::TcpTls { .. } => Some(Tls::new(options)?),
-            _ => None,
-        };
-        Ok(Self { address, tls, login })
+    /// The server at `address`, with these TLS settings, or without TLS.
+    pub(super) fn new(address: ServerAddress, tls: Option<Tls>, login: Login) -> Self {
+        Self { address, tls, login }
     }
 
     /// The address.
-    pub(crate) fn address(&self) -> &ConnectionAddr {
+    pub(crate) fn address(&self) -> &ServerAddress {
         &self.address
     }
 
@@ -63,14 +69,7 @@ impl Server {
 
     /// The server at another address, with the same user, database and certificates.
     pub(crate) fn at(&self, host: &str, port: u16) -> Self {
-        let host = host.to_owned();
-        let address = match &self.address {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Self { address, ..self.clone() }
+        Self { address: ServerAddress::tcp(host, port), ..self.clone() }
     }
 
     /// This server with another login.
@@ -81,10 +80,8 @@ impl Server {
     /// Its host and port, unless it is a socket.
     pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
         match &self.address {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Some((host, *port))
-            }
-            _ => None,
+            ServerAddress::Tcp(host, port) => Some((host, *port)),
+            ServerAddress::Unix(_) => None,
         }
     }
 }
@@ -99,10 +96,9 @@ impl Login {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.host_and_port(), &self.address) {
-            (Some((host, port)), _) => write!(f, "{host}:{port}"),
-            (None, ConnectionAddr::Unix(path)) => write!(f, "{}", path.display()),
-            _ => f.write_str("the server"),
+        match &self.address {
+            ServerAddress::Tcp(host, port) => write!(f, "{host}:{port}"),
+            ServerAddress::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }

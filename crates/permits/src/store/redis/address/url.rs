@@ -1,11 +1,9 @@
 //! The parts of a URL, as text.
 //!
-//! Parsed here and not by the `redis` crate, because that ignores options that it does not know, and its
-//! errors give no remedy.
+//! Parsed here and not by a library, so that an option that is not known is an error, and each error names a
+//! remedy.
 
 use std::net::Ipv6Addr;
-
-use redis::ConnectionAddr;
 
 use super::server::Login;
 use crate::percent;
@@ -23,7 +21,7 @@ pub(super) enum Kind {
 /// The parts of a URL, as text.
 pub(super) struct Parts<'a> {
     pub(super) kind: Kind,
-    tls: bool,
+    pub(super) tls: bool,
     /// User, password and hosts.
     pub(super) authority: &'a str,
     pub(super) path: &'a str,
@@ -90,15 +88,6 @@ impl<'a> Parts<'a> {
             format!("a host in it is not HOST, HOST:PORT or [IPv6]:PORT, with a port from 1 to 65535; {ENCODE}")
         })?;
         if hosts.is_empty() { Err("it names no host".into()) } else { Ok(hosts) }
-    }
-
-    /// The address of one host.
-    pub(super) fn tcp(&self, host: &str, port: u16) -> ConnectionAddr {
-        let host = host.to_owned();
-        match self.tls {
-            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(host, port),
-        }
     }
 }
 

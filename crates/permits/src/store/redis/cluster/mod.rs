@@ -15,7 +15,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -34,6 +33,7 @@ use super::server::state::{NoReceiver, Times};
 use super::{keys, listing};
 use crate::observe::events;
 use crate::protocol::{Command, Name};
+use crate::store::redis::resp::{Value, cmd};
 use crate::store::{Report, Request, StoreError, StoreOptions};
 
 /// The most redirections of one command.
@@ -390,7 +390,7 @@ pub(crate) async fn ask_for_map(
 async fn ask_one(server: &Server) -> Result<SlotMap, StoreError> {
     let connection = connect(server, Times::default()).await.map_err(|error| error.at(server))?;
     let asked = server.host_and_port().map(|(host, _)| host).unwrap_or_default();
-    match connection.query::<Value>(redis::cmd("CLUSTER").arg("SLOTS")).await {
+    match connection.query::<Value>(cmd("CLUSTER").arg("SLOTS")).await {
         Ok(value) => SlotMap::read(&value, asked).ok_or_else(|| StoreError::Unreachable {
             reason: format!("{server}: the cluster serves no hash slots"),
         }),

@@ -1,9 +1,8 @@
 //! The node of a cluster that serves each hash slot, and the hash slot of a name.
 
+use crate::store::redis::resp::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use redis::Value;
 
 /// The number of hash slots in a cluster.
 const HASH_SLOTS: u16 = 16384;

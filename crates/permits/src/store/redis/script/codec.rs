@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, Value};
-
 use super::ops;
 use super::values::{Decoded, Fields, Malformed};
 use crate::protocol::{
@@ -14,14 +12,12 @@ use crate::protocol::{
     Window,
 };
 use crate::store::redis::keys;
+use crate::store::redis::resp::{Cmd, Value, cmd};
 
 /// `EVALSHA hash …` (or `EVAL code …`) for `command`.
 pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, command: &Command) -> Cmd {
-    let mut cmd = redis::cmd(verb);
-    cmd.arg(script).arg(keys::PARTS.len());
-    for key in keys::keys(prefix, &command.semaphore) {
-        cmd.arg(key);
-    }
+    let mut cmd = cmd(verb);
+    cmd.arg(script).arg(keys::PARTS.len()).args(keys::keys(prefix, &command.semaphore));
     let Window { divisor, least_ms, most_ms } = command.recovery.window();
     let lease = command.longest_lease_ms().cast_signed() * if command.only_looks() { -1 } else { 1 };
     let (declaration, limit) = match command.declaration {

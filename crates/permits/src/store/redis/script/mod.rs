@@ -82,7 +82,7 @@ impl Scripts {
             let parts: Vec<&str> =
                 [&[&head, clock, READ][..], ordinary, &SHARED, general, &[FINISH]].concat();
             let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
-            let hash = redis::Script::new(&code).get_hash().to_owned();
+            let hash = sha1_smol::Sha1::from(&code).digest().to_string();
             Script { code, hash }
         };
         Self { by_kind: OperationKind::ALL.iter().copied().map(script).collect(), note: None }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use redis::Value;
-
 use crate::protocol::{Grant, Holder, Label, ReleaseOutcome};
+use crate::store::redis::resp::Value;
 
 /// A value from a script that does not fit the script's header.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Calls that replicas confirm. Each is executed and followed by WAIT, on a connection of their own, because
 //! WAIT blocks a connection.
 
-use redis::{RedisResult, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
@@ -9,6 +8,7 @@ use super::link::{Shared, outcome};
 use super::state::closed;
 use crate::store::redis::call::Call;
 use crate::store::redis::error;
+use crate::store::redis::resp::{RespResult, Value, cmd};
 use crate::store::redis::script::values::Malformed;
 use crate::store::{Executed, Report, StoreError};
 
@@ -75,12 +75,12 @@ impl Shared {
 
     /// Returns the reply, and the number of replicas that have acknowledged all writes made on this
     /// connection. The timeout of WAIT is three quarters of the time left.
-    async fn execute_and_wait(&self, connection: &Connection, call: &Call) -> RedisResult<(Value, u32)> {
+    async fn execute_and_wait(&self, connection: &Connection, call: &Call) -> RespResult<(Value, u32)> {
         let command = &call.request.command;
         let send = async |as_text| {
             let encoded = self.wire.encode(command, as_text);
             if call.asking {
-                let mut replies = connection.query_all(&[redis::cmd("ASKING"), encoded]).await;
+                let mut replies = connection.query_all(&[cmd("ASKING"), encoded]).await;
                 replies.pop().unwrap_or_else(|| Err(closed()))
             } else {
                 connection.query(&encoded).await
@@ -92,7 +92,7 @@ impl Shared {
         };
         let left = call.deadline.saturating_duration_since(Instant::now());
         let milliseconds = u64::try_from((left * 3 / 4).as_millis().max(1)).unwrap_or(u64::MAX);
-        let mut wait = redis::cmd("WAIT");
+        let mut wait = cmd("WAIT");
         wait.arg(call.request.replicas).arg(milliseconds);
         Ok((value, connection.query(&wait).await?))
     }

@@ -16,7 +16,6 @@
 use std::io;
 use std::sync::Arc;
 
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -26,6 +25,7 @@ use super::state::{Purpose, Receiver, Shared, Times, closed};
 use super::stream::{Readable, Writable};
 use crate::protocol::Operation;
 use crate::store::redis::call::{Call, Wire};
+use crate::store::redis::resp::{Cmd, FromValue, RespError, RespResult, Value, cmd};
 
 /// A connection to a server. Cheap to clone. It ends when the last clone is dropped.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ impl Connection {
     }
 
     /// Sends a call. Its outcome arrives at the receiver. Fails with the reason if the connection has ended.
-    pub(crate) fn call(&self, call: Box<Call>, wire: &Wire) -> RedisResult<()> {
+    pub(crate) fn call(&self, call: Box<Call>, wire: &Wire) -> RespResult<()> {
         let shared = self.shared();
         let command = wire.encode(&call.request.command, call.as_text);
         let mut state = shared.lock();
@@ -62,7 +62,7 @@ impl Connection {
         }
         let deadline = Some(call.deadline);
         if call.asking {
-            state.push(&redis::cmd("ASKING"), Purpose::Nothing, deadline);
+            state.push(&cmd("ASKING"), Purpose::Nothing, deadline);
         }
         let is_release = matches!(call.request.command.operation, Operation::Release(_));
         state.push(&command, Purpose::Call(call), deadline);
@@ -82,7 +82,7 @@ impl Connection {
 
     /// Ends the subscription to a channel of a cluster.
     pub(crate) fn unsubscribe(&self, channel: &str) {
-        self.send_one(redis::cmd("SUNSUBSCRIBE").arg(channel), Purpose::Nothing);
+        self.send_one(cmd("SUNSUBSCRIBE").arg(channel), Purpose::Nothing);
     }
 
     fn send_one(&self, command: &Cmd, purpose: Purpose) {
@@ -95,14 +95,14 @@ impl Connection {
     }
 
     /// The reply to one command.
-    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+    pub(crate) async fn query<T: FromValue>(&self, command: &Cmd) -> RespResult<T> {
         let mut replies = self.query_all(std::slice::from_ref(command)).await;
         let reply = replies.pop().unwrap_or_else(|| Err(closed()));
-        Ok(redis::from_redis_value(reply?)?)
+        T::from_value(reply?)
     }
 
     /// The replies to commands, which are sent together. A subscription's reply is its confirmation.
-    pub(crate) async fn query_all(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
+    pub(crate) async fn query_all(&self, commands: &[Cmd]) -> Vec<RespResult<Value>> {
         let mut answers = Vec::with_capacity(commands.len());
         self.shared().until_room().await;
         {
@@ -137,7 +137,7 @@ impl Connection {
     }
 
     /// Waits for the end of the connection. All calls have their outcomes then.
-    pub(crate) async fn ended(&self) -> RedisError {
+    pub(crate) async fn ended(&self) -> RespError {
         self.shared().ended().await
     }
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue, RedisResult, Value};
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -19,6 +18,7 @@ use crate::observe::events;
 use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
 use crate::store::redis::call::Wire;
+use crate::store::redis::resp::{Cmd, FromValue, RespResult, Value, cmd};
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::redis::{error, keys, script};
 use crate::store::{StoreError, StoreOptions};
@@ -106,13 +106,13 @@ impl ConnectConfig {
 
     /// The command that subscribes to a channel.
     pub(super) fn subscription(&self, channel: &str) -> Cmd {
-        let mut subscribe = redis::cmd(if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" });
+        let mut subscribe = cmd(if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" });
         subscribe.arg(channel);
         subscribe
     }
 
     fn acl_probe(&self) -> Cmd {
-        let mut probe = redis::cmd("EVAL");
+        let mut probe = cmd("EVAL");
         probe
             .arg(script::ACL_PROBE)
             .arg(0)
@@ -136,15 +136,15 @@ impl ConnectConfig {
 }
 
 fn info(section: &str) -> Cmd {
-    let mut info = redis::cmd("INFO");
+    let mut info = cmd("INFO");
     info.arg(section);
     info
 }
 
 /// The value of a reply.
-fn read<T: FromRedisValue>(reply: Option<RedisResult<Value>>) -> Result<T, StoreError> {
+fn read<T: FromValue>(reply: Option<RespResult<Value>>) -> Result<T, StoreError> {
     let value = reply.unwrap_or(Ok(Value::Nil));
-    let value = value.and_then(|value| Ok(redis::from_redis_value(value)?));
+    let value = value.and_then(T::from_value);
     value.map_err(|failed| error::of_connecting(&failed))
 }
 
@@ -152,9 +152,9 @@ fn read<T: FromRedisValue>(reply: Option<RedisResult<Value>>) -> Result<T, Store
 async fn load(
     connection: &Connection,
     wire: &Wire,
-    checks: Vec<RedisResult<Value>>,
+    checks: Vec<RespResult<Value>>,
 ) -> Result<(), StoreError> {
-    let is_missing = |check: &RedisResult<Value>| check.as_ref().is_err_and(error::is_no_script);
+    let is_missing = |check: &RespResult<Value>| check.as_ref().is_err_and(error::is_no_script);
     if checks.iter().any(is_missing) {
         for loaded in connection.query_all(&wire.checks(true)).await {
             read::<Value>(Some(loaded))?;
@@ -167,7 +167,7 @@ async fn load(
 /// Checks the replies to subscriptions. Returns the channels that have moved to another node.
 fn subscribed(
     channels: &BTreeSet<String>,
-    replies: impl Iterator<Item = RedisResult<Value>>,
+    replies: impl Iterator<Item = RespResult<Value>>,
 ) -> Result<Vec<String>, StoreError> {
     let mut moved = Vec::new();
     for (channel, reply) in channels.iter().zip(replies) {

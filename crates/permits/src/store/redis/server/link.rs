@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -14,6 +13,7 @@ use super::state::{Arrival, Receiver, closed};
 use crate::observe::events;
 use crate::store::redis::call::{Call, Wire};
 use crate::store::redis::error::{self, Failure};
+use crate::store::redis::resp::{RespError, RespResult, Value};
 use crate::store::redis::script::codec;
 use crate::store::redis::script::values::Malformed;
 use crate::store::{Executed, Report, StoreError};
@@ -149,7 +149,7 @@ impl Shared {
         link: &mut Link,
         call: Box<Call>,
         channel: Option<String>,
-    ) -> RedisResult<()> {
+    ) -> RespResult<()> {
         let connection = link.connection.clone().ok_or_else(closed)?;
         if let Some(channel) = channel {
             self.subscribe_on(link, &connection, channel);
@@ -209,7 +209,7 @@ impl Shared {
     }
 
     /// Notes that the connection of this epoch has ended.
-    pub(super) fn disconnected(&self, epoch: u64, reason: &RedisError) {
+    pub(super) fn disconnected(&self, epoch: u64, reason: &RespError) {
         let mut link = self.lock();
         if link.epoch == epoch && link.connection.take().is_some() {
             link.confirming = None;
@@ -219,7 +219,7 @@ impl Shared {
     }
 
     /// The outcome of a call that failed, unless the owner takes the call.
-    pub(super) fn failed(&self, call: Box<Call>, failed: &RedisError) -> Option<Report> {
+    pub(super) fn failed(&self, call: Box<Call>, failed: &RespError) -> Option<Report> {
         match Failure::of(failed, &call.request.command.semaphore) {
             Failure::Store(error) => Some(outcome(&call, Err(error))),
             elsewhere => self.owner.redirected(call, elsewhere),
@@ -227,7 +227,7 @@ impl Shared {
     }
 }
 
-pub(super) fn unreachable(reason: &RedisError) -> StoreError {
+pub(super) fn unreachable(reason: &RespError) -> StoreError {
     StoreError::Unreachable { reason: error::text(reason) }
 }
 
@@ -300,7 +300,7 @@ impl Incoming {
         }
     }
 
-    fn on_error(&self, mut call: Box<Call>, failed: &RedisError) -> Option<Report> {
+    fn on_error(&self, mut call: Box<Call>, failed: &RespError) -> Option<Report> {
         let shared = &self.shared;
         if error::is_no_script(failed) {
             // The server has lost the script. What was sent meanwhile is executed before it.
@@ -317,7 +317,7 @@ impl Incoming {
     }
 
     /// The subscription to a channel was refused.
-    fn on_refusal(&self, channel: &str, refusal: &RedisError) {
+    fn on_refusal(&self, channel: &str, refusal: &RespError) {
         let shared = &self.shared;
         let has_moved = refusal.redirect_node().is_some() || error::of_listing(refusal).is_temporary();
         if has_moved {

@@ -10,7 +10,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -22,6 +21,7 @@ use super::stream;
 use crate::store::StoreError;
 use crate::store::redis::address::Server;
 use crate::store::redis::error;
+use crate::store::redis::resp::{Cmd, RespError, RespResult, Value, cmd};
 
 /// The time after which a TLS handshake without a reply leads to a test without TLS, and the timeout of such
 /// tests. Together they are shorter than the timeout for a sentinel or a node of a cluster.
@@ -60,7 +60,7 @@ pub(crate) async fn connect_with(
     times: Times,
     receiver: Arc<dyn Receiver>,
     commands: Vec<Cmd>,
-) -> Result<(Connection, Vec<RedisResult<Value>>), StoreError> {
+) -> Result<(Connection, Vec<RespResult<Value>>), StoreError> {
     let secured = server.secured()?;
     let opening = async {
         let connection = Connection::start(stream::open(server, secured).await?, times, receiver);
@@ -73,7 +73,7 @@ pub(crate) async fn connect_with(
             std::future::pending::<()>().await;
         }
     };
-    let opened: Result<_, RedisError> = tokio::select! {
+    let opened: Result<_, RespError> = tokio::select! {
         opened = opening => opened,
         () = doubting => return Err(mismatch(server)),
     };
@@ -106,19 +106,20 @@ async fn log_in(
     server: &Server,
     connection: &Connection,
     commands: Vec<Cmd>,
-) -> RedisResult<Result<Vec<RedisResult<Value>>, StoreError>> {
+) -> RespResult<Result<Vec<RespResult<Value>>, StoreError>> {
     let login = server.login();
     let authenticate = login.credentials().map(|(user, password)| {
-        let mut auth = redis::cmd("AUTH");
-        auth.arg(user).arg(password);
+        let mut auth = cmd("AUTH");
+        user.map(|user| auth.arg(user));
+        auth.arg(password);
         auth
     });
     let select = (login.database != 0).then(|| {
-        let mut select = redis::cmd("SELECT");
+        let mut select = cmd("SELECT");
         select.arg(login.database);
         select
     });
-    let mut hello = redis::cmd("HELLO");
+    let mut hello = cmd("HELLO");
     hello.arg(3);
     let steps = [(authenticate, Step::Authenticate), (Some(hello), Step::Hello), (select, Step::Select)];
     let steps: Vec<(Cmd, Step)> =
@@ -149,13 +150,13 @@ enum Step {
 }
 
 /// The meaning of a refused HELLO. It is the first command that a server with a password refuses.
-async fn of_hello(refusal: &RedisError, connection: &Connection) -> StoreError {
+async fn of_hello(refusal: &RespError, connection: &Connection) -> StoreError {
     let is_unknown = || refusal.detail().is_some_and(|text| text.contains("unknown command"));
     if refusal.code() != Some("NOPROTO") && !is_unknown() {
         return error::of_connecting(refusal);
     }
     // A server that is too old to know it has a clearer error.
-    if let Ok(info) = connection.query::<String>(redis::cmd("INFO").arg("server")).await
+    if let Ok(info) = connection.query::<String>(cmd("INFO").arg("server")).await
         && let Err(too_old) = check_version(&info, false)
     {
         return too_old;
@@ -164,7 +165,7 @@ async fn of_hello(refusal: &RedisError, connection: &Connection) -> StoreError {
 }
 
 /// The meaning of a refused login.
-fn of_login(refusal: &RedisError) -> StoreError {
+fn of_login(refusal: &RespError) -> StoreError {
     match error::of_connecting(refusal) {
         StoreError::Unreachable { reason } if reason.contains("without any password configured") => {
             let reason = "the server has no password: leave it out of the URL, or give the user's name";
@@ -176,12 +177,12 @@ fn of_login(refusal: &RedisError) -> StoreError {
 }
 
 /// Returns true if the server refused this command, and would not refuse every command.
-fn is_refusal(error: &RedisError, reason: &str) -> bool {
+fn is_refusal(error: &RespError, reason: &str) -> bool {
     error.code() == Some("ERR") && !reason.contains("max number of clients")
 }
 
 /// The meaning of a refused database.
-fn of_database(refusal: &RedisError, database: u32) -> StoreError {
+fn of_database(refusal: &RespError, database: u32) -> StoreError {
     match error::of_connecting(refusal) {
         StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => {
             let reason =

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redis::{Parser, PushKind, RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::state::{Arrival, Expected, Purpose, Receiver, Shared, State, closed};
 use super::stream::Readable;
+use crate::store::redis::resp::{FromValue, Parser, RespError, RespResult, Value, cmd};
 
 /// The most bytes of one read.
 const READ: usize = 64 << 10;
@@ -31,7 +31,7 @@ pub(super) struct Reader {
     /// Collected during a turn.
     values: Vec<Value>,
     arrivals: Vec<Arrival>,
-    answers: Vec<(oneshot::Sender<RedisResult<Value>>, RedisResult<Value>)>,
+    answers: Vec<(oneshot::Sender<RespResult<Value>>, RespResult<Value>)>,
     has_finished: bool,
 }
 
@@ -44,7 +44,7 @@ enum Turn {
     /// It is time to check the deadlines.
     Due,
     /// The connection has ended.
-    End(RedisError),
+    End(RespError),
 }
 
 impl Reader {
@@ -54,7 +54,7 @@ impl Reader {
             shared,
             receiver,
             buffer: vec![0; READ],
-            parser: Parser::new(),
+            parser: Parser::default(),
             values: Vec::new(),
             arrivals: Vec::new(),
             answers: Vec::new(),
@@ -118,15 +118,8 @@ impl Reader {
     }
 
     /// Takes the replies and messages in the buffer. Returns the reason, if they end the connection.
-    fn on_read(&mut self, count: usize) -> Option<RedisError> {
-        let mut input = Input { left: &self.buffer[..count], is_used_up: false };
-        let fault = loop {
-            match self.parser.parse_value(&mut input) {
-                Ok(value) => self.values.push(value),
-                Err(_) if input.is_used_up => break None,
-                Err(fault) => break Some(fault),
-            }
-        };
+    fn on_read(&mut self, count: usize) -> Option<RespError> {
+        let fault = self.parser.feed(&self.buffer[..count], &mut self.values).err();
         let shared = self.shared.clone();
         let mut state = shared.lock();
         state.last_read = Instant::now();
@@ -134,9 +127,9 @@ impl Reader {
         let mut values = std::mem::take(&mut self.values);
         for value in values.drain(..) {
             match value {
-                Value::Push { kind, data } => self.on_push(&mut state, kind, data),
+                Value::Push(push) => self.on_push(&mut state, push),
                 reply => match state.expected.pop_front() {
-                    Some(expected) => self.on_reply(expected.purpose, result_of(reply)),
+                    Some(expected) => self.on_reply(expected.purpose, FromValue::from_value(reply)),
                     // All later replies would be taken for those of other commands.
                     None => unexpected = Some(io::Error::other("a reply without a command").into()),
                 },
@@ -147,34 +140,30 @@ impl Reader {
         fault.or(unexpected)
     }
 
-    fn on_push(&mut self, state: &mut State, kind: PushKind, data: Vec<Value>) {
-        let mut data = data.into_iter();
-        let text = |value: Option<Value>| match value {
-            Some(Value::BulkString(bytes)) => Some(bytes),
-            Some(Value::SimpleString(text)) => Some(text.into_bytes()),
-            _ => None,
-        };
-        if matches!(kind, PushKind::Message | PushKind::SMessage) {
-            if let Some(payload) = text(data.nth(1)) {
+    fn on_push(&mut self, state: &mut State, push: Vec<Value>) {
+        let mut words = push.into_iter().map(Vec::from_value);
+        let (Some(Ok(kind)), Some(Ok(channel))) = (words.next(), words.next()) else { return };
+        if matches!(&kind[..], b"message" | b"smessage") {
+            if let Some(Ok(payload)) = words.next() {
                 self.arrivals.push(Arrival::Message(payload));
             }
             return;
         }
-        let Some(channel) = text(data.next()) else { return };
         let channel = String::from_utf8_lossy(&channel).into_owned();
         let is_first = |first: &Expected| {
-            first.push.as_ref().is_some_and(|(expected, about)| *expected == kind && *about == channel)
+            let is_it = |(expected, about): &(&str, String)| expected.as_bytes() == kind && *about == channel;
+            first.push.as_ref().is_some_and(is_it)
         };
         if state.expected.front().is_some_and(is_first) {
             if let Some(expected) = state.expected.pop_front() {
-                self.on_reply(expected.purpose, Ok(Value::Okay));
+                self.on_reply(expected.purpose, Ok(Value::Nil));
             }
-        } else if matches!(kind, PushKind::Unsubscribe | PushKind::SUnsubscribe) {
+        } else if matches!(&kind[..], b"unsubscribe" | b"sunsubscribe") {
             self.arrivals.push(Arrival::Unsubscribed(channel));
         }
     }
 
-    fn on_reply(&mut self, purpose: Purpose, result: RedisResult<Value>) {
+    fn on_reply(&mut self, purpose: Purpose, result: RespResult<Value>) {
         match purpose {
             Purpose::Call(call) => self.arrivals.push(Arrival::Outcome(call, result)),
             Purpose::Query(answer) => self.answers.push((answer, result)),
@@ -188,7 +177,7 @@ impl Reader {
     }
 
     /// Checks the deadlines, pings, and plans the next check. Returns the reason, if a reply is overdue.
-    fn on_due(&mut self) -> Option<RedisError> {
+    fn on_due(&mut self) -> Option<RespError> {
         let mut state = self.shared.lock();
         let now = Instant::now();
         let mut next = now + LONGEST_SLEEP;
@@ -203,7 +192,7 @@ impl Reader {
         }
         if let (Some((every, timeout)), false) = (self.shared.times.ping, pinged) {
             if state.last_read + every <= now {
-                state.push(&redis::cmd("PING"), Purpose::Ping, Some(now + timeout));
+                state.push(&cmd("PING"), Purpose::Ping, Some(now + timeout));
                 self.shared.write(&mut state);
                 next = next.min(now + timeout);
             } else {
@@ -227,7 +216,7 @@ impl Reader {
     }
 
     /// Ends the connection: everything that waits for a reply gets its outcome.
-    fn finish(&mut self, reason: RedisError) {
+    fn finish(&mut self, reason: RespError) {
         let shared = self.shared.clone();
         let (expected, was_full) = {
             let mut state = shared.lock();
@@ -272,34 +261,11 @@ impl Drop for Reader {
 }
 
 /// The error of a reply that has not come in time.
-fn overdue(purpose: &Purpose) -> RedisError {
+fn overdue(purpose: &Purpose) -> RespError {
     let text = match purpose {
         Purpose::Call(call) => format!("no answer within {:?}", call.request.timeout),
         Purpose::Ping => "the server does not answer a ping".to_owned(),
         _ => return io::Error::from(io::ErrorKind::TimedOut).into(),
     };
     io::Error::new(io::ErrorKind::TimedOut, text).into()
-}
-
-fn result_of(reply: Value) -> RedisResult<Value> {
-    match reply {
-        Value::ServerError(error) => Err(error.into()),
-        reply => Ok(reply),
-    }
-}
-
-/// The bytes of one read. At their end the parser stops, and continues with those of the next read.
-struct Input<'a> {
-    left: &'a [u8],
-    is_used_up: bool,
-}
-
-impl io::Read for &mut Input<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.left.is_empty() {
-            self.is_used_up = true;
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        io::Read::read(&mut self.left, bytes)
-    }
 }

@@ -9,13 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redis::{Arg, Cmd, PushKind, RedisError, RedisResult, Value};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
 use super::stream::Writable;
 use crate::store::redis::call::Call;
+use crate::store::redis::resp::{Cmd, RespError, RespResult, Value};
 
 /// The number of bytes that the socket has not taken from which on the connection is full. Below half of it,
 /// there is room.
@@ -27,17 +27,17 @@ const KEPT: usize = 64 << 10;
 /// A reply or message, or the end.
 pub(crate) enum Arrival {
     /// The outcome of a call: the reply, or the error of the server or of the connection.
-    Outcome(Box<Call>, RedisResult<Value>),
+    Outcome(Box<Call>, RespResult<Value>),
     /// The payload of a message.
     Message(Vec<u8>),
     /// The server refuses a subscription to this channel.
-    NotSubscribed(String, RedisError),
+    NotSubscribed(String, RespError),
     /// The server has ended the subscription to this channel by itself.
     Unsubscribed(String),
     /// The connection was full and has room again.
     Room,
     /// The connection has ended. Nothing follows.
-    Ended(RedisError),
+    Ended(RespError),
 }
 
 /// The receiver of what a connection reads.
@@ -74,7 +74,7 @@ pub(super) struct Shared {
     /// For queries that wait until the connection is not full.
     room: Notify,
     /// The reason of the end, once all outcomes are known.
-    ended: watch::Sender<Option<RedisError>>,
+    ended: watch::Sender<Option<RespError>>,
 }
 
 pub(super) struct State {
@@ -97,28 +97,28 @@ pub(super) struct State {
     /// The fault of a write. What the server has sent before is still read.
     pub(super) write_error: Option<io::ErrorKind>,
     /// The reason for the end. Nothing can be sent any more.
-    pub(super) end: Option<RedisError>,
+    pub(super) end: Option<RespError>,
 }
 
 /// A reply to come.
 pub(super) struct Expected {
     pub(super) purpose: Purpose,
     /// The kind and the channel of the push that takes the place of the reply.
-    pub(super) push: Option<(PushKind, String)>,
+    pub(super) push: Option<(&'static str, String)>,
     pub(super) deadline: Option<Instant>,
 }
 
 /// The purpose of a reply.
 pub(super) enum Purpose {
     Call(Box<Call>),
-    Query(oneshot::Sender<RedisResult<Value>>),
+    Query(oneshot::Sender<RespResult<Value>>),
     Subscription(String),
     Ping,
     Nothing,
 }
 
 /// The error of a connection that has been closed.
-pub(super) fn closed() -> RedisError {
+pub(super) fn closed() -> RespError {
     io::Error::other("the connection was closed").into()
 }
 
@@ -154,7 +154,7 @@ impl Shared {
     }
 
     /// Lets the task end the connection.
-    pub(super) fn end(&self, reason: RedisError) {
+    pub(super) fn end(&self, reason: RespError) {
         let mut state = self.lock();
         state.end.get_or_insert(reason);
         state.waker.wake_by_ref();
@@ -177,7 +177,7 @@ impl Shared {
     }
 
     /// Waits for the end of the connection. All calls have their outcomes then.
-    pub(super) async fn ended(&self) -> RedisError {
+    pub(super) async fn ended(&self) -> RespError {
         let mut ended = self.ended.subscribe();
         match ended.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().unwrap_or_else(closed),
@@ -216,7 +216,7 @@ impl Shared {
     }
 
     /// Notes that the connection has ended, and all outcomes have been handed over.
-    pub(super) fn announce_end(&self, reason: RedisError) {
+    pub(super) fn announce_end(&self, reason: RespError) {
         self.replied.store(u64::MAX, Ordering::Relaxed);
         self.ended.send_replace(Some(reason));
     }
@@ -224,13 +224,13 @@ impl Shared {
 
 impl State {
     /// The reason why nothing can be sent.
-    pub(super) fn refusal(&self) -> Option<RedisError> {
+    pub(super) fn refusal(&self) -> Option<RespError> {
         self.end.clone().or_else(|| self.write_error.map(|kind| io::Error::from(kind).into()))
     }
 
     /// Appends a command. The task wakes in time for the deadline.
     pub(super) fn push(&mut self, command: &Cmd, purpose: Purpose, deadline: Option<Instant>) {
-        command.write_packed_command(&mut self.unsent);
+        command.pack(&mut self.unsent);
         let push = match purpose {
             Purpose::Call(_) => None,
             _ => confirmation(command),
@@ -291,16 +291,13 @@ impl State {
 }
 
 /// The push that confirms a command in the place of a reply.
-fn confirmation(command: &Cmd) -> Option<(PushKind, String)> {
-    let mut words = command.args_iter().filter_map(|word| match word {
-        Arg::Simple(bytes) => Some(bytes),
-        _ => None,
-    });
+fn confirmation(command: &Cmd) -> Option<(&'static str, String)> {
+    let mut words = command.words();
     let kind = match words.next()? {
-        b"SUBSCRIBE" => PushKind::Subscribe,
-        b"SSUBSCRIBE" => PushKind::SSubscribe,
-        b"UNSUBSCRIBE" => PushKind::Unsubscribe,
-        b"SUNSUBSCRIBE" => PushKind::SUnsubscribe,
+        b"SUBSCRIBE" => "subscribe",
+        b"SSUBSCRIBE" => "ssubscribe",
+        b"UNSUBSCRIBE" => "unsubscribe",
+        b"SUNSUBSCRIBE" => "sunsubscribe",
         _ => return None,
     };
     Some((kind, String::from_utf8_lossy(words.next()?).into_owned()))

@@ -8,13 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use redis::ConnectionAddr;
-use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host, tcp};
 use tokio::time::sleep;
 
-use crate::store::redis::address::{Secured, Server};
+use crate::store::redis::address::{Secured, Server, ServerAddress};
 
 /// The idle time after which the system probes a connection.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -34,7 +33,7 @@ pub(super) async fn open(server: &Server, secured: Option<Secured>) -> io::Resul
         return open_tls(server, secured).await;
     }
     #[cfg(unix)]
-    if let ConnectionAddr::Unix(path) = server.address() {
+    if let ServerAddress::Unix(path) = server.address() {
         let (readable, writable) = tokio::net::UnixStream::connect(path).await?.into_split();
         return Ok((Box::new(readable), Box::new(KeptOpen(Some(writable)))));
     }

@@ -5,6 +5,7 @@ use crate::store::StoreError;
 use crate::store::redis::cluster::slot_map::SlotMap;
 use crate::store::redis::error::Failure;
 use crate::store::redis::keys;
+use crate::store::redis::resp::{FromValue, Parser, RespError, RespResult, Value};
 use crate::store::redis::script::codec;
 use crate::store::redis::script::values::Malformed;
 
@@ -23,10 +24,19 @@ pub fn name_of_state(prefix: &str, key: &[u8]) -> Option<Name> {
 /// # Errors
 /// [`StoreError::Malformed`], or the error that the server reports.
 pub fn decode_reply(bytes: &[u8], operation: &Operation, semaphore: &Name) -> Result<Reply, StoreError> {
-    let value = redis::parse_redis_value(bytes).and_then(redis::Value::extract_error);
-    let value = value.map_err(|error| StoreError::from(Failure::of(&error, semaphore)))?;
+    let value = only(bytes).map_err(|error| StoreError::from(Failure::of(&error, semaphore)))?;
     let malformed = |Malformed(reason)| StoreError::Malformed { reason };
     codec::decode(value, operation).map_err(malformed)
+}
+
+/// The first value in `bytes`.
+fn only(bytes: &[u8]) -> RespResult<Value> {
+    let mut values = Vec::new();
+    let fault = Parser::default().feed(bytes, &mut values).err();
+    match values.into_iter().next() {
+        Some(value) => FromValue::from_value(value),
+        None => Err(fault.unwrap_or(RespError::Malformed)),
+    }
 }
 
 /// Reads a message from a session's channel.
@@ -44,7 +54,7 @@ pub fn nodes_of_hash_slots(
     asked: &str,
     hash_slots: &[u16],
 ) -> Option<Vec<Option<(String, u16)>>> {
-    let value = redis::parse_redis_value(bytes).ok()?;
+    let value = only(bytes).ok()?;
     let mut map = SlotMap::read(&value, asked)?;
     if let (Some(first), Some(node)) = (hash_slots.first(), map.nodes().first()) {
         map.set(*first, node.clone());

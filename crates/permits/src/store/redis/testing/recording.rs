@@ -5,9 +5,8 @@
 //! publishes that. So a record says nothing about the encoding of arguments, which the differential test
 //! compares.
 
-use redis::Value;
-
 use crate::protocol::{Command, Event, Reply, SessionId};
+use crate::store::redis::resp::Value;
 use crate::store::redis::script::codec::{decode, decode_message};
 use crate::store::redis::script::values::{Decoded, Malformed};
 use crate::store::redis::script::{self, Scripts};

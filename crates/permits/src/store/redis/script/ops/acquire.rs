@@ -1,8 +1,7 @@
 //! `acquire`: see `acquire.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{AcquireOutcome, AcquireRequest, Refusal, SessionId};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 

@@ -1,8 +1,7 @@
 //! `adopt`: see `adopt.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::AdoptRequest;
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/adopt.lua")];

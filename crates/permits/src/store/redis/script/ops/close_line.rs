@@ -1,6 +1,6 @@
 //! `close_line`: see `close_line.lua`. It has no answer of its own.
 
-use redis::Cmd;
+use crate::store::redis::resp::Cmd;
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/close_line.lua")];
 

@@ -1,8 +1,7 @@
 //! `delete`: see `delete.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::DeleteOutcome;
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const UNREADABLE: &[&str] = &[include_str!("../lua/delete_unreadable.lua")];

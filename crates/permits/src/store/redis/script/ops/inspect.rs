@@ -1,8 +1,7 @@
 //! `inspect`: see `inspect.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{Counts, Inspected, InspectedHolder, InspectedWaiter};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
 

@@ -12,10 +12,9 @@ mod renew;
 mod revoke;
 mod set_limit;
 
-use redis::Cmd;
-
 use super::values::{Decoded, Fields};
 use crate::protocol::{Answers, ChangeOrigin, Operation, OperationKind, SessionId};
+use crate::store::redis::resp::Cmd;
 
 /// The Lua of one operation.
 pub(super) struct Lua {

@@ -1,6 +1,6 @@
 //! `pause`: see `pause.lua`. It has no answer of its own.
 
-use redis::Cmd;
+use crate::store::redis::resp::Cmd;
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/pause.lua")];
 

@@ -1,8 +1,7 @@
 //! `release`: see `release.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{ReleaseOutcome, RequestKey};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const HOLDERS_AT: u32 = 8;

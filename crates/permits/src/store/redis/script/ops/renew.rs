@@ -1,8 +1,7 @@
 //! `renew`: see `renew.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{RenewOutcome, RenewRequest, SessionId};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 

@@ -1,8 +1,7 @@
 //! `revoke`: see `revoke.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{Holder, ReleaseOutcome};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/revoke.lua")];

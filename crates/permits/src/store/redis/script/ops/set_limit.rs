@@ -1,8 +1,7 @@
 //! `set_limit`: see `set_limit.lua`.
 
-use redis::Cmd;
-
 use crate::protocol::{LimitChange, LimitOutcome};
+use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/set_limit.lua")];
